@@ -87,7 +87,7 @@ class AbortSignal:
         for callback in list(callbacks.values()):
             try:
                 callback(self)
-            except Exception:  # noqa: BLE001 - one listener must not keep the others from stopping
+            except Exception:
                 log.exception("an abort listener raised")
         callbacks.clear()
         for waiter in self._waiters or ():
@@ -125,6 +125,11 @@ class AbortRegistry:
         if controller is None:
             controller = self._controllers[request_id] = AbortController()
         return controller.signal
+
+    def controller(self, request_id: str) -> AbortController:
+        """The controller of `request_id`, made if needed."""
+        self.signal(request_id)
+        return self._controllers[request_id]
 
     def peek(self, request_id: str) -> AbortSignal | None:
         """The signal of `request_id` if there is one."""

@@ -4,6 +4,7 @@
     ├── InvalidMessage              a message that is not a valid UI message
     ├── InvalidTurn                 a turn API was called with options that make no sense together (also TypeError)
     ├── NestedTurn                  a turn was asked for from inside a running turn
+    ├── TurnInterrupted             the process is stopping; the turn goes on at the next start
     ├── TurnFailed                  a turn ended with status "error"
     ├── NoModel / NoMessages        the turn has nothing to run with
     ├── UnknownMessage              a message id that is not in this session
@@ -61,6 +62,7 @@ __all__ = [
     "ToolOutputError",
     "ToolTimeout",
     "TurnFailed",
+    "TurnInterrupted",
     "UnknownMessage",
     "UnknownModel",
 ]
@@ -108,6 +110,18 @@ class TurnFailed(AgentError):
     def __init__(self, error: str, *, request_id: str) -> None:
         super().__init__(error, kept="What was streamed before the failure is stored.")
         self.error, self.request_id = error, request_id
+
+
+class TurnInterrupted(AgentError):
+    """The process stopped while the turn ran or waited."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            f"Turn {request_id!r} was interrupted because the process is stopping.",
+            kept="Everything shown so far is stored.",
+            next_step="It goes on at the next start.",
+        )
+        self.request_id = request_id
 
 
 class NoModel(AgentError):

@@ -219,6 +219,7 @@ class TextStart(msgspec.Struct):
 class TextDelta(msgspec.Struct):
     """More text of block `id`."""
 
+    type: ClassVar[str] = "text-delta"
     id: str
     text: str
 
@@ -240,6 +241,7 @@ class ReasoningStart(msgspec.Struct):
 class ReasoningDelta(msgspec.Struct):
     """More thinking of block `id`."""
 
+    type: ClassVar[str] = "reasoning-delta"
     id: str
     text: str
     provider_metadata: ProviderMetadata | None = None
@@ -255,6 +257,7 @@ class ReasoningEnd(msgspec.Struct):
 class ToolInputStart(msgspec.Struct):
     """The model begins to write the input of a call."""
 
+    type: ClassVar[str] = "tool-input-start"
     id: str
     name: str
     provider_executed: bool = False
@@ -264,6 +267,7 @@ class ToolInputStart(msgspec.Struct):
 class ToolInputDelta(msgspec.Struct):
     """More of the input's JSON text."""
 
+    type: ClassVar[str] = "tool-input-delta"
     id: str
     delta: str
 
@@ -291,6 +295,7 @@ class ProviderToolResult(msgspec.Struct):
 class Source(msgspec.Struct):
     """A citation: a web page (`url`) or a document (`media_type`, `title`, `filename`)."""
 
+    type: ClassVar[str] = "source"
     id: str
     url: str | None = None
     title: str | None = None
@@ -341,6 +346,7 @@ class Failed(msgspec.Struct):
 class Raw(msgspec.Struct):
     """Something of the provider that has no name here. Only `on_chunk` sees it."""
 
+    type: ClassVar[str] = "raw"
     value: Any
 
 

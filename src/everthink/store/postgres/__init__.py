@@ -1,0 +1,13 @@
+"""The store on PostgreSQL: `open_postgres(url, migrations)`.
+
+driver.py    asyncpg, loaded on use; connections and how we set them up
+sql.py       our SQL as PostgreSQL wants it
+calls.py     a commit as one round trip
+writer.py    commits in order, grouped behind the one in flight
+migrate.py   the schema
+failures.py  what the server says, as our errors
+"""
+
+from .store import PostgresStore, open_postgres
+
+__all__ = ["PostgresStore", "open_postgres"]

@@ -1,0 +1,65 @@
+# `make` lists the targets. Works with plain Python; uses uv when it is installed.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# Quick folders first; whole stories and killed processes last, when the rest is known to be good.
+SLOW := $(wildcard tests/journeys tests/crash)
+QUICK := $(filter-out $(SLOW) %/__pycache__ %/__init__.py %/conftest.py %/recordings,$(wildcard tests/*))
+TESTS ?= $(QUICK) $(SLOW)
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint types format bench clean
+
+help: ## List what you can do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## Create .venv with everything in it (PYTHON=python3.12 chooses the Python)
+
+run: $(INSTALLED) ## Talk to the example agent
+	@$(BIN)/python examples/hello.py
+
+test: lint types ## Check style and types, then run every test (ARGS="-k name", TESTS=tests/turn)
+	@test ! -x scripts/ensure-postgres || scripts/ensure-postgres
+	@$(BIN)/python -m pytest $(TESTS) $(ARGS)
+
+lint: $(INSTALLED) ## Check style and formatting
+	@$(BIN)/ruff check . scripts/cases
+	@$(BIN)/ruff format --check . scripts/cases
+
+types: $(INSTALLED) ## Check types
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(INSTALLED) ## Rewrite the code in our format
+	@$(BIN)/ruff check --fix . scripts/cases
+	@$(BIN)/ruff format . scripts/cases
+
+bench: $(INSTALLED) ## Measure, and compare with the floor and with peers
+	@$(BIN)/python -m bench
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .ruff_cache .pytest_cache .hypothesis
+
+# Done again only when pyproject.toml changes.
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'everthink needs Python 3.11 or newer: make PYTHON=python3.12 …'; exit 1; }
+	@if command -v uv >/dev/null; then \
+		uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
+		uv pip install --quiet --python $(BIN)/python -e '.[all]' --group dev; \
+	else \
+		$(create_venv) && \
+		$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
+		$(BIN)/python -m pip install --quiet -e '.[all]' --group dev; \
+	fi
+	@touch $@
+
+# Debian ships venv apart from Python. As root (a container, a build machine) we may fetch it.
+define create_venv
+{ $(PYTHON) -m venv $(VENV) || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null && \
+	$(PYTHON) -m venv --clear $(VENV); } || { echo 'Install venv first: apt-get install python3-venv'; exit 1; }; }
+endef

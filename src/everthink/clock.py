@@ -1,0 +1,61 @@
+"""Time as an argument. Everything that asks for the time or waits does it through a `Clock`.
+
+`everthink.testing.ManualClock` is the other one: it stands still until a test moves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock", "Timer"]
+
+
+class Timer(Protocol):
+    """Something that will happen later."""
+
+    def cancel(self) -> None:
+        """Let it not happen."""
+        ...
+
+
+class Clock(Protocol):
+    """The time, and waiting for it."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, for rows and events."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, for durations."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after `seconds`."""
+        ...
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """Call `callback` after `seconds`."""
+        ...
+
+
+class SystemClock:
+    """The time of this machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after `seconds`."""
+        await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """Call `callback` after `seconds`."""
+        return asyncio.get_running_loop().call_later(seconds, callback)

@@ -1,0 +1,237 @@
+"""Messages: what a conversation is made of. Plain values: no rows, no clock, no I/O.
+
+    client, save_messages, fold --Message--> session/, turn/assemble
+
+A part is a plain JSON object, exactly as the browser's `UIMessage` has it, so that nothing a
+newer client sends is lost on the way through storage. Parts are never changed in place once
+a message is stored: whoever changes one makes a new message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+from .errors import InvalidMessage
+
+__all__ = [
+    "SETTLED_STATES",
+    "Message",
+    "MessageInput",
+    "Part",
+    "Role",
+    "as_messages",
+    "copy_json",
+    "encode_json",
+    "is_settled",
+    "is_tool_part",
+    "normalize_input",
+    "parse_message",
+    "parse_stored",
+    "text_of",
+    "tool_name",
+    "user_message",
+]
+
+Role = Literal["system", "user", "assistant"]
+Part = dict[str, Any]
+
+SETTLED_STATES = frozenset({"output-available", "output-error", "output-denied"})
+ROLES = frozenset({"system", "user", "assistant"})
+MAX_PARTS = 10_000
+
+
+class Message(msgspec.Struct, omit_defaults=True):
+    """One message of a conversation, in the browser's own shape."""
+
+    id: str
+    role: Role
+    parts: list[Part]
+    metadata: dict[str, Any] | None = None
+    createdAt: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return text_of(self.parts)
+
+    @property
+    def tool_parts(self) -> list[Part]:
+        """The parts that are tool calls, in order."""
+        return [part for part in self.parts if is_tool_part(part)]
+
+    def copy(self) -> Message:
+        """A copy that shares nothing with this message."""
+        return Message(
+            self.id, self.role, copy_json(self.parts), copy_json(self.metadata), createdAt=self.createdAt
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as plain JSON data."""
+        return msgspec.to_builtins(self)
+
+
+MessageInput = str | Message | Mapping[str, Any]
+"""What the turn APIs take for one message: text, a `Message`, or the same as a dict."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Message).decode
+
+
+def encode_json(value: Any) -> bytes:
+    """Compact JSON. Text that is not valid Unicode is mended rather than refused."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(_mend(msgspec.to_builtins(value)))
+
+
+def _mend(value: Any) -> Any:
+    if isinstance(value, str):
+        # A provider may cut an emoji between two deltas; half a surrogate cannot be stored.
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_mend(k): _mend(v) for k, v in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [_mend(v) for v in cast("list[Any]", value)]
+    return value
+
+
+def copy_json(value: Any) -> Any:
+    """A deep copy of plain JSON data."""
+    if isinstance(value, dict):
+        return {k: copy_json(v) for k, v in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [copy_json(v) for v in cast("list[Any]", value)]
+    return value
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """The text parts, joined."""
+    return "".join(part.get("text", "") for part in parts if part.get("type") == "text")
+
+
+def is_tool_part(part: Part) -> bool:
+    """True for a tool call, named in its type (`tool-weather`) or dynamic."""
+    kind = part.get("type")
+    return isinstance(kind, str) and (kind.startswith("tool-") or kind == "dynamic-tool")
+
+
+def tool_name(part: Part) -> str:
+    """The name of the tool a part calls."""
+    kind: str = part["type"]
+    return str(part.get("toolName", "")) if kind == "dynamic-tool" else kind[5:]
+
+
+def is_settled(part: Part) -> bool:
+    """True when a tool part has its final outcome."""
+    return part.get("state") in SETTLED_STATES and not part.get("preliminary")
+
+
+def normalize_input(value: Any) -> dict[str, Any]:
+    """The input of a call as an object: kept, parsed from JSON text, or `{}`."""
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            parsed = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            return {}
+        if isinstance(parsed, dict):
+            return cast("dict[str, Any]", parsed)
+    return {}
+
+
+def user_message(text: str, *, id: str, metadata: dict[str, Any] | None = None) -> Message:
+    """A user message with one text part."""
+    return Message(id, "user", [{"type": "text", "text": text}], metadata)
+
+
+def parse_message(value: MessageInput, *, new_id: Callable[[], str], path: str = "message") -> Message:
+    """Check `value` and return it as a message of its own. Raises `InvalidMessage` with the field's path."""
+    if isinstance(value, str):
+        return user_message(value, id=new_id())
+    if isinstance(value, Message):
+        value = {
+            "id": value.id,
+            "role": value.role,
+            "parts": value.parts,
+            "metadata": value.metadata,
+            "createdAt": value.createdAt,
+        }
+    elif not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not always typed
+        raise InvalidMessage(path, f"is {_kind(value)}, not an object")
+    message_id = value.get("id")
+    if message_id is None or message_id == "":
+        message_id = new_id()
+    if not isinstance(message_id, str):
+        raise InvalidMessage(f"{path}.id", f"is {_kind(message_id)}, not text")
+    role = value.get("role")
+    if role not in ROLES:
+        raise InvalidMessage(f"{path}.role", f'is {role!r}, not "user", "assistant" or "system"')
+    parts = value.get("parts")
+    if not isinstance(parts, Sequence) or isinstance(parts, str | bytes):
+        raise InvalidMessage(f"{path}.parts", f"is {_kind(parts)}, not a list")
+    checked = cast("Sequence[Any]", parts)
+    if len(checked) > MAX_PARTS:
+        raise InvalidMessage(f"{path}.parts", f"has {len(checked)} entries, more than {MAX_PARTS}")
+    for index, part in enumerate(checked):
+        _check_part(part, f"{path}.parts[{index}]")
+    metadata = value.get("metadata")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidMessage(f"{path}.metadata", f"is {_kind(metadata)}, not an object")
+    created = value.get("createdAt")
+    message = {"id": message_id, "role": role, "parts": list(checked)}
+    if metadata is not None:
+        message["metadata"] = dict(cast("Mapping[str, Any]", metadata))
+    if created is not None:
+        message["createdAt"] = created if isinstance(created, str) else str(created)
+    try:
+        # The trip through JSON is the check that storage will take it, and the copy.
+        return _decode(encode_json(message))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidMessage(path, f"is not JSON ({error})") from error
+
+
+def _check_part(part: Any, path: str) -> None:
+    if not isinstance(part, Mapping):
+        raise InvalidMessage(path, f"is {_kind(part)}, not an object")
+    fields = cast("Mapping[str, Any]", part)
+    kind = fields.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise InvalidMessage(f"{path}.type", f"is {_kind(kind)}, not text")
+    required: tuple[str, ...] = ()
+    if kind in ("text", "reasoning"):
+        required = ("text",)
+    elif kind == "file":
+        required = ("url", "mediaType")
+    elif kind == "dynamic-tool":
+        required = ("toolName", "toolCallId", "state")
+    elif kind.startswith("tool-"):
+        required = ("toolCallId", "state")
+    for field in required:
+        if not isinstance(fields.get(field), str):
+            raise InvalidMessage(f"{path}.{field}", f"is {_kind(fields.get(field))}, not text")
+    if kind.startswith("data-") and "data" not in fields:
+        raise InvalidMessage(f"{path}.data", "is missing")
+
+
+def _kind(value: Any) -> str:
+    return "missing" if value is None else f"a {type(value).__name__}"
+
+
+def parse_stored(content: str) -> Message | None:
+    """A message as stored, or `None` when the row does not hold one."""
+    try:
+        return _decode(content)
+    except msgspec.DecodeError:
+        return None
+
+
+def as_messages(value: MessageInput | Sequence[MessageInput], *, new_id: Callable[[], str]) -> list[Message]:
+    """The messages a caller gave: text, one message or a list of them."""
+    if isinstance(value, str | Message | Mapping):
+        return [parse_message(value, new_id=new_id)]
+    return [parse_message(item, new_id=new_id, path=f"messages[{i}]") for i, item in enumerate(value)]

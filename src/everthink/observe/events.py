@@ -1,0 +1,699 @@
+"""What an agent reports about itself: small typed values on named channels.
+
+    turn/, session/, runtime/ --body--> bus --Event--> subscribers, logging, OpenTelemetry
+
+An event is emitted after the fact it reports is durable (starts and attempts excepted).
+What people and models said never travels in a payload: a field marked `content` can
+be read by subscribers in this process, and is left out of payloads, logs and `repr`.
+
+A body's class is named after its type: `chat:turn:start` is `ChatTurnStart`. Optional
+fields are `None` when absent, and absent ones do not appear in the payload.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeVar, cast, dataclass_transform
+
+import msgspec
+
+from ..models.port import AssistantMessage, Request, Usage
+
+__all__ = [
+    "CHANNELS",
+    "EVENTS",
+    "AlarmMemoryLimitReset",
+    "ChatContextCompacted",
+    "ChatHydrationWindowed",
+    "ChatMediaEvicted",
+    "ChatOnstartDegraded",
+    "ChatRecoveryAttempt",
+    "ChatRecoveryCompleted",
+    "ChatRecoveryDetected",
+    "ChatRecoveryExhausted",
+    "ChatRecoveryFailed",
+    "ChatRecoveryScheduled",
+    "ChatRecoverySkipped",
+    "ChatRequestFailed",
+    "ChatStepFinish",
+    "ChatStepStart",
+    "ChatStreamStalled",
+    "ChatTranscriptRepaired",
+    "ChatTurnFinish",
+    "ChatTurnStart",
+    "Connect",
+    "Destroy",
+    "Disconnect",
+    "Event",
+    "EventBody",
+    "FiberRecoveryAttempt",
+    "FiberRecoveryDetected",
+    "FiberRecoveryFailed",
+    "FiberRecoveryHandled",
+    "FiberRecoverySkipped",
+    "FiberRunCompleted",
+    "FiberRunFailed",
+    "FiberRunInterrupted",
+    "FiberRunStarted",
+    "MessageCancel",
+    "MessageClear",
+    "MessageError",
+    "MessageRequest",
+    "MessageResponse",
+    "ModelRetry",
+    "QueueCreate",
+    "QueueError",
+    "QueueRetry",
+    "Rpc",
+    "RpcError",
+    "ScheduleCancel",
+    "ScheduleCreate",
+    "ScheduleDuplicateWarning",
+    "ScheduleError",
+    "ScheduleExecute",
+    "ScheduleRetry",
+    "Stage",
+    "StateUpdate",
+    "SubmissionCreate",
+    "SubmissionError",
+    "SubmissionStatus",
+    "ToolApproval",
+    "ToolCallFinish",
+    "ToolCallStart",
+    "ToolResult",
+    "TurnStatus",
+    "channel_of",
+    "content",
+    "event",
+]
+
+TurnStatus = Literal["completed", "error", "aborted", "skipped"]
+Stage = Literal["parse", "persist", "turn", "stream", "recovery", "transcript"]
+
+CHANNELS: dict[str, tuple[str, ...]] = {
+    "agents:state": ("state:",),
+    "agents:rpc": ("rpc", "rpc:"),
+    "agents:message": ("message:", "tool:", "submission:", "action:"),
+    "agents:transcript": ("transcript:", "chat:transcript:"),
+    "agents:chat": ("chat:", "model:"),
+    "agents:fiber": ("fiber:",),
+    "agents:agent_tool": ("agent_tool:",),
+    "agents:schedule": ("schedule:", "queue:"),
+    "agents:workflow": ("workflow:",),
+    "agents:mcp": ("mcp:",),
+    "agents:email": ("email:",),
+    "agents:channel": ("channel:", "notice:"),
+    "agents:lifecycle": (),
+}
+"""Every channel with the event types it carries: a prefix when it ends in `:`, else one type.
+
+The first match wins; types that match nothing are on `agents:lifecycle`."""
+
+
+def channel_of(event_type: str) -> str:
+    """The channel that carries events of this type."""
+    for channel, types in CHANNELS.items():
+        for known in types:
+            if event_type == known or (known.endswith(":") and event_type.startswith(known)):
+                return channel
+    return "agents:lifecycle"
+
+
+# --- how events are made -----------------------------------------------------------------
+
+
+class EventBody:
+    """What one kind of event says. Subclasses are declared with `@event("its:type")`."""
+
+    __slots__ = ()
+
+    type: ClassVar[str] = ""
+    channel: ClassVar[str] = ""
+    level: ClassVar[int] = logging.DEBUG
+    wire_names: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    def payload(self) -> dict[str, Any]:
+        """The fields as JSON: names in camelCase, absent ones and content left out."""
+        return {
+            wire: _plain(value)
+            for field, wire in self.wire_names
+            if (value := getattr(self, field)) is not None
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event as subscribers receive it: what, from whom, when."""
+
+    type: str
+    channel: str
+    agent: str
+    """The class name of the agent."""
+    name: str
+    """The name of the instance."""
+    payload: dict[str, Any]
+    timestamp: int
+    """Milliseconds since 1970."""
+    body: EventBody
+    """The typed value the payload was made from."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as it is published to other processes."""
+        return {
+            "type": self.type,
+            "agent": self.agent,
+            "name": self.name,
+            "payload": self.payload,
+            "timestamp": self.timestamp,
+        }
+
+
+EVENTS: dict[str, type[EventBody]] = {}
+"""Every declared event by its type, those of applications included."""
+
+Body = TypeVar("Body", bound=EventBody)
+
+
+def content(*, default: Any) -> Any:
+    """Declare a field that holds what people or models said: never in a payload, log or `repr`."""
+    return dataclasses.field(default=default, repr=False, compare=False, metadata={"content": True})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field, content))
+def event(event_type: str, /, *, level: int = logging.DEBUG) -> Callable[[type[Body]], type[Body]]:
+    """Declare a kind of event; `level` is how loud it is in the log. Applications may add their own:
+    `@event("shop:order")` above `class ShopOrder(EventBody)` with its fields.
+    """
+
+    def declare(cls: type[Body]) -> type[Body]:
+        made = dataclass(frozen=True, kw_only=True, slots=True)(cls)
+        made.type, made.channel, made.level = event_type, channel_of(event_type), level
+        made.wire_names = tuple(
+            (field.name, _camel(field.name))
+            for field in dataclasses.fields(made)  # pyright: ignore[reportArgumentType]
+            if "content" not in field.metadata
+        )
+        EVENTS[event_type] = made
+        return made
+
+    return declare
+
+
+def _plain(value: object) -> Any:
+    plain = msgspec.to_builtins(value)
+    return list(cast("tuple[Any, ...]", plain)) if isinstance(plain, tuple) else plain
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.rstrip("_").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+# --- state and calls ---------------------------------------------------------------------
+
+
+@event("state:update")
+class StateUpdate(EventBody):
+    """The agent's state was replaced."""
+
+
+@event("rpc")
+class Rpc(EventBody):
+    """A callable method was called by a client."""
+
+    method: str
+    streaming: bool | None = None
+
+
+@event("rpc:error", level=logging.WARNING)
+class RpcError(EventBody):
+    """A callable method raised."""
+
+    method: str
+    error: str
+
+
+# --- messages and tools ------------------------------------------------------------------
+
+
+@event("message:request")
+class MessageRequest(EventBody):
+    """A client asked for a reply."""
+
+
+@event("message:response")
+class MessageResponse(EventBody):
+    """A reply was stored."""
+
+
+@event("message:clear")
+class MessageClear(EventBody):
+    """The conversation was emptied."""
+
+
+@event("message:cancel")
+class MessageCancel(EventBody):
+    """Somebody asked for a running turn to stop."""
+
+    request_id: str
+
+
+@event("message:error", level=logging.WARNING)
+class MessageError(EventBody):
+    """A reply broke off."""
+
+    error: str
+
+
+@event("tool:result")
+class ToolResult(EventBody):
+    """A client delivered the result of a tool it ran."""
+
+    tool_call_id: str
+    tool_name: str
+
+
+@event("tool:approval")
+class ToolApproval(EventBody):
+    """A person answered a call that asked first."""
+
+    tool_call_id: str
+    approved: bool
+
+
+@event("tool:call:start")
+class ToolCallStart(EventBody):
+    """A tool of ours is about to run. `step_number` is absent before the first step."""
+
+    request_id: str
+    tool_call_id: str
+    tool_name: str
+    step_number: int | None = None
+    input: Any = content(default=None)
+
+
+@event("tool:call:finish")
+class ToolCallFinish(EventBody):
+    """A tool of ours gave its result or failed; the model reads either."""
+
+    request_id: str
+    tool_call_id: str
+    tool_name: str
+    step_number: int | None = None
+    success: bool
+    duration_ms: int
+    error: str | None = None
+    error_type: str | None = None
+    output: Any = content(default=None)
+
+
+# --- submissions -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Submission(EventBody):
+    submission_id: str
+    request_id: str | None = None
+    idempotency_key: str | None = None
+
+
+@event("submission:create")
+class SubmissionCreate(_Submission):
+    """Work was accepted, to run later."""
+
+
+@event("submission:status")
+class SubmissionStatus(_Submission):
+    """Accepted work moved on."""
+
+    status: str
+
+
+@event("submission:error", level=logging.WARNING)
+class SubmissionError(_Submission):
+    """Accepted work failed."""
+
+    error: str
+
+
+# --- turns -------------------------------------------------------------------------------
+
+
+@event("chat:request:failed", level=logging.WARNING)
+class ChatRequestFailed(EventBody):
+    """A turn failed; `stage` says how far it had come."""
+
+    request_id: str | None = None
+    stage: Stage
+    messages_persisted: bool | None = None
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Turn(EventBody):
+    request_id: str
+    trigger: str
+    admission: str
+    continuation: bool | None = None
+    generation: int | None = None
+
+
+@event("chat:turn:start")
+class ChatTurnStart(_Turn):
+    """A turn left the queue and runs."""
+
+
+@event("chat:turn:finish", level=logging.INFO)
+class ChatTurnFinish(_Turn):
+    """A turn ended. Exactly one for each start."""
+
+    status: TurnStatus
+    duration_ms: int
+    error: str | None = None
+    error_type: str | None = None
+
+
+@event("chat:step:start")
+class ChatStepStart(EventBody):
+    """The model is about to be asked."""
+
+    request_id: str
+    step_number: int
+    model: str
+    request: Request | None = content(default=None)
+
+
+@event("chat:step:finish")
+class ChatStepFinish(EventBody):
+    """The model answered. `usage` holds what the provider reported."""
+
+    request_id: str
+    step_number: int
+    model: str
+    finish_reason: str
+    usage: Usage | None = None
+    duration_ms: int
+    response_id: str | None = None
+    response_model: str | None = None
+    error_type: str | None = None
+    answer: AssistantMessage | None = content(default=None)
+
+
+@event("model:retry", level=logging.INFO)
+class ModelRetry(EventBody):
+    """A model call did not open and is tried again after `delay_ms`."""
+
+    request_id: str
+    attempt: int
+    delay_ms: int
+    error: str
+    error_type: str | None = None
+
+
+@event("chat:stream:stalled", level=logging.WARNING)
+class ChatStreamStalled(EventBody):
+    """A model sent nothing for as long as the agent allows."""
+
+    request_id: str
+    timeout_ms: int
+
+
+@event("chat:context:compacted", level=logging.INFO)
+class ChatContextCompacted(EventBody):
+    """The conversation was shortened (or could not be) to fit the model."""
+
+    reason: Literal["proactive", "reactive"]
+    shortened: bool
+    request_id: str | None = None
+    attempt: int | None = None
+
+
+@event("chat:transcript:repaired", level=logging.INFO)
+class ChatTranscriptRepaired(EventBody):
+    """Calls that nobody will answer any more were closed before the next prompt."""
+
+    request_id: str | None = None
+    removed_tool_calls: int
+    normalized_inputs: int
+    tool_call_ids: Sequence[str] | None = None
+
+
+@event("chat:onstart:degraded", level=logging.WARNING)
+class ChatOnstartDegraded(EventBody):
+    """One step of starting up failed; the agent serves without it."""
+
+    step: str
+    error: str
+
+
+@event("chat:hydration:windowed")
+class ChatHydrationWindowed(EventBody):
+    """Only the recent part of a large conversation was loaded."""
+
+    total_content_bytes: int
+    budget_bytes: int
+    hydrated_messages: int
+
+
+@event("chat:media:evicted")
+class ChatMediaEvicted(EventBody):
+    """Old files and large outputs were moved out of the messages."""
+
+    messages: int
+    parts: int
+    bytes: int
+    externalized_bytes: int
+
+
+# --- recovery ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Recovery(EventBody):
+    incident_id: str
+    request_id: str
+    attempt: int
+    max_attempts: int
+    recovery_kind: Literal["retry", "continue"]
+
+
+@event("chat:recovery:detected", level=logging.INFO)
+class ChatRecoveryDetected(_Recovery):
+    """A turn was found interrupted."""
+
+
+@event("chat:recovery:scheduled")
+class ChatRecoveryScheduled(_Recovery):
+    """The interrupted turn will be taken up again."""
+
+
+@event("chat:recovery:attempt")
+class ChatRecoveryAttempt(_Recovery):
+    """The interrupted turn is being taken up again."""
+
+
+@event("chat:recovery:completed", level=logging.INFO)
+class ChatRecoveryCompleted(_Recovery):
+    """The interrupted turn was brought to its end."""
+
+
+@event("chat:recovery:skipped")
+class ChatRecoverySkipped(_Recovery):
+    """Recovery found nothing left to do."""
+
+    reason: str | None = None
+
+
+@event("chat:recovery:failed", level=logging.WARNING)
+class ChatRecoveryFailed(_Recovery):
+    """An attempt failed; another may follow."""
+
+    reason: str | None = None
+
+
+@event("chat:recovery:exhausted", level=logging.WARNING)
+class ChatRecoveryExhausted(_Recovery):
+    """The budget is spent; the turn ended with the terminal message."""
+
+    reason: str
+
+
+# --- schedules and the queue -------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Callback(EventBody):
+    callback: str
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _CallbackRetry(_Callback):
+    attempt: int
+    max_attempts: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _CallbackError(_Callback):
+    error: str
+    attempts: int
+
+
+@event("schedule:create")
+class ScheduleCreate(_Callback):
+    """A callback was put on the schedule."""
+
+
+@event("schedule:execute")
+class ScheduleExecute(_Callback):
+    """A scheduled callback ran."""
+
+
+@event("schedule:cancel")
+class ScheduleCancel(_Callback):
+    """A scheduled callback was taken off the schedule."""
+
+
+@event("schedule:retry")
+class ScheduleRetry(_CallbackRetry):
+    """A scheduled callback raised and is tried again."""
+
+
+@event("schedule:error", level=logging.WARNING)
+class ScheduleError(_CallbackError):
+    """A scheduled callback raised for the last time."""
+
+
+@event("schedule:duplicate_warning", level=logging.WARNING)
+class ScheduleDuplicateWarning(EventBody):
+    """The same callback is on the schedule many times, most likely by mistake."""
+
+    callback: str
+    count: int
+    type_: str
+
+
+@event("queue:create")
+class QueueCreate(_Callback):
+    """A callback was put on the queue."""
+
+
+@event("queue:retry")
+class QueueRetry(_CallbackRetry):
+    """A queued callback raised and is tried again."""
+
+
+@event("queue:error", level=logging.WARNING)
+class QueueError(_CallbackError):
+    """A queued callback raised for the last time."""
+
+
+@event("alarm:memory_limit_reset", level=logging.WARNING)
+class AlarmMemoryLimitReset(EventBody):
+    """Waking up ran out of memory; after `limit` strikes the work is sealed."""
+
+    strikes: int
+    limit: int
+    sealed: bool
+    error: str
+
+
+# --- fibers ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fiber(EventBody):
+    fiber_id: str
+    fiber_name: str
+    managed: bool | None = None
+
+
+@event("fiber:run:started")
+class FiberRunStarted(_Fiber):
+    """A fiber runs."""
+
+
+@event("fiber:run:completed")
+class FiberRunCompleted(_Fiber):
+    """A fiber returned."""
+
+    elapsed_ms: int | None = None
+
+
+@event("fiber:run:failed", level=logging.WARNING)
+class FiberRunFailed(_Fiber):
+    """A fiber raised."""
+
+    error: str
+    elapsed_ms: int | None = None
+
+
+@event("fiber:run:interrupted")
+class FiberRunInterrupted(_Fiber):
+    """A fiber was cut off by the end of its process."""
+
+    recovery_reason: str
+
+
+@event("fiber:recovery:detected")
+class FiberRecoveryDetected(_Fiber):
+    """An interrupted fiber was found."""
+
+    recovery_reason: str
+
+
+@event("fiber:recovery:attempt")
+class FiberRecoveryAttempt(_Fiber):
+    """An interrupted fiber is being taken up again."""
+
+    recovery_reason: str
+
+
+@event("fiber:recovery:handled")
+class FiberRecoveryHandled(_Fiber):
+    """An interrupted fiber was dealt with."""
+
+    status: str | None = None
+    elapsed_ms: int | None = None
+
+
+@event("fiber:recovery:skipped")
+class FiberRecoverySkipped(_Fiber):
+    """An interrupted fiber was left alone."""
+
+    reason: str
+
+
+@event("fiber:recovery:failed", level=logging.WARNING)
+class FiberRecoveryFailed(_Fiber):
+    """Taking up an interrupted fiber raised."""
+
+    error: str
+    reason: str | None = None
+
+
+# --- lifecycle ---------------------------------------------------------------------------
+
+
+@event("connect")
+class Connect(EventBody):
+    """A client connected."""
+
+    connection_id: str
+
+
+@event("disconnect")
+class Disconnect(EventBody):
+    """A client left."""
+
+    connection_id: str
+    code: int
+    reason: str
+
+
+@event("destroy")
+class Destroy(EventBody):
+    """The agent and everything it kept were deleted."""

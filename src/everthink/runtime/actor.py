@@ -1,0 +1,182 @@
+"""One live agent: the instance, its conversation, its queue, its readers.
+
+    directory --activate--> Actor --> turn/, session/, submissions
+
+Everything of an agent happens on one event loop; this is where the rooms of the house meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from ..abort import AbortRegistry
+from ..clock import Clock
+from ..messages import encode_json
+from ..models.port import Model
+from ..observe.bus import EventBus
+from ..observe.events import EventBody
+from ..recovery.wake import wake
+from ..session.tree import Session
+from ..store.port import Statement, Store
+from ..submissions import Submission, Submissions
+from ..tools.collect import client_tools_from, collect_tools
+from ..tools.tool import Tool
+from ..turn import queries as turns
+from ..turn.admission import Door
+from ..turn.audience import Audience
+from ..turn.convert import Converter
+from ..turn.fold import Accumulator
+from ..turn.hooks import call_hook
+from ..turn.overlap import Submits
+from ..turn.queue import TurnQueue
+from . import queries
+
+if TYPE_CHECKING:
+    from ..think import Think
+
+__all__ = ["Actor"]
+
+log = logging.getLogger("everthink.runtime")
+
+
+class Actor:
+    """Where one agent lives while it is in memory."""
+
+    def __init__(
+        self,
+        cls: type[Think],
+        name: str,
+        *,
+        base: type[Think],
+        store: Store,
+        clock: Clock,
+        bus: EventBus,
+        new_id: Callable[[], str],
+        resolve_model: Callable[[Any], Model],
+    ) -> None:
+        self.id = f"{cls.__name__}/{name}"
+        self.name, self.cls, self._base = name, cls, base
+        self.store, self.clock, self._bus = store, clock, bus
+        self.new_id, self.resolve_model = new_id, resolve_model
+        self.session = Session(store, self.id, now=clock.now_ms)
+        self.audience = Audience()
+        self.converter = Converter()
+        self.aborts = AbortRegistry()
+        self.queue = TurnQueue()
+        self.submits = Submits()
+        self.door = Door(self)
+        self.submissions = Submissions(self)
+        self.inflight: Accumulator | None = None
+        self.next_turn_seq = 0
+        self.client_tool_schemas: list[dict[str, Any]] = []
+        self.last_body: dict[str, Any] | None = None
+        self.config: Any = None
+        self._tools: dict[str, Tool] | None = None
+        self._overrides: dict[str, bool] = {}
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self.agent = cls.__new__(cls)
+        self.agent._home = self  # pyright: ignore[reportPrivateUsage] - the agent's one link to its home
+        self.agent.__init__()
+
+    # --- life
+
+    async def start(self, props: Any = None) -> None:
+        """Load, let the developer's start code run, and put right what an earlier process left."""
+        values = dict(cast("list[tuple[str, str]]", await self.store.fetch(queries.VALUES, self.id)))
+        self.config = _value(values.get("config"))
+        self.client_tool_schemas = _value(values.get("lastClientTools")) or []
+        self.last_body = _value(values.get("lastBody"))
+        counters = await self.store.fetch(turns.COUNTERS, self.id)
+        self.next_turn_seq = counters[0][0] or 0
+        configured = await call_hook(self.agent.configure_session, self.session)
+        self.session = configured or self.session
+        await self.session.load()
+        await call_hook(self.agent.on_start, props)
+        await wake(self)
+
+    async def stop(self, grace: float) -> None:
+        """Stop serving; running turns get `grace` seconds and are then cut where they are."""
+        await self.door.close(grace)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1)
+
+    # --- what turns ask for
+
+    @property
+    def generation(self) -> int:
+        """The queue's generation: a turn of an older one belongs to a cleared conversation."""
+        return self.queue.generation
+
+    @property
+    def message_concurrency(self) -> Any:
+        """The agent's policy for overlapping messages."""
+        return self.agent.message_concurrency
+
+    def emit(self, event: EventBody) -> None:
+        """Tell observers."""
+        self._bus.emit(self.cls.__name__, self.name, event)
+
+    def complain(self, hook: str, error: BaseException) -> None:
+        """Log that a hook raised where raising changes nothing."""
+        log.error("%s.%s of %s raised", self.cls.__name__, hook, self.name, exc_info=error)
+
+    def overrides(self, hook: str) -> bool:
+        """True when the developer wrote that hook, in the class or on the instance."""
+        known = self._overrides.get(hook)
+        if known is None:
+            written = getattr(self.agent, hook)
+            default = getattr(self._base, hook)
+            known = self._overrides[hook] = getattr(written, "__func__", written) is not default
+        return known
+
+    def own_tools(self) -> Mapping[str, Tool]:
+        """The `@tool` methods, bound to the agent."""
+        if self._tools is None:
+            found = collect_tools(self.cls, complete=True)
+            self._tools = {name: tool.bind(self.agent) for name, tool in found.items()}
+        return self._tools
+
+    def client_tools(self) -> dict[str, Tool]:
+        """The tools the browser declared last."""
+        return client_tools_from(self.client_tool_schemas)
+
+    def remember(self, key: str, value: Any) -> Statement:
+        """A statement that keeps a small JSON value (`None` forgets it)."""
+        if value is None:
+            return queries.removed(self.id, key)
+        return queries.put(self.id, key, encode_json(value).decode())
+
+    def background(self, work: Awaitable[Any]) -> None:
+        """Keep a task alive until it ends; what it raises is logged."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("background work of %s failed", self.id, exc_info=error)
+
+    async def submission_changed(self, submission: Submission) -> None:
+        """Call the agent's `on_submission_status`."""
+        told = self.agent.on_submission_status(submission)
+        if inspect.isawaitable(told):
+            await told
+
+
+def _value(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        log.warning("a stored value is not readable and is ignored: %.80s", text)
+        return None

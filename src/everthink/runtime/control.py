@@ -1,0 +1,399 @@
+"""The turn APIs: what a developer may ask of an agent, put into words admission understands.
+
+Think.save_messages, chat, run_turn, add_messages, … --> here --> turn/admission, session/
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+from ..abort import AbortSignal
+from ..errors import InvalidTurn, UnknownMessage
+from ..messages import Message, Part, as_messages, copy_json
+from ..observe.events import MessageCancel, MessageClear, ToolApproval, ToolResult
+from ..session.tree import UNSET, Plan, Unset
+from ..submissions import SKIPPED_TEXT, Submission
+from ..tools.collect import client_tools_from
+from ..tools.tool import Tool
+from ..turn import queries
+from ..turn.admission import in_active_turn
+from ..turn.audience import Cleared, HistoryChanged, MessageUpdated
+from ..turn.hooks import TurnResult
+from ..turn.interactions import holder_of, is_pending, with_approval, with_result
+from ..turn.perform import with_stamps
+from ..turn.streamed import ChatStream, Prepared
+from ..turn.turn import InputFunction
+from .actor import Actor
+
+__all__ = [
+    "add",
+    "apply_approval",
+    "apply_result",
+    "cancel",
+    "clear",
+    "config_of",
+    "configure",
+    "go_on",
+    "is_waiting_for_person",
+    "regenerate",
+    "reset",
+    "run_turn",
+    "save",
+    "stream",
+]
+
+log = logging.getLogger("everthink.turn")
+
+
+def _input(
+    home: Actor, given: Any, channel: str | None, metadata: dict[str, Any] | None
+) -> list[Message] | InputFunction:
+    if callable(given):
+        return cast("InputFunction", given)
+    return [with_stamps(m, channel, metadata) for m in as_messages(given, new_id=home.new_id)]
+
+
+# --- turns
+
+
+async def save(
+    home: Actor,
+    messages: Any,
+    *,
+    signal: AbortSignal | None = None,
+    channel: str | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> TurnResult:
+    """See `Think.save_messages`."""
+    home.door.refuse_nested("programmatic")
+    turn = home.door.turn(
+        "programmatic",
+        input=_input(home, messages, channel, metadata),
+        body=home.last_body,
+        client_tools=home.client_tools(),
+        channel=channel,
+        metadata=metadata,
+    )
+    return await (await home.door.admit(turn, external=signal)).result()
+
+
+async def go_on(
+    home: Actor, body: dict[str, Any] | None = None, *, signal: AbortSignal | None = None
+) -> TurnResult:
+    """See `Think.continue_last_turn`."""
+    home.door.refuse_nested("programmatic")
+    await home.session.refresh()
+    leaf = home.session.leaf
+    if leaf is None or leaf.role != "assistant":
+        return TurnResult("", "skipped", continuation=True)
+    turn = home.door.turn(
+        "programmatic",
+        continuation=True,
+        body=body if body is not None else home.last_body,
+        client_tools=home.client_tools(),
+    )
+    return await (await home.door.admit(turn, external=signal)).result()
+
+
+async def regenerate(
+    home: Actor, message_id: str | None = None, *, signal: AbortSignal | None = None
+) -> TurnResult:
+    """See `Think.regenerate`."""
+    home.door.refuse_nested("programmatic")
+    await home.session.refresh()
+    path = list(home.session.path)
+    if message_id is None:
+        while path and path[-1].role == "assistant":
+            path.pop()
+    else:
+        place = next((i for i, m in enumerate(path) if m.id == message_id), None)
+        if place is None:
+            raise UnknownMessage(
+                f"regenerate: message {message_id!r} is not in the conversation.", kept="Nothing was changed."
+            )
+        path = path[:place]
+    if not path:
+        raise InvalidTurn("regenerate: there is no message to answer.", kept="Nothing was changed.")
+    turn = home.door.turn(
+        "programmatic", parent=path[-1].id, body=home.last_body, client_tools=home.client_tools()
+    )
+    return await (await home.door.admit(turn, external=signal)).result()
+
+
+def stream(
+    home: Actor,
+    given: Any,
+    *,
+    callback: Any = None,
+    signal: AbortSignal | None = None,
+    client_tools: Sequence[Mapping[str, Any]] | None = None,
+    on_client_tool_call: Callable[..., Any] | None = None,
+    channel: str | None = None,
+    metadata: dict[str, Any] | None = None,
+    tools: Any = None,
+) -> ChatStream:
+    """See `Think.chat`."""
+    if tools is not None:
+        log.warning("chat(tools=...) is ignored: define tools on %s.", home.cls.__name__)
+
+    async def prepare() -> Prepared:
+        home.door.refuse_nested("rpc")
+        turn = home.door.turn(
+            "rpc",
+            input=_input(home, given, channel, metadata),
+            client_tools=_own_client_tools(client_tools, on_client_tool_call),
+            channel=channel,
+            metadata=metadata,
+        )
+        return Prepared(turn, home.audience, lambda: home.door.admit(turn, external=signal))
+
+    return ChatStream(prepare, callback)
+
+
+def _own_client_tools(schemas: Any, answer: Callable[..., Any] | None) -> dict[str, Tool]:
+    """Client tools of one `chat()`; with `answer` they are run by whoever called it."""
+    declared = client_tools_from(list(schemas or []))
+    if answer is None:
+        return declared
+    return {name: _answered(tool, answer) for name, tool in declared.items()}
+
+
+def _answered(tool: Tool, answer: Callable[..., Any]) -> Tool:
+    async def execute(input: dict[str, Any], ctx: Any) -> Any:
+        result = answer(tool.name, input, ctx.tool_call_id)
+        return await result if inspect.isawaitable(result) else result
+
+    return Tool.from_schema(tool.name, tool.description, tool.input_schema, execute)
+
+
+async def run_turn(
+    home: Actor,
+    given: Any,
+    *,
+    mode: Literal["wait", "submit", "stream"],
+    continuation: bool,
+    callback: Any,
+    signal: AbortSignal | None,
+    channel: str | None,
+    metadata: dict[str, Any] | None,
+    body: dict[str, Any] | None,
+    submission_id: str | None,
+    idempotency_key: str | None,
+    client_tools: Any,
+    on_client_tool_call: Any,
+) -> TurnResult | Submission:
+    """See `Think.run_turn`."""
+    _check_run(given, mode, continuation, callback)
+    if continuation:
+        return await go_on(home, body, signal=signal)
+    is_empty = not callable(given) and isinstance(given, str | Sequence) and len(given) == 0
+    if mode == "submit":
+        return await home.submissions.accept(
+            [] if is_empty else given,
+            submission_id=submission_id,
+            idempotency_key=idempotency_key,
+            metadata=metadata,
+            channel=channel,
+        )
+    if mode == "stream":
+        if is_empty:
+            return await ChatStream(_nothing, callback)
+        return await stream(
+            home,
+            given,
+            callback=callback,
+            signal=signal,
+            client_tools=client_tools,
+            on_client_tool_call=on_client_tool_call,
+            channel=channel,
+            metadata=metadata,
+        )
+    if is_empty:
+        return TurnResult("", "skipped")
+    return await save(home, given, signal=signal, channel=channel, metadata=metadata)
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _check_run(given: Any, mode: Any, continuation: bool, callback: Any) -> None:
+    if mode not in ("wait", "submit", "stream"):
+        raise InvalidTurn(f"run_turn: mode must be 'wait', 'submit' or 'stream', not {mode!r}.")
+    if continuation and mode != "wait":
+        raise InvalidTurn(f"run_turn: continuation works with mode 'wait' only, not {mode!r}.")
+    if mode == "stream" and callback is None:
+        raise InvalidTurn("run_turn: mode 'stream' needs a callback.", next_step="Or iterate over chat().")
+    if mode == "wait" and given is None and not continuation:
+        raise InvalidTurn("run_turn: give either input or continuation=True.")
+    if given is not None and continuation:
+        raise InvalidTurn("run_turn: give input or continuation=True, not both.")
+    if mode != "wait" and given is None:
+        raise InvalidTurn(f"run_turn: mode {mode!r} needs input.")
+    if mode == "submit" and callable(given):
+        raise InvalidTurn("run_turn: mode 'submit' cannot take a function input: it could not be stored.")
+
+
+# --- stopping
+
+
+def cancel(home: Actor, request_id: str, reason: object = None) -> bool:
+    """See `Think.cancel_chat`."""
+    stopped = home.aborts.cancel(request_id, reason)
+    if stopped:
+        home.emit(MessageCancel(request_id=request_id))
+    return stopped
+
+
+async def reset(home: Actor) -> None:
+    """See `Think.reset_turn_state`."""
+    home.queue.reset()
+    home.aborts.abort_all("Turn state reset")
+    home.submits.reset()
+    rows = await home.store.apply([queries.skipped(home.id, error=SKIPPED_TEXT, now=home.clock.now_ms())])
+    await home.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
+
+
+async def clear(home: Actor) -> None:
+    """See `Think.clear_messages`."""
+    await reset(home)
+    await home.store.apply([*home.session.plan_clear(), *queries.forgotten(home.id)])
+    home.session.confirm_clear()
+    home.converter.forget()
+    home.audience.show(Cleared())
+    home.emit(MessageClear())
+
+
+# --- the conversation without a turn
+
+
+async def add(
+    home: Actor,
+    messages: Any,
+    *,
+    parent_id: str | Unset | None = UNSET,
+    mode: Literal["append", "upsert"] = "append",
+    broadcast: bool = True,
+) -> None:
+    """See `Think.add_messages`."""
+    if mode not in ("append", "upsert"):
+        raise InvalidTurn(f"add_messages: mode must be 'append' or 'upsert', not {mode!r}.")
+    session = home.session
+    await session.refresh()
+    if callable(messages):
+        messages = messages([message.copy() for message in session.path])
+        if inspect.isawaitable(messages):
+            messages = await messages
+    given = as_messages(messages, new_id=home.new_id)
+    if isinstance(parent_id, str):
+        await session.require(parent_id, what="add_messages: parent_id")
+    if not given:
+        return
+    known = {message.id for message in given if await session.has(message.id)}
+    plan = Plan()
+    # A known message keeps its place; what follows it in the list hangs below it.
+    above = parent_id
+    for message in given:
+        if message.id in known:
+            step = session.plan_update(message) if mode == "upsert" else Plan()
+        else:
+            step = session.plan_append([message], above)
+        plan.statements += step.statements
+        plan.writes += step.writes
+        above = message.id
+    if plan.statements:
+        await session.write(plan)
+    if broadcast and not in_active_turn(home.id):
+        home.audience.show(HistoryChanged())
+
+
+# --- interactions
+
+
+def is_waiting_for_person(home: Actor) -> bool:
+    """See `Think.has_pending_interaction`."""
+    browser = [schema["name"] for schema in home.client_tool_schemas]
+    parts: list[Part] = list(home.inflight.parts) if home.inflight else []
+    for message in home.session.path:
+        if message.role == "assistant":
+            parts += message.parts
+    return any(is_pending(part, browser) for part in parts)
+
+
+async def apply_result(
+    home: Actor, call_id: str, output: Any, *, is_error: bool = False, error_text: str | None = None
+) -> bool:
+    """See `Think.apply_tool_result`."""
+    changed = await _apply(
+        home,
+        call_id,
+        lambda parts: with_result(parts, call_id, output=output, is_error=is_error, error_text=error_text),
+        "failed" if is_error else "done",
+    )
+    if changed is not None:
+        home.emit(ToolResult(tool_call_id=call_id, tool_name=changed))
+    return changed is not None
+
+
+async def apply_approval(home: Actor, call_id: str, approved: bool, *, reason: str | None = None) -> bool:
+    """See `Think.apply_tool_approval`."""
+    changed = await _apply(
+        home,
+        call_id,
+        lambda parts: with_approval(parts, call_id, approved=approved, reason=reason),
+        None if approved else "denied",
+    )
+    if changed is not None:
+        home.emit(ToolApproval(tool_call_id=call_id, approved=approved))
+    return changed is not None
+
+
+async def _apply(
+    home: Actor,
+    call_id: str,
+    change: Callable[[Sequence[Part]], list[Part] | None],
+    state: queries.CallState | None,
+) -> str | None:
+    """Change the part of a call, in the message being streamed or in a stored one. Its tool's name, or `None`."""
+    ledger = (
+        [] if state is None else [queries.settled(home.id, call_id, state=state, now=home.clock.now_ms())]
+    )
+    if home.inflight is not None and (part := home.inflight.call(call_id)) is not None:
+        parts = change([part])
+        if parts is None:
+            return None
+        # The turn stores its message with this part when it ends; until then only memory has it.
+        part.clear()
+        part.update(copy_json(parts[0]))
+        if ledger:
+            await home.store.apply(ledger)
+        home.audience.show(MessageUpdated(home.inflight.message()))
+        return str(part.get("toolName", ""))
+    await home.session.refresh()
+    holder = holder_of(reversed(home.session.path), call_id)
+    parts = change(holder.parts) if holder else None
+    if holder is None or parts is None:
+        return None
+    message = Message(holder.id, holder.role, parts, holder.metadata, createdAt=holder.createdAt)
+    plan = home.session.plan_update(message)
+    home.session.foresee(message)
+    await home.session.write(plan, *ledger)
+    home.audience.show(MessageUpdated(message))
+    return next(str(p.get("toolName", "")) for p in parts if p.get("toolCallId") == call_id)
+
+
+# --- configuration
+
+
+async def configure(home: Actor, config: Any) -> None:
+    """See `Think.configure`."""
+    await home.store.apply([home.remember("config", config)])
+    home.config = copy_json(config)
+
+
+def config_of(home: Actor) -> Any:
+    """See `Think.get_config`."""
+    return copy_json(home.config)

@@ -1,0 +1,47 @@
+"""The tables of where agents live: `agents` and `kv`. Definitions and statements."""
+
+from __future__ import annotations
+
+from ..store.port import Statement
+
+__all__ = ["TABLES", "VALUES", "known", "put", "removed"]
+
+TABLES = (
+    """CREATE TABLE agents (
+        agent TEXT NOT NULL,
+        class TEXT NOT NULL,
+        name TEXT NOT NULL,
+        created_at BIGINT NOT NULL,
+        PRIMARY KEY (agent)
+    )""",
+    """CREATE TABLE kv (
+        agent TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (agent, name)
+    )""",
+)
+
+VALUES = "SELECT name, value FROM kv WHERE agent = ?"
+
+
+def known(agent: str, *, cls: str, name: str, now: int) -> Statement:
+    """The agent exists from now on (or did already)."""
+    return Statement(
+        "INSERT INTO agents (agent, class, name, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (agent) DO NOTHING",
+        (agent, cls, name, now),
+    )
+
+
+def put(agent: str, name: str, value: str) -> Statement:
+    """Keep a small JSON value."""
+    return Statement(
+        "INSERT INTO kv (agent, name, value) VALUES (?, ?, ?)"
+        " ON CONFLICT (agent, name) DO UPDATE SET value = excluded.value",
+        (agent, name, value),
+    )
+
+
+def removed(agent: str, name: str) -> Statement:
+    """Forget a value."""
+    return Statement("DELETE FROM kv WHERE agent = ? AND name = ?", (agent, name))

@@ -1,0 +1,187 @@
+"""`App`: the agents of an application and the database they live in.
+
+App(Assistant) --> Directory (runtime) --> agents        app.agent(Assistant, "room-1") --> Handle
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from ..clock import Clock, SystemClock
+from ..errors import AgentError, StoreClosed
+from ..messages import Message
+from ..models.port import Model
+from ..observe.bus import EventBus
+from ..runtime.directory import Directory
+from ..runtime.schema import MIGRATIONS
+from ..store.open import open_store
+from ..store.port import Store
+from ..think import Think
+from ..turn.streamed import ChatStream, Prepared
+
+__all__ = ["App", "Handle"]
+
+T = TypeVar("T", bound=Think)
+
+DEFAULT_STORE = "sqlite:///.everthink/everthink.db"
+
+
+class App:
+    """The agents of an application.
+
+        async with App(Assistant) as app:
+            result = await app.agent(Assistant, "room-1").save_messages("Hello")
+
+    `store` is where everything lives: `"sqlite:///path"` (default: `./.everthink/everthink.db`) or
+    `"postgresql://…"`. The database is opened on first use.
+    """
+
+    def __init__(
+        self,
+        *agents: type[Think],
+        store: str | Store = DEFAULT_STORE,
+        clock: Clock | None = None,
+        new_id: Callable[[], str] | None = None,
+        grace: float = 5.0,
+        **store_options: Any,
+    ) -> None:
+        self._classes: dict[str, type[Think]] = {}
+        for cls in agents:
+            self._add(cls)
+        self._given_store, self._store_options = store, store_options
+        self._clock: Clock = clock or SystemClock()
+        self._new_id, self._grace = new_id, grace
+        self._opening: asyncio.Task[Directory] | None = None
+        self._closed = False
+        self.events = EventBus(now_ms=self._clock.now_ms)
+        """What happens in this app: `app.events.subscribe(print, channel="chat")`."""
+
+    def _add(self, cls: Any) -> None:
+        if not (isinstance(cls, type) and issubclass(cls, Think)):
+            raise AgentError(
+                f"{cls!r} is not an agent class.", next_step="Pass subclasses of Think: App(Assistant)."
+            )
+        other = self._classes.get(cls.__name__)
+        if other is not None and other is not cls:
+            raise AgentError(
+                f"Two agent classes are called {cls.__name__}: {other.__module__} and {cls.__module__}.",
+                next_step="Rename one of them.",
+            )
+        self._classes[cls.__name__] = cls
+
+    def agent(self, cls: type[T], name: str = "default", *, props: Any = None) -> Handle[T]:
+        """A handle on the agent `name` of class `cls`. The agent starts when it is first used."""
+        return Handle(self, cls, name, props)
+
+    async def __aenter__(self) -> App:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> Directory:
+        """Open the database. Called by itself on first use."""
+        if self._closed:
+            raise StoreClosed("The app is closed.", next_step="Make a new App.")
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+        try:
+            return await asyncio.shield(self._opening)
+        except BaseException:
+            if self._opening is not None and self._opening.done():
+                self._opening = None
+            raise
+
+    async def _open(self) -> Directory:
+        given = self._given_store
+        store = (
+            await open_store(given, MIGRATIONS, **self._store_options) if isinstance(given, str) else given
+        )
+        options: dict[str, Any] = {"ids": self._new_id} if self._new_id else {}
+        return Directory(
+            self._classes,
+            base=Think,
+            store=store,
+            clock=self._clock,
+            bus=self.events,
+            resolve_model=_resolve_model,
+            **options,
+        )
+
+    async def evict(self, cls: type[Think], name: str) -> None:
+        """Drop an agent from memory as if the process had been restarted; running turns are cut."""
+        await (await self.open()).evict(cls, name)
+
+    async def close(self) -> None:
+        """Stop serving. Running turns get the grace period and are then cut where they are."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._opening is None:
+            return
+        directory = await self._opening
+        await directory.close(grace=self._grace)
+        await self.events.drain()
+        if isinstance(self._given_store, str):
+            await directory.store.close()
+
+
+def _resolve_model(value: Any) -> Model:
+    # The providers' libraries take a second to import: only when a model is named.
+    if hasattr(value, "stream") and hasattr(value, "name"):
+        return value
+    from ..models.providers import resolve_model
+
+    return resolve_model(value)
+
+
+class Handle(Generic[T]):
+    """An agent from outside. Every method of the agent is here and is awaited:
+    `await handle.save_messages("hi")`, also the ones you add yourself."""
+
+    def __init__(self, app: App, cls: type[T], name: str, props: Any) -> None:
+        self._app, self._cls, self._name, self._props = app, cls, name, props
+
+    def __repr__(self) -> str:
+        return f"<{self._cls.__name__} {self._name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        return self._name
+
+    async def instance(self) -> T:
+        """The live agent itself, for tests and tools of your own. It may leave memory later."""
+        actor = await (await self._app.open()).reach(self._cls, self._name, self._props)
+        return actor.agent  # type: ignore[return-value] - the directory keeps classes and instances together
+
+    def chat(self, input: Any, **options: Any) -> ChatStream:
+        """Answer a message, streaming. See `Think.chat`."""
+
+        async def prepare() -> Prepared | None:
+            agent = await self.instance()
+            return await agent.chat(input, **options).prepare()
+
+        return ChatStream(prepare, options.get("callback"))
+
+    async def messages(self) -> list[Message]:
+        """The conversation, as copies."""
+        return await (await self.instance()).get_messages()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_") or not callable(getattr(self._cls, name, None)):
+            raise AttributeError(f"{self._cls.__name__} has no method {name!r} to call through a handle.")
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            result = getattr(await self.instance(), name)(*args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
+
+        call.__name__ = name
+        return call

@@ -1,0 +1,183 @@
+"""What a message may weigh: cleaning and cutting before storage and before the model.
+
+    fold --Message--> clean --> fit (storage)          history --> shorten_older (prompt only)
+
+Pure. `fit` changes what is stored and says so in the message's metadata; `shorten_older`
+only changes what the model is shown.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from ..messages import Message, Part, encode_json, is_tool_part
+
+__all__ = ["KEEP_RECENT", "MAX_ROW_BYTES", "clean", "cut", "fit", "shorten", "shorten_older", "storable"]
+
+MAX_ROW_BYTES = 1_800_000
+KEEP_RECENT = 4
+MAX_OLD_OUTPUT = 500
+MAX_OLD_TEXT = 10_000
+_LONG = 1000
+_EPHEMERAL = ("itemId", "reasoningEncryptedContent")
+
+log = logging.getLogger("everthink.session")
+
+
+def storable(message: Message) -> Message:
+    """The message as it may be stored: cleaned, and cut if its row would be too large."""
+    return fit(clean(message))
+
+
+def clean(message: Message) -> Message:
+    """Drop provider data that is worthless later, and empty thinking. The same object when nothing changed."""
+    parts: list[Part] = []
+    changed = False
+    for part in message.parts:
+        cleaned = _without_ephemeral(part)
+        changed = changed or cleaned is not part
+        if (
+            cleaned.get("type") == "reasoning"
+            and not str(cleaned.get("text", "")).strip()
+            and not cleaned.get("providerMetadata")
+        ):
+            changed = True  # redacted thinking keeps its metadata and so survives
+            continue
+        parts.append(cleaned)
+    if not changed:
+        return message
+    return Message(message.id, message.role, parts, message.metadata, createdAt=message.createdAt)
+
+
+def _without_ephemeral(part: Part) -> Part:
+    for field in ("providerMetadata", "callProviderMetadata"):
+        metadata = part.get(field)
+        openai = cast("Any", metadata.get("openai") if isinstance(metadata, dict) else None)
+        if not isinstance(openai, dict) or not any(key in openai for key in _EPHEMERAL):
+            continue
+        kept = {k: v for k, v in cast("dict[str, Any]", openai).items() if k not in _EPHEMERAL}
+        rest = {k: v for k, v in cast("dict[str, Any]", metadata).items() if k != "openai"}
+        if kept:
+            rest["openai"] = kept
+        part = {k: v for k, v in part.items() if k != field}
+        if rest:
+            part[field] = rest
+    return part
+
+
+def fit(message: Message, limit: int = MAX_ROW_BYTES) -> Message:
+    """Cut the largest contents until the message's JSON fits `limit` bytes."""
+    size = len(encode_json(message))
+    if size <= limit:
+        return message
+    log.warning(
+        "message %s has %d bytes, more than the %d a row may hold; it is cut", message.id, size, limit
+    )
+    small = message.copy()
+    metadata = dict(small.metadata or {})
+    if small.role == "assistant":
+        cut_ids: list[str] = []
+        for part in small.parts:
+            if (
+                is_tool_part(part)
+                and part.get("state") == "output-available"
+                and _length(part.get("output")) > _LONG
+            ):
+                part["output"] = cut(part["output"], _LONG)
+                cut_ids.append(part["toolCallId"])
+        if cut_ids:
+            metadata["compactedToolOutputs"] = cut_ids
+            small.metadata = metadata
+    cut_texts: list[int] = []
+    for index, part in enumerate(small.parts):
+        if len(encode_json(small)) <= limit:
+            break
+        text = part.get("text")
+        if part.get("type") == "text" and isinstance(text, str) and len(text) > _LONG:
+            part["text"] = (
+                f"[Text truncated for storage ({len(text)} chars). First 500 chars: {text[:500]}...]"
+            )
+            cut_texts.append(index)
+            metadata["compactedTextParts"] = cut_texts
+            small.metadata = metadata
+    return small
+
+
+def shorten_older(messages: Sequence[Message], keep: int = KEEP_RECENT) -> list[Message]:
+    """All but the last `keep` messages with long outputs and texts cut. Recent ones are the same objects."""
+    edge = max(0, len(messages) - keep)
+    return [shorten(m) if i < edge else m for i, m in enumerate(messages)]
+
+
+def shorten(message: Message) -> Message:
+    """One older message as the model is shown it. The same object when it is short enough."""
+    parts: list[Part] = []
+    changed = False
+    for part in message.parts:
+        if "output" in part and _length(part["output"]) > MAX_OLD_OUTPUT:
+            part = {**part, "output": cut(part["output"], MAX_OLD_OUTPUT)}
+            changed = True
+        elif part.get("type") == "text" and len(part.get("text", "")) > MAX_OLD_TEXT:
+            part = {**part, "text": _cut_text(part["text"], MAX_OLD_TEXT)}
+            changed = True
+        parts.append(part)
+    return Message(message.id, message.role, parts, message.metadata) if changed else message
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str) else len(encode_json(value).decode())
+
+
+def _cut_text(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    suffix = f"... [truncated {len(text) - limit} chars]"
+    return text[: max(0, limit - len(suffix))] + suffix
+
+
+def cut(value: Any, limit: int, depth: int = 0) -> Any:
+    """`value` in at most about `limit` characters of JSON, keeping its type: text stays text, lists lists."""
+    size = _length(value)
+    if size <= limit:
+        return value
+    if isinstance(value, str):
+        return _cut_text(value, limit)
+    if depth >= 8:
+        return f"... [truncated {size} chars]"
+    if isinstance(value, list):
+        return _cut_list(cast("list[Any]", value), limit, size, depth)
+    if isinstance(value, dict):
+        return _cut_dict(cast("dict[str, Any]", value), limit, size, depth)
+    return value
+
+
+def _budget(count: int, limit: int) -> int:
+    return limit if count <= 1 else max(80, limit // min(count, 10))
+
+
+def _cut_list(value: list[Any], limit: int, size: int, depth: int) -> list[Any]:
+    share = _budget(len(value), limit)
+    items = [cut(item, share, depth + 1) for item in value]
+    dropped = 0
+    while items and _length(items) > limit - 40:
+        items.pop()
+        dropped += 1
+    if dropped:
+        items.append(f"... [truncated {dropped} items]")
+    return items if _length(items) <= limit else [{"__truncated": True, "__truncatedChars": size}]
+
+
+def _cut_dict(value: dict[str, Any], limit: int, size: int, depth: int) -> dict[str, Any]:
+    share = _budget(len(value), limit)
+    small = {key: cut(item, share, depth + 1) for key, item in value.items()}
+    if _length(small) > limit - 60:
+        by_length: Callable[[str], int] = lambda key: -len(small[key])  # noqa: E731 - a sort key
+        for key in sorted((k for k, v in small.items() if isinstance(v, str)), key=by_length):
+            if _length(small) <= limit - 60:
+                break
+            small[key] = _cut_text(small[key], max(20, limit // 4))
+    if _length(small) <= limit - 60:
+        return {**small, "__truncated": True, "__truncatedChars": size}
+    return {"__truncated": True, "__truncatedChars": size, "note": "too large to keep"}

@@ -1,0 +1,95 @@
+"""The `messages` table: its definition and its few statements. Nobody else touches it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..messages import Message, encode_json
+from ..store.port import Statement
+
+__all__ = [
+    "BRANCHES",
+    "LEAF",
+    "ONE",
+    "PATH",
+    "TABLES",
+    "appended",
+    "cleared",
+    "deleted",
+    "reparented",
+    "updated",
+]
+
+TABLES = (
+    """CREATE TABLE messages (
+        agent TEXT NOT NULL,
+        session TEXT NOT NULL,
+        id TEXT NOT NULL,
+        seq BIGINT NOT NULL,
+        parent TEXT,
+        role TEXT NOT NULL,
+        content TEXT NOT NULL,
+        created_at BIGINT NOT NULL,
+        PRIMARY KEY (agent, session, id)
+    )""",
+    "CREATE UNIQUE INDEX messages_by_seq ON messages (agent, session, seq)",
+    "CREATE INDEX messages_by_parent ON messages (agent, session, parent)",
+)
+
+# A child is always stored after its parent, so the newest row has no children: it is the tip.
+LEAF = "SELECT id, seq FROM messages WHERE agent = ? AND session = ? ORDER BY seq DESC LIMIT 1"
+
+ONE = "SELECT content, parent FROM messages WHERE agent = ? AND session = ? AND id = ?"
+
+BRANCHES = "SELECT content FROM messages WHERE agent = ? AND session = ? AND parent = ? ORDER BY seq"
+
+PATH = """
+    WITH RECURSIVE path (id, parent, depth) AS (
+        SELECT id, parent, 0 FROM messages WHERE agent = ? AND session = ? AND id = ?
+        UNION ALL
+        SELECT m.id, m.parent, p.depth + 1 FROM path p
+        JOIN messages m ON m.agent = ? AND m.session = ? AND m.id = p.parent
+        WHERE p.depth < 10000
+    )
+    SELECT m.content FROM path p
+    JOIN messages m ON m.agent = ? AND m.session = ? AND m.id = p.id
+    ORDER BY p.depth DESC
+"""
+
+
+def appended(
+    agent: str, session: str, message: Message, *, seq: int, parent: str | None, now: int
+) -> Statement:
+    """Store a new message. Returns its id; nothing when the id is known, whose row stays as it is."""
+    return Statement(
+        "INSERT INTO messages (agent, session, id, seq, parent, role, content, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, session, id) DO NOTHING RETURNING id",
+        (agent, session, message.id, seq, parent, message.role, encode_json(message).decode(), now),
+    )
+
+
+def updated(agent: str, session: str, message: Message) -> Statement:
+    """Replace a message's content. Returns its id; nothing when there is no such message."""
+    return Statement(
+        "UPDATE messages SET content = ? WHERE agent = ? AND session = ? AND id = ? RETURNING id",
+        (encode_json(message).decode(), agent, session, message.id),
+    )
+
+
+def reparented(agent: str, session: str, *, old: str, new: str | None) -> Statement:
+    """Hang the children of `old` under `new`."""
+    return Statement(
+        "UPDATE messages SET parent = ? WHERE agent = ? AND session = ? AND parent = ?",
+        (new, agent, session, old),
+    )
+
+
+def deleted(agent: str, session: str, ids: Sequence[str]) -> list[Statement]:
+    """Remove messages by id."""
+    sql = "DELETE FROM messages WHERE agent = ? AND session = ? AND id = ?"
+    return [Statement(sql, (agent, session, id)) for id in ids]
+
+
+def cleared(agent: str, session: str) -> Statement:
+    """Remove every message of the session."""
+    return Statement("DELETE FROM messages WHERE agent = ? AND session = ?", (agent, session))

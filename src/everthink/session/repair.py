@@ -1,0 +1,70 @@
+"""Mend a conversation that was interrupted, so that every call has an outcome.
+
+    history --> repair --> history the provider accepts (and the rows to rewrite)
+
+Pure and idempotent. Runs before every model call; a conversation without an interrupted call
+comes back as the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ..messages import SETTLED_STATES, Message, Part, is_tool_part, normalize_input
+
+__all__ = ["INTERRUPTED_TEXT", "Repair", "as_interrupted", "repair"]
+
+INTERRUPTED_TEXT = "The tool call was interrupted before a result was recorded."
+
+
+@dataclass(slots=True)
+class Repair:
+    """What was mended: the changed messages, and how many calls and inputs."""
+
+    messages: list[Message] = field(default_factory=list[Message])
+    removed_tool_calls: int = 0
+    normalized_inputs: int = 0
+    tool_call_ids: list[str] = field(default_factory=list[str])
+
+
+def as_interrupted(part: Part) -> Part:
+    """A call that never got its outcome, as a failed one."""
+    return {**part, "state": "output-error", "errorText": INTERRUPTED_TEXT}
+
+
+def repair(messages: Iterable[Message], mend: Callable[[Part], Part] = as_interrupted) -> Repair:
+    """Mend each unsettled call with `mend` and each input that is not an object."""
+    found = Repair()
+    for message in messages:
+        if message.role != "assistant":
+            continue
+        parts = [_mended(part, mend, found) for part in message.parts]
+        if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+            found.messages.append(
+                Message(message.id, message.role, parts, message.metadata, createdAt=message.createdAt)
+            )
+    return found
+
+
+def _mended(part: Part, mend: Callable[[Part], Part], found: Repair) -> Part:
+    if not is_tool_part(part) or not part.get("toolCallId"):
+        return part
+    state = part.get("state")
+    if state == "approval-responded":
+        return part  # about to run
+    settled = (state in SETTLED_STATES or "output" in part or "result" in part) and not part.get(
+        "preliminary"
+    )
+    # A call may fail before any input was readable; its missing input is what happened.
+    if not isinstance(part.get("input"), dict):
+        part = {**part, "input": normalize_input(part.get("input"))}
+        found.normalized_inputs += 1
+    if settled:
+        return part
+    found.removed_tool_calls += 1
+    found.tool_call_ids.append(part["toolCallId"])
+    mended = mend(part)
+    if mended.get("state") == "output-error":
+        mended = {k: v for k, v in mended.items() if k not in ("preliminary", "output")}
+    return mended

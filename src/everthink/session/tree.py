@@ -1,0 +1,251 @@
+"""The conversation as a tree of messages, with its active path in memory.
+
+    turn/, add_messages --plan--> (caller's commit) --confirm--> path
+
+Each message has at most one parent; the tip is the newest message, the active path leads
+from the root to it. A write is planned (statements for the caller's commit) and confirmed
+once that commit is durable, so nobody reads a message that a crash can take back.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import UnknownMessage
+from ..messages import Message, parse_stored
+from ..store.port import Rows, Statement, Store
+from . import queries
+from .budget import storable
+
+__all__ = ["UNSET", "Plan", "Session", "Unset"]
+
+
+class Unset(enum.Enum):
+    """The type of `UNSET`: an argument that was not given (`None` means something else)."""
+
+    UNSET = "unset"
+
+
+UNSET = Unset.UNSET
+
+
+@dataclass(slots=True)
+class Plan:
+    """A write that waits for its commit: put `statements` there, then `confirm` with their rows."""
+
+    statements: list[Statement] = field(default_factory=list[Statement])
+    writes: list[tuple[Message, str | None, bool]] = field(
+        default_factory=list[tuple[Message, str | None, bool]]
+    )
+    """(message, parent, is_update) in the order of the statements."""
+
+
+class Session:
+    """One conversation of one agent."""
+
+    def __init__(self, store: Store, agent: str, *, now: Callable[[], int], id: str = "") -> None:
+        self.id = id
+        self._store, self._agent, self._now = store, agent, now
+        # The confirmed active path, and where each id stands in it.
+        self._path: list[Message] = []
+        self._places: dict[str, int] = {}
+        # The tip and the last sequence number as planned: ahead of the path while a commit is in flight.
+        self._tip: str | None = None
+        self._seq = 0
+        self._stale = False
+
+    # --- reading
+
+    @property
+    def path(self) -> Sequence[Message]:
+        """The active path, root first. Shared: read it, do not change it."""
+        return self._path
+
+    @property
+    def leaf(self) -> Message | None:
+        """The last message of the active path."""
+        return self._path[-1] if self._path else None
+
+    def find(self, id: str) -> Message | None:
+        """A message of the active path."""
+        place = self._places.get(id)
+        return None if place is None else self._path[place]
+
+    async def load(self) -> None:
+        """Read the active path from the database."""
+        rows = await self._store.fetch(queries.LEAF, self._agent, self.id)
+        self._tip, self._seq = (rows[0][0], rows[0][1]) if rows else (None, self._seq)
+        self._set_path(await self._read_path(self._tip) if self._tip else [])
+        self._stale = False
+
+    async def refresh(self) -> None:
+        """Read the path again if a write made the one in memory unsure."""
+        if self._stale:
+            await self.load()
+
+    async def get_message(self, id: str) -> Message | None:
+        """A message by id, on whichever branch."""
+        rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
+        return parse_stored(rows[0][0]) if rows else None
+
+    async def has(self, id: str) -> bool:
+        """True when this session holds the message, on whichever branch."""
+        return id in self._places or bool(await self._store.fetch(queries.ONE, self._agent, self.id, id))
+
+    async def get_history(self, leaf_id: str | None = None) -> list[Message]:
+        """The path from the root to `leaf_id` (the tip when omitted), as copies. Unknown id: empty."""
+        if leaf_id is None:
+            await self.refresh()
+            return [message.copy() for message in self._path]
+        return await self._read_path(leaf_id)
+
+    async def get_latest_leaf(self) -> Message | None:
+        """The tip of the active path."""
+        await self.refresh()
+        return self._path[-1].copy() if self._path else None
+
+    async def get_branches(self, id: str) -> list[Message]:
+        """The direct children of a message, oldest first."""
+        rows = await self._store.fetch(queries.BRANCHES, self._agent, self.id, id)
+        return [message for row in rows if (message := parse_stored(row[0]))]
+
+    async def get_path_length(self, leaf_id: str | None = None) -> int:
+        """How many messages lead to `leaf_id` (the tip when omitted)."""
+        return len(self._path if leaf_id is None else await self._read_path(leaf_id))
+
+    # --- planning: pure statements for the caller's commit
+
+    def plan_append(self, messages: Sequence[Message], parent: str | Unset | None = UNSET) -> Plan:
+        """Append `messages` one under the other: below the tip, below `parent`, or as a new root (`None`)."""
+        plan = Plan()
+        above = self._tip if isinstance(parent, Unset) else parent
+        for message in messages:
+            if message.id in self._places:
+                above = message.id
+                continue
+            message = storable(message)
+            self._seq += 1
+            plan.statements.append(
+                queries.appended(self._agent, self.id, message, seq=self._seq, parent=above, now=self._now())
+            )
+            plan.writes.append((message, above, False))
+            above = self._tip = message.id
+        return plan
+
+    def plan_update(self, *messages: Message) -> Plan:
+        """Replace the content of messages by id; never inserts, never moves them."""
+        plan = Plan()
+        for message in messages:
+            message = storable(message)
+            plan.statements.append(queries.updated(self._agent, self.id, message))
+            plan.writes.append((message, None, True))
+        return plan
+
+    def plan_clear(self) -> list[Statement]:
+        """Remove everything. Follow a durable commit with `confirm_clear`."""
+        return [queries.cleared(self._agent, self.id)]
+
+    # --- confirming: the commit is durable
+
+    def confirm(self, plan: Plan, rows: Sequence[Rows]) -> None:
+        """Take a committed plan into the path. `rows` are those of the plan's statements."""
+        for (message, parent, is_update), returned in zip(plan.writes, rows, strict=True):
+            if not returned:
+                self._stale = self._stale or not is_update
+            elif is_update:
+                place = self._places.get(message.id)
+                if place is not None:
+                    self._path[place] = message
+            else:
+                self._hang(message, parent)
+
+    def foresee(self, message: Message) -> None:
+        """Put an update into the path ahead of its commit, so that the next one builds on it."""
+        place = self._places.get(message.id)
+        if place is not None:
+            self._path[place] = message
+
+    def fail(self) -> None:
+        """A planned commit was not written: what memory believed about the tip may be wrong."""
+        self._stale = True
+
+    def confirm_clear(self) -> None:
+        """The session was emptied."""
+        self._tip = None
+        self._set_path([])
+
+    def _hang(self, message: Message, parent: str | None) -> None:
+        place = -1 if parent is None else self._places.get(parent, -2)
+        if place == -2:
+            self._stale = True
+            return
+        for dropped in self._path[place + 1 :]:
+            del self._places[dropped.id]
+        del self._path[place + 1 :]
+        self._places[message.id] = len(self._path)
+        self._path.append(message)
+
+    # --- writing directly
+
+    async def append_message(self, message: Message, parent_id: str | Unset | None = UNSET) -> bool:
+        """Store one message; an unknown parent means a new root. False when the id was known already."""
+        await self.refresh()
+        if isinstance(parent_id, str) and not await self.has(parent_id):
+            parent_id = None
+        plan = self.plan_append([message], parent_id)
+        if not plan.statements:
+            return False
+        return bool((await self.write(plan))[0])
+
+    async def update_message(self, message: Message) -> bool:
+        """Replace a message's content. False when there is none of that id."""
+        return bool((await self.write(self.plan_update(message)))[0])
+
+    async def write(self, plan: Plan, *more: Statement) -> list[Rows]:
+        """Commit `plan` (and `more` statements) and take it into the path."""
+        try:
+            rows = await self._store.apply([*plan.statements, *more])
+        except BaseException:
+            self.fail()
+            raise
+        self.confirm(plan, rows[: len(plan.statements)])
+        await self.refresh()
+        return rows
+
+    async def delete_messages(self, ids: Sequence[str]) -> None:
+        """Remove messages; what hung below one of them hangs below its parent afterwards."""
+        for id in ids:
+            rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
+            if not rows:
+                continue
+            above: str | None = rows[0][1]
+            await self._store.apply(
+                [
+                    queries.reparented(self._agent, self.id, old=id, new=above),
+                    *queries.deleted(self._agent, self.id, [id]),
+                ]
+            )
+        await self.load()
+
+    async def clear_messages(self) -> None:
+        """Remove every message of this session."""
+        await self._store.apply(self.plan_clear())
+        self.confirm_clear()
+
+    async def require(self, id: str, *, what: str) -> None:
+        """Raise `UnknownMessage` unless the session holds `id`."""
+        if not await self.has(id):
+            raise UnknownMessage(f'{what} "{id}" does not exist in this session.', kept="Nothing was stored.")
+
+    # --- helpers
+
+    async def _read_path(self, leaf: str) -> list[Message]:
+        key = (self._agent, self.id)
+        rows = await self._store.fetch(queries.PATH, *key, leaf, *key, *key)
+        return [message for row in rows if (message := parse_stored(row[0]))]
+
+    def _set_path(self, messages: list[Message]) -> None:
+        self._path = messages
+        self._places = {message.id: place for place, message in enumerate(messages)}

@@ -1,0 +1,51 @@
+"""Decide which steps of the schema a database still needs.
+
+    open --applied numbers--> outstanding --Migration, …--> the adapter runs them in one transaction
+
+Pure. Steps only go forward, and a database that is ahead of this release is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import StoreError, StoreTooNew
+from .port import Migration
+from .wording import shortened
+
+__all__ = ["CREATE_SCHEMA_TABLE", "READ_APPLIED", "RECORD_APPLIED", "failed_step", "outstanding"]
+
+CREATE_SCHEMA_TABLE = (
+    "CREATE TABLE IF NOT EXISTS everthink_schema "
+    "(number BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)"
+)
+READ_APPLIED = "SELECT COALESCE(MAX(number), 0) FROM everthink_schema"
+RECORD_APPLIED = "INSERT INTO everthink_schema (number, name, applied_at) VALUES (?, ?, ?)"
+
+
+def outstanding(migrations: Sequence[Migration], applied: int, *, where: str) -> Sequence[Migration]:
+    """The steps above number `applied`, in order. `where` names the database in errors."""
+    numbers = [migration.number for migration in migrations]
+    if numbers != list(range(1, len(numbers) + 1)):
+        raise StoreError(
+            f"Migrations must be numbered 1, 2, 3 and so on without gaps, not {numbers}.",
+            kept=f"{where} was not touched.",
+            next_step="Renumber the steps that were not released yet.",
+        )
+    if applied > len(migrations):
+        raise StoreTooNew(
+            f"{where} has schema number {applied}, and this release knows numbers up to {len(migrations)}.",
+            kept="Nothing in it was changed.",
+            next_step="Upgrade everthink to the release that wrote it, or open another database.",
+        )
+    return migrations[applied:]
+
+
+def failed_step(migration: Migration, sql: str, reason: object, *, where: str) -> StoreError:
+    """A step of the schema could not be applied."""
+    return StoreError(
+        f"{where} rejected schema step {migration.number} ({migration.name}): {reason}. "
+        f"The statement was: {shortened(sql)}",
+        kept="The schema and the data are as they were before this start.",
+        next_step="Correct the step and start again.",
+    )

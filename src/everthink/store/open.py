@@ -1,0 +1,63 @@
+"""Open the store that a URL names.
+
+App(store="…") --> open_store --> sqlite/ or postgres/, imported only when asked for
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import StoreError
+from .port import Migration, Store
+
+__all__ = ["open_store"]
+
+_ACCEPTED = """\
+Accepted are:
+  sqlite:///data/agents.db          a file, relative to the working directory
+  sqlite:////var/lib/agents.db      a file, absolute
+  data/agents.db                    a file, without the scheme
+  :memory: or sqlite://:memory:     nothing is kept after the process ends
+  postgresql://user:password@host:5432/database"""
+
+
+async def open_store(url: str | os.PathLike[str], migrations: Sequence[Migration], **options: Any) -> Store:
+    """Open the database at `url`, a URL or a path, and bring its schema up to date.
+
+    `options` go to the adapter: `synchronous=`, `busy_timeout=` for SQLite,
+    `readers=`, `patience=` for PostgreSQL.
+    """
+    text = os.fspath(url)
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme in ("postgresql", "postgres"):
+        from .postgres import open_postgres
+
+        return await open_postgres(text, migrations, **options)
+    from .sqlite import open_sqlite
+
+    return await open_sqlite(_path(scheme, rest) if separator else _bare(text), migrations, **options)
+
+
+def _path(scheme: str, rest: str) -> str:
+    """The path in a SQLite URL: what follows the third slash."""
+    if scheme != "sqlite":
+        raise _unknown(f"A store URL cannot start with {scheme}://.")
+    if rest in (":memory:", "/:memory:"):
+        return ":memory:"
+    if not rest.startswith("/") or rest == "/":
+        raise _unknown(f"The store URL sqlite://{rest} names no file.")
+    if "?" in rest:
+        raise _unknown(f"The store URL sqlite://{rest} has options; pass them as arguments instead.")
+    return rest[1:]
+
+
+def _bare(text: str) -> str:
+    if not text:
+        raise _unknown("The store URL is empty.")
+    return text
+
+
+def _unknown(what: str) -> StoreError:
+    return StoreError(what, kept="Nothing was opened.", next_step=_ACCEPTED)

@@ -1,0 +1,129 @@
+"""What the server and the network say, as our errors.
+
+    asyncpg's errors, OSError --> StoreUnavailable, StoreUnreadable, StoreFull, StoreReadOnly, StoreError
+
+A commit whose answer was lost with the connection is in doubt: it may be stored. We say so instead of
+guessing, and never send it twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable, StoreUnreadable
+from ..wording import NOTHING_WRITTEN, rejected
+from .driver import load
+
+__all__ = [
+    "NO_PERMISSION",
+    "failures",
+    "from_server",
+    "from_state",
+    "in_doubt",
+    "place",
+    "state_of",
+    "unreachable",
+]
+
+NO_PERMISSION = "42501"
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """Everything a call of the driver may raise: the server, the network, parameters that do not fit."""
+    asyncpg = load()
+    driver: tuple[type[Exception], ...] = (
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+    )
+    return (*driver, OSError, TimeoutError, ValueError, TypeError, ArithmeticError, MemoryError, StoreError)
+
+
+def place(url: str) -> str:
+    """Where the database is, without the password."""
+    try:
+        parts = urlsplit(url)
+        return (
+            f"{parts.hostname or 'localhost'}:{parts.port or 5432}/{parts.path.lstrip('/') or parts.username}"
+        )
+    except ValueError:
+        return "(an address that cannot be read)"
+
+
+def state_of(error: BaseException) -> str:
+    """The server's five-letter code, or nothing when the error is not the server's."""
+    state: Any = getattr(error, "sqlstate", None)
+    return state if isinstance(state, str) else ""
+
+
+def from_server(error: Exception, where: str, *, kept: str = NOTHING_WRITTEN) -> StoreError:
+    """`error` as one of ours, with `error` as its cause."""
+    if isinstance(error, StoreError):
+        return error
+    # The first argument is the message; the text as a whole would quote what people wrote.
+    message = error.args[0] if error.args else error
+    if state := state_of(error):
+        letter = from_state(state, str(message), where, kept=kept)
+    elif isinstance(error, OSError | TimeoutError):
+        letter = unreachable(error, where, kept=kept)
+    else:
+        letter = rejected(f"The database {where}", message)
+    letter.__cause__ = error
+    return letter
+
+
+def from_state(state: str, message: str, where: str, *, kept: str = NOTHING_WRITTEN) -> StoreError:
+    """One of our errors for a code of the server."""
+    if state == "53100":
+        return StoreFull(
+            f"There is no space left on the server of the database {where} ({message}).",
+            kept=kept,
+            next_step="Free some space there; the store goes on by itself, no restart is needed.",
+        )
+    if state in ("25006", NO_PERMISSION):
+        return StoreReadOnly(
+            f"The database {where} may not be written ({message}).",
+            kept=kept,
+            next_step="Connect to the primary server, with a user that may write to these tables.",
+        )
+    if state.startswith("28"):
+        return StoreUnreadable(
+            f"The server of the database {where} refused us ({message}).",
+            kept="Nothing was changed.",
+            next_step="Check user and password in the URL: postgresql://user:password@host:5432/database.",
+        )
+    if state == "3D000":
+        return StoreUnavailable(
+            f"There is no database {where} ({message}).",
+            kept="Nothing was changed.",
+            next_step=f"Create it with: createdb {where.rpartition('/')[2]}",
+        )
+    if state.startswith(("08", "57P", "53")):
+        return StoreUnavailable(
+            f"The server of the database {where} is not available ({message}).",
+            kept=kept,
+            next_step="The store connects again by itself; try again when the server is up.",
+        )
+    return rejected(f"The database {where}", f"{message} ({state})")
+
+
+def unreachable(error: Exception, where: str, *, kept: str) -> StoreUnavailable:
+    """Nobody answers at the address."""
+    reason = str(error) or type(error).__name__
+    return StoreUnavailable(
+        f"The server of the database {where} cannot be reached ({reason}).",
+        kept=kept,
+        next_step="Check host and port in the URL, and that PostgreSQL is running there.",
+    )
+
+
+def in_doubt(error: Exception, where: str) -> StoreUnavailable:
+    """The connection broke between sending a commit and hearing what became of it."""
+    letter = StoreUnavailable(
+        f"The connection to the database {where} was lost during a commit ({error or type(error).__name__}).",
+        kept="This commit may or may not have been stored, whole or not at all; earlier ones are intact.",
+        next_step="Read what is stored before writing it again. The store connects again by itself.",
+    )
+    letter.__cause__ = error
+    return letter

@@ -1,0 +1,51 @@
+"""Bring the schema of a PostgreSQL database up to date, in one transaction.
+
+Several processes may start at once: an advisory lock lets one of them do the work while
+the others wait, and then find nothing left to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ..migrate import CREATE_SCHEMA_TABLE, READ_APPLIED, RECORD_APPLIED, failed_step, outstanding
+from ..port import Migration
+from .driver import Connection
+from .failures import failures, state_of
+from .sql import kinds_of, numbered
+
+__all__ = ["migrate"]
+
+_LOCK = 0x65766572  # "ever": any number will do as long as every release uses the same one.
+
+
+async def migrate(connection: Connection, migrations: Sequence[Migration], where: str) -> None:
+    """Run the outstanding steps on `connection`."""
+    await connection.execute("BEGIN")
+    try:
+        await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        known = await connection.fetchval("SELECT to_regclass('everthink_schema') IS NOT NULL")
+        applied: int = await connection.fetchval(READ_APPLIED) if known else 0
+        steps = outstanding(migrations, applied, where=f"The database {where}")
+        if not known:
+            await connection.execute(CREATE_SCHEMA_TABLE)
+        for step in steps:
+            await _run_step(connection, step, where)
+        await connection.execute("COMMIT")
+    except BaseException:
+        if not connection.is_closed():
+            await connection.execute("ROLLBACK")
+        raise
+
+
+async def _run_step(connection: Connection, step: Migration, where: str) -> None:
+    for sql in step.statements:
+        try:
+            await connection.execute(sql)
+        except failures() as error:
+            if not state_of(error) or connection.is_closed():
+                raise
+            raise failed_step(step, sql, error.args[0], where=f"The database {where}") from error
+    record = (step.number, step.name, int(time.time() * 1000))
+    await connection.execute(numbered(RECORD_APPLIED, kinds_of(record)), *record)

@@ -1,0 +1,128 @@
+"""Commits in the order of the calls, over one connection, grouped behind the one in flight.
+
+    apply --> waiting --> send at once, or together once the server has answered --> futures
+
+A commit that finds the connection idle is sent as it is; what arrives meanwhile goes as one group.
+When the connection breaks, the commits in flight are in doubt and fail; those not sent yet
+wait for a new connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from ...errors import StoreError
+from ..port import Commit, Rows
+from ..wording import NOTHING_WRITTEN, closed, copied
+from .calls import Outcome, Session
+from .failures import failures, from_server, in_doubt
+from .patience import patiently
+
+__all__ = ["Writer"]
+
+_LARGEST_GROUP = 64
+"""PostgreSQL keeps 64 subtransactions of a session at hand; with more, every other session slows down."""
+
+_Job = tuple[Commit, "asyncio.Future[list[Rows]]"]
+
+
+class Writer:
+    """Owns the writing connection. Everything runs on the event loop that opened it."""
+
+    def __init__(
+        self, session: Session, connect: Callable[[], Awaitable[Session]], *, where: str, patience: float
+    ) -> None:
+        self._session = session
+        self._connect = connect
+        self._where = where
+        self._patience = patience
+        self._failures = failures()
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[_Job] = deque()
+        self._sending: asyncio.Task[None] | None = None
+        self._is_sealed = False
+
+    def submit(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+        """Send `commit`, or put it behind those already waiting."""
+        future: asyncio.Future[list[Rows]] = self._loop.create_future()
+        if self._is_sealed:
+            future.set_exception(closed(self._where))
+            return future
+        self._waiting.append((tuple(commit), future))
+        if self._sending is None:
+            self._sending = self._loop.create_task(self._send())
+        return future
+
+    def seal(self) -> None:
+        """Accept no more commits."""
+        self._is_sealed = True
+
+    async def stop(self) -> None:
+        """Finish what was accepted, then close the connection."""
+        self.seal()
+        if self._sending:
+            await self._sending
+        if not self._session.connection.is_closed():
+            try:
+                await self._session.connection.close()
+            except self._failures:
+                self._session.connection.terminate()
+
+    async def _send(self) -> None:
+        group: list[_Job] = []
+        try:
+            while self._waiting:
+                group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _LARGEST_GROUP))]
+                _settle(group, await self._write([commit for commit, _ in group]))
+        except asyncio.CancelledError:
+            # The loop is being torn down: nobody may wait for us.
+            for _, future in (*group, *self._waiting):
+                future.cancel()
+            self._waiting.clear()
+            raise
+        finally:
+            self._sending = None
+
+    async def _write(self, group: Sequence[Commit]) -> Sequence[Outcome]:
+        if len(group) > 1:
+            try:
+                session = await self._ready()
+                outcomes = await session.run_group(group)
+            except self._failures as error:
+                letter = self._letter(error)
+                return [copied(letter) for _ in group]
+            if outcomes is not None:
+                return outcomes
+        return [await self._write_one(commit) for commit in group]
+
+    async def _write_one(self, commit: Commit) -> Outcome:
+        try:
+            session = await self._ready()
+            return await session.run(commit)
+        except self._failures as error:
+            return self._letter(error)
+
+    async def _ready(self) -> Session:
+        if self._session.connection.is_closed():
+            self._session = await patiently(self._connect, self._where, self._patience, kept=NOTHING_WRITTEN)
+        return self._session
+
+    def _letter(self, error: Exception) -> StoreError:
+        if isinstance(error, StoreError):
+            return error
+        if self._session.is_lost(error):
+            self._session.connection.terminate()
+            return in_doubt(error, self._where)
+        return from_server(error, self._where)
+
+
+def _settle(jobs: Sequence[_Job], outcomes: Sequence[Outcome]) -> None:
+    for (_, future), outcome in zip(jobs, outcomes, strict=True):
+        if future.done():
+            continue  # Cancelled: the commit was applied all the same.
+        if isinstance(outcome, StoreError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

@@ -1,0 +1,162 @@
+"""Open the file, bring its schema up to date, close it: the writer's side of the database.
+
+    writer thread --> open_database --> Database (connection and lock) --> close
+
+Only this connection writes and checkpoints. SQLite up to 3.51.2 can damage a WAL when two
+connections write or checkpoint at the same moment, so readers do neither (`connect_reader`),
+and the writer is the last to close.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from ...errors import StoreError, StoreUnreadable
+from ..migrate import CREATE_SCHEMA_TABLE, READ_APPLIED, RECORD_APPLIED, failed_step, outstanding
+from ..port import Migration
+from .failures import from_os, from_sqlite
+from .lock import LockFile
+
+__all__ = ["Database", "Synchronous", "connect_reader", "open_database", "resolved"]
+
+Synchronous = Literal["FULL", "NORMAL"]
+
+_STATEMENTS = 512
+"""How many prepared statements a connection keeps; more than the framework has."""
+
+
+class Database:
+    """An open database as its writer sees it. Lives on the writer's thread."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None, lock: LockFile | None) -> None:
+        self.connection = connection
+        self.path = path
+        # Held while a group is written; whoever reads through this same connection takes it too.
+        self.mutex = threading.Lock()
+        self._lock = lock
+
+    def close(self) -> None:
+        """Empty the WAL into the file, then let go of both."""
+        try:
+            self.connection.execute("PRAGMA incremental_vacuum").fetchall()
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error:
+            pass  # A full disk or a foreign reader: the WAL keeps what the file has not got yet.
+        try:
+            self.connection.close()
+        finally:
+            if self._lock:
+                self._lock.release()
+
+
+def resolved(path: str | os.PathLike[str]) -> Path | None:
+    """The one name of the file, so that two links to it share a lock. None for `:memory:`."""
+    if path == ":memory:":
+        return None
+    return Path(os.path.realpath(os.path.expanduser(path)))
+
+
+def open_database(
+    path: Path | None, migrations: Sequence[Migration], *, synchronous: Synchronous, busy_timeout: float
+) -> Database:
+    """Own the file, open it for writing and run the outstanding migrations."""
+    lock = _own(path) if path else None
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = _connect(path, busy_timeout)
+        _prepare(connection, path, synchronous)
+        _migrate(connection, migrations, path)
+        return Database(connection, path, lock)
+    except BaseException as error:
+        if connection:
+            connection.close()
+        if lock:
+            lock.release()
+        if isinstance(error, sqlite3.Error):
+            raise from_sqlite(error, path, kept="Nothing was changed.") from error
+        raise
+
+
+def connect_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
+    """A connection that neither writes nor checkpoints. May be used by one thread after another."""
+    connection = _connect(path, busy_timeout)
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+    return connection
+
+
+def _own(path: Path) -> LockFile:
+    if path.is_dir():
+        raise StoreUnreadable(
+            f"The database {path} is a directory.",
+            kept="Nothing was changed.",
+            next_step=f"Name a file, for example {path / 'everthink.db'}.",
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise from_os(error, path.parent, doing="create the directory") from error
+    return LockFile.acquire(path)
+
+
+def _connect(path: Path | None, busy_timeout: float) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path or ":memory:",
+        timeout=busy_timeout,
+        isolation_level=None,  # We say BEGIN ourselves.
+        check_same_thread=False,
+        cached_statements=_STATEMENTS,
+    )
+
+
+def _prepare(connection: sqlite3.Connection, path: Path | None, synchronous: Synchronous) -> None:
+    # Must come before the first table: lets close() give back the pages that pruning freed.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    [(mode,)] = connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    if path and mode != "wal":
+        raise StoreError(
+            f"The file system of {path} does not support SQLite's write-ahead log (it offers {mode!r}).",
+            kept="Nothing was changed.",
+            next_step="Use a local disk instead of a network share.",
+        )
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA foreign_keys = ON")  # As PostgreSQL always does.
+    connection.execute("PRAGMA cache_size = -16000")
+    connection.execute("PRAGMA journal_size_limit = 67108864").fetchall()
+
+
+def _migrate(connection: sqlite3.Connection, migrations: Sequence[Migration], path: Path | None) -> None:
+    where = f"The database {path}" if path else "The database in memory"
+    known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'everthink_schema'").fetchall()
+    applied: int = connection.execute(READ_APPLIED).fetchone()[0] if known else 0
+    steps = outstanding(migrations, applied, where=where)
+    if known and not steps:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(CREATE_SCHEMA_TABLE)
+        for step in steps:
+            _run_step(connection, step, where)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _run_step(connection: sqlite3.Connection, step: Migration, where: str) -> None:
+    for sql in step.statements:
+        try:
+            connection.execute(sql).fetchall()
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            if code & 0xFF not in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISUSE):
+                raise  # The disk or a lock, not the step.
+            raise failed_step(step, sql, error, where=where) from error
+    connection.execute(RECORD_APPLIED, (step.number, step.name, int(time.time() * 1000)))

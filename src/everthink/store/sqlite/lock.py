@@ -1,0 +1,84 @@
+"""One process owns a database: a lock file beside it, `<database>.lock`.
+
+    open --> LockFile.acquire … LockFile.release <-- close
+
+The kernel holds the lock (`flock`) and drops it when the process ends, however it ends: a lock
+file that was left behind means nothing. The text in it only serves the error of whoever comes second.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ...errors import StoreLocked
+from .failures import from_os
+
+__all__ = ["LockFile"]
+
+
+class LockFile:
+    """Held from `acquire` to `release`, or to the end of the process."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, database: Path) -> LockFile:
+        """Own `database`, or raise `StoreLocked` naming who does."""
+        path = database.with_name(database.name + ".lock")
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise from_os(error, path, doing="create the lock file") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 1000).decode(errors="replace")
+            os.close(descriptor)
+            raise _locked(database, path, holder) from None
+        except OSError as error:
+            os.close(descriptor)
+            raise from_os(error, path, doing="lock the file") from error
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        text = f"pid {os.getpid()}\nhost {socket.gethostname()}\nsince {since}\n".encode()
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, text, 0)
+        except OSError:
+            pass  # A full disk: the lock holds without its text.
+        return cls(path, descriptor)
+
+    def release(self) -> None:
+        """Let somebody else own the database.
+
+        The file stays: removing it would let two processes lock two files of the same name.
+        """
+        try:
+            os.ftruncate(self._descriptor, 0)
+        except OSError:
+            pass
+        os.close(self._descriptor)
+
+
+def _locked(database: Path, path: Path, holder: str) -> StoreLocked:
+    facts = dict(line.split(" ", 1) for line in holder.splitlines() if " " in line)
+    pid = facts.get("pid", "")
+    if pid == str(os.getpid()):
+        return StoreLocked(
+            f"The database {database} is already open in this process (pid {pid}); its lock file is {path}.",
+            kept="Nothing was changed.",
+            next_step="Share the open store, or close it before opening the file again.",
+        )
+    who = f"process {pid} on {facts.get('host', 'this machine')}" if pid else "another process"
+    since = f" since {facts['since']}" if "since" in facts else ""
+    return StoreLocked(
+        f"The database {database} is held by {who}{since}; its lock file is {path}.",
+        kept="Nothing was changed.",
+        next_step=f"Stop that process{f' (kill {pid})' if pid else ''}, or use another database file. "
+        "Removing the lock file does not help.",
+    )

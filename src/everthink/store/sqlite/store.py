@@ -1,0 +1,86 @@
+"""`open_sqlite`: the `Store` on one SQLite file, or in memory for quick tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from ...errors import StoreError
+from ..port import Commit, Migration, Rows
+from ..wording import closed
+from .database import Synchronous, open_database, resolved
+from .reader import FileReader, MemoryReader, Reader
+from .writer import Writer
+
+__all__ = ["SqliteStore", "open_sqlite"]
+
+
+async def open_sqlite(
+    path: str | os.PathLike[str],
+    migrations: Sequence[Migration],
+    *,
+    synchronous: Synchronous = "FULL",
+    busy_timeout: float = 5.0,
+) -> SqliteStore:
+    """Open the database at `path`, creating it and its directories, and bring its schema up to date.
+
+    `":memory:"` keeps everything in memory. `synchronous="FULL"` survives a power cut;
+    `"NORMAL"` may lose the last commits in one, though not in a crash of the process.
+    `busy_timeout` is how many seconds to wait while a foreign program holds the file.
+    """
+    if synchronous not in ("FULL", "NORMAL"):
+        raise StoreError(
+            f"synchronous={synchronous!r} is not a setting of the SQLite store.",
+            kept="Nothing was opened.",
+            next_step='Use "FULL" (survives a power cut) or "NORMAL" (survives a crash).',
+        )
+    file = resolved(path)
+    opens = partial(open_database, file, migrations, synchronous=synchronous, busy_timeout=busy_timeout)
+    writer = Writer(opens, name=str(file or path))
+    database = await writer.start()
+    try:
+        reader = FileReader(file, busy_timeout=busy_timeout) if file else MemoryReader(database)
+    except BaseException:
+        await writer.stop()
+        raise
+    return SqliteStore(str(file or path), writer, reader)
+
+
+class SqliteStore:
+    """A `Store` on SQLite. Use it from the event loop that opened it."""
+
+    def __init__(self, path: str, writer: Writer, reader: Reader) -> None:
+        self.path = path
+        self._writer = writer
+        self._reader = reader
+        self._closing: asyncio.Task[None] | None = None
+
+    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+        """Write `commit` atomically; resolves once it is durable. See `Store.apply`.
+
+        Cancelling the future gives up the answer, not the commit.
+        """
+        return self._writer.submit(commit)
+
+    async def fetch(self, sql: str, *params: Any) -> Rows:
+        """Read rows. Sees every commit whose `apply` has resolved."""
+        if self._closing:
+            raise closed(self.path)
+        return await self._reader.fetch(sql, params)
+
+    async def close(self) -> None:
+        """Finish the commits already accepted, move them into the main file, release it."""
+        if self._closing is None:
+            self._writer.seal()
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        # Readers first: the last connection to close checkpoints, and only the writer may.
+        try:
+            await self._reader.close()
+        finally:
+            await self._writer.stop()

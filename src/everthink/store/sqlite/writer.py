@@ -1,0 +1,154 @@
+"""The one thread that writes: it takes every commit that has gathered and applies them together.
+
+    apply --(commit, future)--> queue --> writer thread --> one call back to the loop --> futures
+
+While a group is being made durable the next one gathers, so one slow stream pays a small commit
+per chunk and two hundred busy ones share theirs. The order of the calls is the order of the commits.
+`docs/decisions/0001-sqlite-writer-thread.md` has the figures against committing on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import TypeVarTuple, Unpack
+
+from ...errors import StoreError
+from ..port import Commit, Rows
+from ..wording import closed
+from .commits import Commits, Outcome
+from .database import Database
+
+__all__ = ["Writer"]
+
+_LARGEST_GROUP = 512
+
+_Job = tuple[Commit, "asyncio.Future[list[Rows]]"]
+_Arguments = TypeVarTuple("_Arguments")
+
+
+class Writer:
+    """Owns the writing connection from open to close. Its methods belong to the event loop's thread."""
+
+    def __init__(self, opens: Callable[[], Database], *, name: str) -> None:
+        self._opens = opens
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[Database] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._in_hand: Sequence[_Job] = ()
+        # Set once no more commits are accepted; only the loop's thread reads or writes it.
+        self._refusal: Callable[[], StoreError] | None = None
+        # A daemon, because a program that ends without close() must end; it was promised nothing more.
+        self._thread = threading.Thread(target=self._live, name="everthink writer", daemon=True)
+
+    async def start(self) -> Database:
+        """Open the database, or raise what opening it raises."""
+        self._thread.start()
+        try:
+            return await asyncio.shield(self._opened)
+        except asyncio.CancelledError:
+            self._opened.add_done_callback(lambda opened: opened.exception())
+            await self.stop()
+            raise
+
+    def submit(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+        """Put `commit` behind those already waiting."""
+        future: asyncio.Future[list[Rows]] = self._loop.create_future()
+        if self._refusal is None:
+            # A copy: the caller may go on filling its list while the thread reads ours.
+            self._queue.put((tuple(commit), future))
+        else:
+            future.set_exception(self._refusal())
+        return future
+
+    def seal(self) -> None:
+        """Accept no more commits."""
+        if self._refusal is None:
+            self._refusal = lambda: closed(self._name)
+
+    async def stop(self) -> None:
+        """Finish what was accepted, then close the database."""
+        self.seal()
+        self._queue.put(None)
+        await asyncio.shield(self._ended)
+
+    # On the writer's thread:
+
+    def _live(self) -> None:
+        try:
+            database = self._opens()
+        except BaseException as error:  # noqa: BLE001 - whoever awaits start() must hear of it.
+            self._tell(self._opened.set_exception, error)
+        else:
+            self._tell(self._opened.set_result, database)
+            try:
+                self._serve(database)
+            except BaseException as error:  # noqa: BLE001 - nobody may wait for a thread that is gone.
+                self._tell(self._die, error)
+            finally:
+                database.close()
+        finally:
+            self._tell(self._end)
+
+    def _serve(self, database: Database) -> None:
+        commits = Commits(database.connection, database.path)
+        while jobs := self._take():
+            self._in_hand = jobs
+            with database.mutex:
+                outcomes = commits.write([commit for commit, _ in jobs])
+            self._tell(_settle, jobs, outcomes)
+
+    def _take(self) -> list[_Job]:
+        """Wait for a commit and take all that have gathered; none when it is time to stop."""
+        jobs: list[_Job] = []
+        job = self._queue.get()
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == _LARGEST_GROUP or self._queue.empty():
+                return jobs
+            job = self._queue.get()
+        if jobs:
+            self._queue.put(None)  # Nothing follows it: these first, then stop.
+        return jobs
+
+    def _tell(self, callback: Callable[[Unpack[_Arguments]], object], *arguments: *_Arguments) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            pass  # The loop was closed before the store: nobody is left to be told.
+
+    # Called back on the loop:
+
+    def _die(self, error: BaseException) -> None:
+        def refusal() -> StoreError:
+            letter = StoreError(
+                f"The writer of {self._name} stopped: {type(error).__name__}: {error}.",
+                kept="Commits that were confirmed are stored; this one may or may not be.",
+                next_step="Close the store and open it again, and please report this: it is a defect.",
+            )
+            letter.__cause__ = error
+            return letter
+
+        self._refusal = refusal
+        _settle(self._in_hand, [refusal() for _ in self._in_hand])
+
+    def _end(self) -> None:
+        while not self._queue.empty():
+            job = self._queue.get()
+            if job and self._refusal:
+                _settle([job], [self._refusal()])
+        self._ended.set_result(None)
+
+
+def _settle(jobs: Sequence[_Job], outcomes: Sequence[Outcome]) -> None:
+    for (_, future), outcome in zip(jobs, outcomes, strict=True):
+        if future.done():
+            continue  # Cancelled: the commit was applied all the same.
+        if isinstance(outcome, StoreError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

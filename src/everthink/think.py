@@ -1,0 +1,381 @@
+"""`Think`: the chat agent. Declarations and hooks; the machinery is in the rooms it delegates to.
+
+save_messages, chat, submit_messages, … --> turn/admission --> turn/perform --> session/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from .abort import AbortSignal
+from .agent import Agent
+from .errors import NoModel
+from .messages import Message, MessageInput, Part
+from .models.port import Model
+from .runtime import control
+from .session.repair import as_interrupted
+from .session.tree import UNSET, Session, Unset
+from .submissions import Status, Submission
+from .tools.collect import collect_tools
+from .turn.hooks import (
+    ChatErrorContext,
+    ChatResponse,
+    ChunkContext,
+    StepConfig,
+    StepContext,
+    StepResult,
+    ToolCall,
+    ToolDecision,
+    ToolOutcome,
+    TurnConfig,
+    TurnContext,
+    TurnResult,
+)
+from .turn.overlap import MessageConcurrency
+from .turn.prompt import DEFAULT_SYSTEM_PROMPT
+from .turn.streamed import ChatStream, StreamCallback
+from .turn.turn import InputFunction
+
+__all__ = ["Think"]
+
+Input = MessageInput | Sequence[MessageInput] | InputFunction
+
+
+class Think(Agent):
+    """A chat agent that remembers. Subclass it and override what you need.
+
+        class Support(Think):
+            model = "anthropic:claude-sonnet-4-5"
+
+            @tool
+            async def refund(self, order: str, amount: float) -> str:
+                "Refund an order."
+
+            async def before_tool_call(self, call):
+                if call.name == "refund" and call.input["amount"] > 100:
+                    return Block("Refunds above 100 need a person.")
+
+    Hooks run on every turn, whichever door it came through, in the order below; each may be
+    `def` or `async def`. A plain `def` hook runs on the event loop: keep it short.
+    """
+
+    model: Model | str | None = None
+    """The model of this agent: `"anthropic:claude-sonnet-4-5"`, `"demo"`, or a model object."""
+
+    system_prompt: str = DEFAULT_SYSTEM_PROMPT
+    """What the model is told about itself."""
+
+    max_steps: int = 10
+    """How many model calls one turn may take."""
+
+    send_reasoning: bool = True
+    """Whether readers see the model's thinking."""
+
+    message_concurrency: MessageConcurrency = "queue"
+    """What happens to a message typed while a turn runs: `"queue"`, `"latest"`, `"merge"`, `"drop"`, `Debounce(...)`."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the tools of a new agent class, so that a mistake shows where it was made."""
+        super().__init_subclass__(**kwargs)
+        collect_tools(cls)
+
+    # --- what the agent is made of
+
+    def get_model(self) -> Model | str:
+        """The model of a turn. Default: the `model` attribute. Raising fails the turn before it begins."""
+        if self.model is None:
+            raise NoModel(
+                f"{type(self).__name__} names no model.",
+                next_step='Set `model = "provider:name"` (or "demo"), or override get_model().',
+            )
+        return self.model
+
+    def get_system_prompt(self) -> str | Awaitable[str]:
+        """The system prompt. Default: the `system_prompt` attribute."""
+        return self.system_prompt
+
+    def get_tools(self) -> Any:
+        """More tools than the `@tool` methods: a dict by name or a list. Default: none."""
+        return {}
+
+    def configure_session(self, session: Session) -> Session | Awaitable[Session | None] | None:
+        """Set up the conversation's memory. Runs once per start, before `on_start`; `get_config` works here."""
+        return session
+
+    # --- hooks, in the order of a turn
+
+    def before_turn(self, turn: TurnContext) -> TurnConfig | Awaitable[TurnConfig | None] | None:
+        """Change the model, prompt, messages or tools of this one turn. `None` keeps them.
+
+        Raising fails the turn before the model is asked.
+        """
+
+    def before_step(self, step: StepContext) -> StepConfig | Awaitable[StepConfig | None] | None:
+        """Change the model, tools or messages of this one step. `None` keeps them.
+
+        Raising breaks the answer off; what was said so far is stored.
+        """
+
+    def on_chunk(self, chunk: ChunkContext) -> Awaitable[None] | None:
+        """See each piece of the answer as it arrives. Awaited, so a slow one slows the stream. Raising is logged."""
+
+    def before_tool_call(self, call: ToolCall) -> ToolDecision | Awaitable[ToolDecision | None] | None:
+        """Stop, answer or adjust a tool call before it runs. `None` lets it run.
+
+        Raising becomes the tool's error, which the model reads.
+        """
+
+    def after_tool_call(self, outcome: ToolOutcome) -> Awaitable[None] | None:
+        """See what came of a call: run, blocked, substituted or failed. Raising is logged."""
+
+    def on_step_finish(self, step: StepResult) -> Awaitable[None] | None:
+        """See a finished step with its usage. The next step waits for this. Raising is logged."""
+
+    def on_chat_response(self, response: ChatResponse) -> Awaitable[None] | None:
+        """React once the reply is stored. The turn is over, so this may start another one.
+
+        Raising is logged and loses nothing.
+        """
+
+    def on_chat_error(self, error: BaseException, ctx: ChatErrorContext) -> Any:
+        """Say what people read when a turn fails: return an error or a text. Once per failed turn.
+
+        What was said before is stored already. Returning `None`, or raising, keeps the error.
+        """
+        return error
+
+    def on_submission_status(self, submission: Submission) -> Awaitable[None] | None:
+        """See a submission change its status. Raising is logged."""
+
+    def repair_interrupted_tool_part(self, part: Part) -> Part:
+        """Say what becomes of a call that was interrupted: a settled tool part, or a part of another kind.
+
+        Default: a failed call whose error says that it was interrupted.
+        """
+        return as_interrupted(part)
+
+    # --- turns
+
+    async def save_messages(
+        self,
+        messages: Input,
+        *,
+        signal: AbortSignal | None = None,
+        channel: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> TurnResult:
+        """Add messages and answer them; returns when the turn ended.
+
+        A function is called inside the turn with the messages at that moment. If the caller stops
+        waiting, the turn goes on. A turn that could not be set up raises; an answer that broke off
+        returns status `"error"`.
+        """
+        return await control.save(self._home, messages, signal=signal, channel=channel, metadata=metadata)
+
+    def chat(
+        self,
+        input: Input,
+        *,
+        callback: StreamCallback | Callable[[str], Any] | None = None,
+        signal: AbortSignal | None = None,
+        client_tools: Sequence[Mapping[str, Any]] | None = None,
+        on_client_tool_call: Callable[..., Any] | None = None,
+        channel: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        tools: Any = None,
+    ) -> ChatStream:
+        """Answer a message, streaming: `async for chunk in agent.chat("hi")`, or `await` it for the result.
+
+        `client_tools` live for this turn only; with `on_client_tool_call(name, input, call_id)` they
+        are answered within it. Nothing happens until the stream is iterated or awaited.
+        """
+        return control.stream(
+            self._home,
+            input,
+            callback=callback,
+            signal=signal,
+            client_tools=client_tools,
+            on_client_tool_call=on_client_tool_call,
+            channel=channel,
+            metadata=metadata,
+            tools=tools,
+        )
+
+    async def continue_last_turn(
+        self, body: dict[str, Any] | None = None, *, signal: AbortSignal | None = None
+    ) -> TurnResult:
+        """Let the model go on after its last message, in a new one. Skipped when the last message is not its own."""
+        return await control.go_on(self._home, body, signal=signal)
+
+    async def regenerate(
+        self, message_id: str | None = None, *, signal: AbortSignal | None = None
+    ) -> TurnResult:
+        """Answer again: the new answer becomes a sibling of the old one (the last, or `message_id`).
+
+        The old one stays in the tree; the model does not see it.
+        """
+        return await control.regenerate(self._home, message_id, signal=signal)
+
+    async def run_turn(
+        self,
+        input: Input | None = None,
+        *,
+        mode: Literal["wait", "submit", "stream"] = "wait",
+        continuation: bool = False,
+        callback: StreamCallback | Callable[[str], Any] | None = None,
+        signal: AbortSignal | None = None,
+        channel: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        body: dict[str, Any] | None = None,
+        submission_id: str | None = None,
+        idempotency_key: str | None = None,
+        client_tools: Sequence[Mapping[str, Any]] | None = None,
+        on_client_tool_call: Callable[..., Any] | None = None,
+    ) -> TurnResult | Submission:
+        """One method for all three ways: wait for the end, accept for later, or stream to a callback."""
+        return await control.run_turn(
+            self._home,
+            input,
+            mode=mode,
+            continuation=continuation,
+            callback=callback,
+            signal=signal,
+            channel=channel,
+            metadata=metadata,
+            body=body,
+            submission_id=submission_id,
+            idempotency_key=idempotency_key,
+            client_tools=client_tools,
+            on_client_tool_call=on_client_tool_call,
+        )
+
+    def cancel_chat(self, request_id: str, reason: object = None) -> bool:
+        """Stop a turn, queued or running. What it said so far is kept. False when there is none of that id."""
+        return control.cancel(self._home, request_id, reason)
+
+    def abort_all_requests(self, reason: object = None) -> None:
+        """Stop every turn of this agent."""
+        self._home.aborts.abort_all(reason)
+
+    async def reset_turn_state(self) -> None:
+        """Stop the running turn, skip those that wait, and start with an empty queue."""
+        await control.reset(self._home)
+
+    # --- submissions
+
+    async def submit_messages(
+        self,
+        messages: MessageInput | Sequence[MessageInput],
+        *,
+        submission_id: str | None = None,
+        idempotency_key: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        channel: str | None = None,
+    ) -> Submission:
+        """Accept work now, run it later. The same id or key is accepted once."""
+        return await self._home.submissions.accept(
+            messages,
+            submission_id=submission_id,
+            idempotency_key=idempotency_key,
+            metadata=metadata,
+            channel=channel,
+        )
+
+    async def inspect_submission(self, submission_id: str) -> Submission | None:
+        """How a submission stands."""
+        return await self._home.submissions.inspect(submission_id)
+
+    async def list_submissions(
+        self, *, status: Status | Sequence[Status] | None = None, limit: int = 50
+    ) -> list[Submission]:
+        """Submissions, newest first, at most 100."""
+        return await self._home.submissions.list(status=status, limit=limit)
+
+    async def cancel_submission(self, submission_id: str, reason: object = None) -> None:
+        """Stop a submission, whether it waits or runs. One that is over stays as it is."""
+        await self._home.submissions.cancel(submission_id, reason)
+
+    async def delete_submission(self, submission_id: str) -> bool:
+        """Forget a submission that is over; its id and key are free again. The conversation stays."""
+        return await self._home.submissions.delete(submission_id)
+
+    async def delete_submissions(
+        self,
+        *,
+        status: Status | Sequence[Status] | None = None,
+        completed_before: int | None = None,
+        limit: int = 100,
+    ) -> int:
+        """Forget submissions that are over. `completed_before` is in ms since 1970. Returns how many."""
+        return await self._home.submissions.delete_many(
+            status=status, completed_before=completed_before, limit=limit
+        )
+
+    # --- the conversation
+
+    @property
+    def session(self) -> Session:
+        """The conversation's tree of messages."""
+        return self._home.session
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation, as copies."""
+        return [message.copy() for message in self._home.session.path]
+
+    async def get_messages(self) -> list[Message]:
+        """The conversation, as copies."""
+        return await self._home.session.get_history()
+
+    async def add_messages(
+        self,
+        messages: Input,
+        *,
+        parent_id: str | Unset | None = UNSET,
+        mode: Literal["append", "upsert"] = "append",
+        broadcast: bool = True,
+    ) -> None:
+        """Write to the conversation without a turn. Safe inside a turn and inside tools.
+
+        Known ids are left alone (`"append"`) or replaced in place (`"upsert"`). `parent_id`: below
+        that message, `None` for a new root, omitted for the tip.
+        """
+        await control.add(self._home, messages, parent_id=parent_id, mode=mode, broadcast=broadcast)
+
+    async def clear_messages(self) -> None:
+        """Empty the conversation; turns that run or wait are stopped."""
+        await control.clear(self._home)
+
+    def has_pending_interaction(self) -> bool:
+        """True when a call waits for a person: an approval, or a tool in their browser."""
+        return control.is_waiting_for_person(self._home)
+
+    async def apply_tool_result(
+        self,
+        tool_call_id: str,
+        output: Any = None,
+        *,
+        is_error: bool = False,
+        error_text: str | None = None,
+    ) -> bool:
+        """Settle a call that ran elsewhere. False when no call waits for it."""
+        return await control.apply_result(
+            self._home, tool_call_id, output, is_error=is_error, error_text=error_text
+        )
+
+    async def apply_tool_approval(
+        self, tool_call_id: str, approved: bool, *, reason: str | None = None
+    ) -> bool:
+        """Answer a call that asked for approval; `continue_last_turn` then runs it. False when none asked."""
+        return await control.apply_approval(self._home, tool_call_id, approved, reason=reason)
+
+    # --- configuration
+
+    async def configure(self, config: Any) -> None:
+        """Keep a JSON value for this agent, private to the server. `None` forgets it."""
+        await control.configure(self._home, config)
+
+    def get_config(self) -> Any:
+        """What `configure` kept, or `None`."""
+        return control.config_of(self._home)

@@ -1,0 +1,138 @@
+"""Gather tools: from a class, from `get_tools()`, from a browser.
+
+    Think.__init_subclass__ --> collect_tools(cls)
+    get_tools()             --> as_tools(value)
+    a chat request          --> client_tools_from(list)
+
+Each gives `name -> Tool` in the order of definition, with names that providers accept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from ..errors import ToolDefinitionError
+from .tool import Tool, client_tool, tool
+
+__all__ = ["as_tools", "client_tools_from", "collect_tools"]
+
+log = logging.getLogger("everthink.tools")
+
+
+def collect_tools(cls: type, *, complete: bool = False) -> dict[str, Tool]:
+    """The `@tool` methods of `cls` and its bases.
+
+    Overriding a tool with a tool replaces it; with `None` or a plain method removes it.
+    Schemas that waited for `cls` to exist are made now. A type that is defined later still is no
+    error unless `complete` is asked for; the first use of the tool would raise then.
+    """
+    attributes: dict[str, None] = {}
+    for base in reversed(cls.__mro__):
+        attributes.update(dict.fromkeys(name for name, value in vars(base).items() if _tool_in(value)))
+    tools: dict[str, Tool] = {}
+    for attribute in attributes:
+        owner = next(base for base in cls.__mro__ if attribute in vars(base))
+        found = _tool_in(vars(owner)[attribute])
+        if found is None:
+            continue
+        found.complete(owner, required=complete)
+        _add(tools, found)
+    return tools
+
+
+def as_tools(value: Any) -> dict[str, Tool]:
+    """What `get_tools()` returned, as `name -> Tool`.
+
+    A mapping of names to tools or functions (the key is the name), or an iterable of them.
+    """
+    if value is None:
+        return {}
+    if isinstance(value, Tool):
+        return {value.name: value}
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {name: _made(one, name=name) for name, one in items}
+    tools: dict[str, Tool] = {}
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
+        raise _not_tools(value)
+    for one in cast("Iterable[Any]", value):
+        _add(tools, _made(one))
+    return tools
+
+
+def client_tools_from(schemas: Any) -> dict[str, Tool]:
+    """The tools a browser offers: a list of `{"name", "description"?, "parameters"?}`."""
+    if schemas is None:
+        return {}
+    if not isinstance(schemas, (list, tuple)):
+        raise _not_client_tools("it is not a list")
+    tools: dict[str, Tool] = {}
+    for index, found in enumerate(cast("list[Any]", schemas)):
+        made = _client_tool(found, f"clientTools[{index}]")
+        if made.name in tools:
+            log.warning("the browser offers two tools named %r; the last one is used", made.name)
+            del tools[made.name]
+        tools[made.name] = made
+    return tools
+
+
+def _client_tool(found: Any, where: str) -> Tool:
+    if not isinstance(found, dict):
+        raise _not_client_tools(f"{where} is not an object")
+    schema = cast("dict[str, Any]", found)
+    name, description, parameters = (schema.get(key) for key in ("name", "description", "parameters"))
+    if not isinstance(name, str):
+        raise _not_client_tools(f"{where}.name is not text")
+    if not isinstance(description, str | None):
+        raise _not_client_tools(f"{where}.description is not text")
+    if not isinstance(parameters, dict | None):
+        raise _not_client_tools(f"{where}.parameters is not a JSON schema")
+    return client_tool(name, description or "", cast("dict[str, Any] | None", parameters))
+
+
+def _tool_in(value: Any) -> Tool | None:
+    if isinstance(value, Tool):
+        return cast("Tool", value)
+    if isinstance(value, (staticmethod, classmethod)):
+        inner = cast("Any", value).__func__
+        if isinstance(inner, Tool):
+            found = cast("Tool", inner)
+            return found.as_class_method() if isinstance(value, classmethod) else found
+    return None
+
+
+def _made(one: Any, *, name: Any = None) -> Tool:
+    if name is not None and not isinstance(name, str):
+        raise ToolDefinitionError(f"{name!r} is not the name of a tool.", next_step="Names are text.")
+    if isinstance(one, Tool):
+        found = cast("Tool", one)
+        return found if name is None else found.named(name)
+    if isinstance(one, type) or not callable(one):
+        raise _not_tools(one)
+    return tool(one, name=name)
+
+
+def _add(tools: dict[str, Tool], found: Tool) -> None:
+    other = tools.get(found.name)
+    if other is not None:
+        raise ToolDefinitionError(
+            f"Two tools are named {found.name!r}: {other.source} and {found.source}.",
+            next_step="Give one of them another name with @tool(name=...).",
+        )
+    tools[found.name] = found
+
+
+def _not_tools(value: Any) -> ToolDefinitionError:
+    return ToolDefinitionError(
+        f"{value!r:.200} is not a tool.",
+        next_step="Return tools or functions from get_tools(), in a list or as {name: tool}.",
+    )
+
+
+def _not_client_tools(why: str) -> ToolDefinitionError:
+    return ToolDefinitionError(
+        f"The browser's tools cannot be used: {why}.",
+        next_step='One looks like {"name": "…", "description": "…", "parameters": {"type": "object"}}.',
+    )

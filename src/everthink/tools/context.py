@@ -1,0 +1,48 @@
+"""What a tool may know about the call it serves.
+
+    turn/calls --ToolContext--> the parameter of a tool that is annotated with it
+
+A value for the body to read; the model never sees it and cannot fill it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..abort import AbortSignal
+from ..models.port import ModelMessage
+
+__all__ = ["ToolContext"]
+
+
+@dataclass
+class ToolContext:
+    """Handed to every parameter annotated `ToolContext`, whatever its name.
+
+    Everything has a default, so a test can call a tool with `ToolContext()`.
+    """
+
+    agent: Any = None
+    """The agent that runs the turn."""
+
+    tool_name: str = ""
+    tool_call_id: str = ""
+
+    messages: Sequence[ModelMessage] = ()
+    """What the model was shown before it made this call."""
+
+    signal: AbortSignal = field(default_factory=AbortSignal)
+    """Fires when the turn is cancelled. Bodies that run in a thread should look at `signal.aborted`."""
+
+    request_id: str = ""
+    step: int = 0
+
+    show: Callable[[Any], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
+    """Where `progress` goes; without it progress is dropped."""
+
+    async def progress(self, value: Any) -> None:
+        """Show `value` as a preliminary result. The next one, or the real result, replaces it."""
+        if self.show is not None:
+            await self.show(value)

@@ -1,0 +1,305 @@
+"""What a tool returned, as JSON, and as the model is shown it.
+
+    body --value--> jsonable --JSON--> the ledger, the message, the screen
+                                  --> model_output --> the next prompt
+
+`jsonable` either gives plain JSON that every later encoder takes, or a letter to whoever wrote
+the tool. It copies: a tool that goes on changing its list changes nothing here.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import decimal
+import enum
+import inspect
+import logging
+import math
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+
+from ..errors import ToolOutputError
+from ..models.port import FilePart, TextPart
+
+if TYPE_CHECKING:
+    from .tool import Tool
+
+__all__ = ["ModelOutput", "jsonable", "model_output"]
+
+log = logging.getLogger("everthink.tools")
+
+_DEEPEST = 100
+_SMALLEST_INT, _LARGEST_INT = -(2**63), 2**64 - 1
+_SCALARS = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, uuid.UUID)
+
+
+class ModelOutput(NamedTuple):
+    """The two fields of a `ToolResultPart` that say what a call gave."""
+
+    output: Any
+    """Text or a JSON value."""
+    content: list[TextPart | FilePart] | None = None
+    """Text and files, for models that take them as a tool's answer."""
+
+
+def jsonable(value: Any, *, tool: Tool | str) -> Any:
+    """`value` as plain JSON. Raises `ToolOutputError` when it has none."""
+    try:
+        return _plain(value, 0)
+    except _NotPlain as problem:
+        name = tool if isinstance(tool, str) else tool.name
+        where = f"result{_path(problem.path)}"
+        raise ToolOutputError(
+            f"Tool {name!r} returned something that is not JSON: {where} {problem.what}.",
+            kept="The call ran; its result was not stored.",
+            next_step=problem.instead,
+        ) from problem.__cause__
+
+
+def model_output(tool: Tool | None, value: Any) -> ModelOutput:
+    """What the model is shown of the stored result `value`: what `to_model_output` makes of it, or itself."""
+    if tool is None or tool.to_model_output is None:
+        return ModelOutput(value)
+    try:
+        return _shown(tool.to_model_output(value), tool)
+    except Exception as error:  # noqa: BLE001 - the result is stored; a bad view of it must not lose it
+        log.warning(
+            "to_model_output of tool %r failed, the model sees the plain result: %r", tool.name, error
+        )
+        return ModelOutput(value)
+
+
+# --- plain JSON ----------------------------------------------------------------------------
+
+
+class _NotPlain(Exception):
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(what)
+        self.what, self.instead = what, instead
+        self.path: list[str] = []
+
+
+def _plain(value: Any, depth: int) -> Any:
+    kind = cast("Any", type(value))
+    if value is None or kind is bool:
+        return value
+    if kind is str:
+        return _text(value)
+    if kind is int:
+        return _number(value)
+    if kind is float:
+        return _finite(value)
+    if depth > _DEEPEST:
+        raise _NotPlain(
+            f"is nested more than {_DEEPEST} levels deep, or contains itself",
+            "Return a flatter value without cycles.",
+        )
+    if kind is list or kind is tuple:
+        return _items(value, depth)
+    if kind is dict:
+        return _members(value, depth)
+    return _converted(value, depth)
+
+
+def _path(steps: list[str]) -> str:
+    path = steps[::-1]
+    return "".join(path if len(path) <= 12 else [*path[:8], "…", path[-1]])
+
+
+def _converted(value: Any, depth: int) -> Any:
+    """Values that are not JSON but have an obvious JSON form."""
+    if isinstance(value, enum.Enum):
+        return _plain(value.value, depth + 1)
+    if isinstance(value, str):
+        return _text(str.__str__(value))
+    if isinstance(value, int):
+        return _number(int.__int__(value))
+    if isinstance(value, float):
+        return _finite(float.__float__(value))
+    if isinstance(value, _SCALARS):
+        return msgspec.to_builtins(value)
+    if isinstance(value, decimal.Decimal):
+        return _plain(float(value), depth) if not value.is_finite() else str(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise _NotPlain(
+            f"is {type(cast('Any', value)).__name__}",
+            "Return text (`.decode()`), or a `data:` URL with base64 for binary content.",
+        )
+    if isinstance(value, os.PathLike):
+        return _plain(os.fspath(cast("os.PathLike[Any]", value)), depth + 1)
+    if not isinstance(value, type):
+        kind = cast("Any", type(value))
+        if hasattr(kind, "model_dump"):  # pydantic, not imported for this
+            return _plain(_foreign(lambda: value.model_dump(mode="json")), depth + 1)
+        if isinstance(value, msgspec.Struct):
+            return _plain(_foreign(lambda: _struct(value, depth)), depth + 1)
+        if dataclasses.is_dataclass(value):
+            return _members({f.name: getattr(value, f.name) for f in dataclasses.fields(value)}, depth, ".")
+    if isinstance(value, tuple) and hasattr(cast("Any", value), "_fields"):
+        return _members(cast("Any", value)._asdict(), depth, ".")
+    if isinstance(value, Mapping):
+        return _members(cast("Mapping[Any, Any]", value), depth)
+    if isinstance(value, Set):
+        return _items(_sorted(cast("Set[Any]", value)), depth)
+    if isinstance(value, (Sequence, ValuesView)):
+        return _items(list(cast("Any", value)), depth)
+    if type(cast("Any", value)).__module__ == "numpy" and hasattr(value, "tolist"):
+        return _plain(cast("Any", value).tolist(), depth + 1)
+    raise _unknown(value)
+
+
+def _items(values: Sequence[Any], depth: int) -> list[Any]:
+    made: list[Any] = []
+    for item in values:
+        try:
+            made.append(_plain(item, depth + 1))
+        except _NotPlain as problem:
+            problem.path.append(f"[{len(made)}]")
+            raise
+    return made
+
+
+def _members(values: Mapping[Any, Any], depth: int, dot: str = "") -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, item in values.items():
+        try:
+            name = _text(key) if type(key) is str else _key(key)
+            if name in made:
+                raise _NotPlain("has two keys that become the same text", "Return keys that differ as text.")
+            made[name] = _plain(item, depth + 1)
+        except _NotPlain as problem:
+            problem.path.append(f".{key}" if dot else f"[{key!r}]")
+            raise
+    return made
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, enum.Enum):
+        return _key(key.value)
+    if isinstance(key, str):
+        return _text(str.__str__(key))
+    if isinstance(key, int) and not isinstance(key, bool):
+        return str(int(key))
+    raise _NotPlain(
+        f"has a key of type {type(key).__name__}",
+        "Return objects whose keys are text, for example `str(key)`.",
+    )
+
+
+def _text(text: str) -> str:
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair: no encoder takes it. Pairs are joined, halves replaced.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _number(number: int) -> int | str:
+    # Encoders stop at 64 bits; as text nothing is lost.
+    return number if _SMALLEST_INT <= number <= _LARGEST_INT else str(number)
+
+
+def _finite(number: Any) -> Any:
+    if not math.isfinite(number):
+        raise _NotPlain(f"is {number}, and JSON has no such number", "Return None or text instead.")
+    return number
+
+
+def _sorted(values: Set[Any]) -> list[Any]:
+    # A set has no order; a stable one keeps prompts the same from run to run.
+    try:
+        return sorted(values)
+    except TypeError:
+        return list(values)
+
+
+def _struct(value: msgspec.Struct, depth: int) -> Any:
+    return msgspec.to_builtins(
+        value, builtin_types=(bytes, bytearray), enc_hook=lambda inner: _plain(inner, depth + 1)
+    )
+
+
+def _foreign(dump: Any) -> Any:
+    """Let a library write its own value, and tell its complaint as ours."""
+    try:
+        return dump()
+    except _NotPlain:
+        raise
+    except Exception as error:
+        raise _NotPlain(f"cannot be written: {error}", "Return values that have a JSON form.") from error
+
+
+def _unknown(value: Any) -> _NotPlain:
+    kind = cast("Any", type(value))
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    instead = "Return text, numbers, lists, dicts, dataclasses or pydantic models."
+    if isinstance(value, Iterator):
+        instead = "Return `list(...)` of it."
+    elif inspect.isawaitable(value):
+        instead = "Await it before returning."
+    elif isinstance(value, BaseException):
+        instead = "Raise it, or return `str(error)`."
+    elif hasattr(kind, "tolist"):
+        instead = "Return its `.tolist()`."
+    elif hasattr(kind, "to_dict"):
+        instead = "Return its `.to_dict()`, with plain values inside."
+    return _NotPlain(f"is of type {name}", instead)
+
+
+# --- the model's view ----------------------------------------------------------------------
+
+
+def _shown(view: Any, tool: Tool) -> ModelOutput:
+    if isinstance(view, (TextPart, FilePart)):
+        view = [view]
+    if isinstance(view, list) and view:
+        parts = [_part(one) for one in cast("list[Any]", view)]
+        content = [part for part in parts if part is not None]
+        if len(content) == len(parts):
+            return ModelOutput("\n".join(_in_words(part) for part in content), content)
+    return ModelOutput(jsonable(view, tool=tool))
+
+
+def _part(one: Any) -> TextPart | FilePart | None:
+    if isinstance(one, TextPart):
+        return TextPart(_text(one.text), one.provider_metadata)
+    if isinstance(one, FilePart):
+        return one
+    if not isinstance(one, dict):
+        return None
+    found = cast("dict[str, Any]", one)
+    match found:
+        case {"type": "text", "text": str(text)}:
+            return TextPart(_text(text))
+        case {"type": "file"}:
+            return _file(found)
+        case _:
+            return None
+
+
+def _file(found: dict[str, Any]) -> FilePart | None:
+    media_type = found.get("media_type") or found.get("mediaType")
+    url, data, filename = found.get("url"), found.get("data"), found.get("filename")
+    if not isinstance(media_type, str):
+        return None
+    if isinstance(data, bytes):
+        data = base64.b64encode(data).decode()
+    if not isinstance(url, str) and isinstance(data, str):
+        url = data if data.startswith(("data:", "https:", "http:")) else f"data:{media_type};base64,{data}"
+    if not isinstance(url, str):
+        return None
+    return FilePart(url=url, media_type=media_type, filename=filename if isinstance(filename, str) else None)
+
+
+def _in_words(part: TextPart | FilePart) -> str:
+    """For models that take only text as a tool's answer."""
+    return part.text if isinstance(part, TextPart) else f"[file: {part.filename or part.media_type}]"

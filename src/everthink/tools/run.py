@@ -1,0 +1,149 @@
+"""Run the body of a tool.
+
+    Tool.call, Tool.iterate --> run --> user code
+
+Async bodies run on the event loop, plain ones in a thread with the caller's context variables.
+A body that hands back an iterator or an awaitable is followed to its last value. Cancelling the
+caller always propagates; nothing a body does by itself can look like that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from ..errors import AgentError, ToolTimeout
+
+__all__ = ["run", "runs_on_loop", "stream", "streams"]
+
+
+async def run(tool: str, body: Callable[[], Any], *, is_async: bool, timeout: float | None) -> Any:
+    """Call `body` and return its one value."""
+    async with _guarded(tool, timeout, timeout, is_async=is_async):
+        return await _follow(await body() if is_async else await _in_thread(body))
+
+
+async def stream(tool: str, body: Callable[[], Any], *, timeout: float | None) -> AsyncGenerator[Any, None]:
+    """Yield the values of the async generator that `body` makes.
+
+    Only the time spent inside the body counts: a slow reader cannot make a tool time out.
+    """
+    values = cast("AsyncIterator[Any]", body())
+    spent = 0.0
+    try:
+        while True:
+            started = time.monotonic()
+            async with _guarded(tool, None if timeout is None else timeout - spent, timeout, is_async=True):
+                try:
+                    value = await anext(values)
+                except StopAsyncIteration:
+                    return
+            spent += time.monotonic() - started
+            yield value
+    finally:
+        await _close(values)
+
+
+@asynccontextmanager
+async def _guarded(
+    tool: str, remaining: float | None, timeout: float | None, *, is_async: bool
+) -> AsyncGenerator[None, None]:
+    limit = asyncio.timeout(remaining)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise  # the body's own
+        raise ToolTimeout(
+            f"Tool {tool!r} did not finish within {timeout:g} seconds.",
+            kept="It was stopped; what it did before that stays done."
+            if is_async
+            else "It was given up on; its thread cannot be stopped and may still finish.",
+            next_step="Ask it for less, or allow more with @tool(timeout=...).",
+        ) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Nobody cancelled us: the body waited for something that was cancelled. The turn must go on.
+        raise AgentError(f"Tool {tool!r} broke off: something it waited for was cancelled.") from error
+    except SystemExit as error:
+        raise AgentError(f"Tool {tool!r} tried to end the process ({error!r}).") from error
+
+
+def runs_on_loop(body: Any) -> bool:
+    """True for coroutine functions and async generator functions, also behind partials and `__call__`."""
+    return streams(body) or inspect.iscoroutinefunction(_inner(body))
+
+
+def streams(body: Any) -> bool:
+    """True for async generator functions."""
+    return inspect.isasyncgenfunction(_inner(body))
+
+
+def _inner(body: Any) -> Any:
+    while isinstance(body, functools.partial):
+        body = cast("Any", body).func
+    if body is None or inspect.isroutine(body) or isinstance(body, type):
+        return body
+    return cast("Any", type(body)).__call__
+
+
+async def _in_thread(body: Callable[[], Any]) -> Any:
+    given_up = threading.Event()
+
+    def call() -> Any:
+        try:
+            value = body()
+            # Here and not on the loop: each `next` is the body's own, blocking code.
+            return _last(cast("Iterator[Any]", value), given_up) if isinstance(value, Iterator) else value
+        except StopIteration as error:
+            # A future cannot carry it: on Python 3.11 the caller would wait forever.
+            raise RuntimeError("the tool raised StopIteration") from error
+
+    try:
+        return await asyncio.to_thread(call)
+    finally:
+        given_up.set()
+
+
+async def _follow(value: Any) -> Any:
+    """Await awaitables, drain iterators. Lists, text and the like are values, not iterators."""
+    while True:
+        if inspect.isawaitable(value):
+            value = await value
+        elif isinstance(value, AsyncIterable):
+            last = None
+            values = aiter(cast("AsyncIterable[Any]", value))
+            try:
+                async for item in values:
+                    last = item
+            finally:
+                await _close(values)
+            return last
+        elif isinstance(value, Iterator):
+            return _last(cast("Iterator[Any]", value), None)
+        else:
+            return value
+
+
+def _last(values: Iterator[Any], given_up: threading.Event | None) -> Any:
+    last = None
+    for item in values:
+        last = item
+        if given_up is not None and given_up.is_set():
+            break
+    return last
+
+
+async def _close(values: Any) -> None:
+    close = getattr(values, "aclose", None)
+    if close is not None:
+        await close()

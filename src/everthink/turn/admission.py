@@ -1,0 +1,286 @@
+"""The one door. Every turn comes in here: from code, a socket, a submission, a tool result, recovery.
+
+    caller --Turn--> admit: row `accepted` (durable) --> queue --> perform --> response hook
+
+Nobody is told yes before the row is committed. A place in the queue is taken before the commit,
+so the order of acceptance is the order of running. The response hook runs after the place is
+given up, one hook at a time, so it may start turns itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..abort import AbortController, AbortSignal
+from ..errors import NestedTurn, StoreClosed, TurnInterrupted
+from ..messages import Message
+from ..session.tree import UNSET, Plan, Unset
+from ..store.port import Statement
+from ..tools.tool import Tool
+from . import queries
+from .audience import HistoryChanged, TurnAccepted
+from .envelope import sealed
+from .hooks import TurnResult, call_hook
+from .perform import Outcome, end_unstarted, perform
+from .queue import Ticket, TurnQueue
+from .turn import Host, InputFunction, Trigger, Turn
+
+__all__ = ["Admitted", "Door", "Record", "current_turn", "in_active_turn"]
+
+_TURN: contextvars.ContextVar[tuple[str, Turn] | None] = contextvars.ContextVar(
+    "everthink_turn", default=None
+)
+_HOOK: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("everthink_hook", default=frozenset())
+
+
+def current_turn() -> Turn | None:
+    """The turn this code runs in, if any."""
+    active = _TURN.get()
+    return active[1] if active else None
+
+
+def in_active_turn(agent: str) -> bool:
+    """True inside a turn of that agent (its hooks, its tools)."""
+    active = _TURN.get()
+    return active is not None and active[0] == agent
+
+
+class House(Host, Protocol):
+    """A host with a queue: what admission needs besides what a turn needs."""
+
+    queue: TurnQueue
+    next_turn_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a submission's row keeps besides its input."""
+
+    metadata: str | None = None
+    key: str | None = None
+
+
+class Admitted:
+    """An accepted turn. `await result()` for its end."""
+
+    def __init__(self, turn: Turn, abort: AbortController) -> None:
+        self.turn, self.abort = turn, abort
+        self.ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.task: asyncio.Task[None] | None = None
+
+    async def outcome(self) -> Outcome:
+        """The turn's end, and the end of its response hook (unless asked from inside a hook)."""
+        assert self.task is not None
+        if _HOOK.get():
+            # The hook we are in must return before the next one is called: do not wait for that.
+            return await asyncio.shield(self.ended)
+        await asyncio.wait([self.task])
+        return self.ended.result()
+
+    async def result(self) -> TurnResult:
+        """The turn's result. A turn that could not be set up raises what kept it from it."""
+        outcome = await self.outcome()
+        if outcome.is_setup_failure and outcome.error is not None:
+            raise outcome.error
+        return outcome.result()
+
+
+class Door:
+    """Admits the turns of one agent."""
+
+    def __init__(self, host: House) -> None:
+        self._host = host
+        self._hooks = asyncio.Lock()
+        self._open: set[Admitted] = set()
+        self.is_closed = False
+
+    # --- making a turn
+
+    def turn(
+        self,
+        trigger: Trigger,
+        *,
+        input: list[Message] | InputFunction | None = None,
+        request_id: str | None = None,
+        continuation: bool = False,
+        parent: str | Unset | None = UNSET,
+        body: dict[str, Any] | None = None,
+        client_tools: Mapping[str, Tool] | None = None,
+        channel: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        id: str | None = None,
+        generation: int | None = None,
+    ) -> Turn:
+        """A turn with its ids and its signal, not yet accepted."""
+        host = self._host
+        request = request_id or host.new_id()
+        signal = host.aborts.signal(request)
+        assert signal is not None
+        return Turn(
+            id=id or host.new_id(),
+            request_id=request,
+            trigger=trigger,
+            message_id=host.new_id(),
+            signal=signal,
+            generation=host.queue.generation if generation is None else generation,
+            admission="execute-submission" if trigger == "submission" else "queue",
+            continuation=continuation,
+            input=[] if input is None else input,
+            parent=parent,
+            body=body,
+            client_tools=client_tools or {},
+            channel=channel,
+            metadata=metadata,
+        )
+
+    def refuse_nested(self, trigger: Trigger) -> None:
+        """Raise when called from inside a turn of this agent: waiting for it would never end."""
+        if in_active_turn(self._host.id):
+            raise NestedTurn(trigger)
+
+    # --- accepting it
+
+    async def admit(
+        self,
+        turn: Turn,
+        *,
+        external: AbortSignal | None = None,
+        plan: Plan | None = None,
+        more: Sequence[Statement] = (),
+        record: Record | None = None,
+    ) -> Admitted:
+        """Accept `turn`: its row is durable when this returns, and it runs when those before it are done.
+
+        `plan` and `more` ride in the same commit (a socket's messages are stored on arrival).
+        """
+        host = self._host
+        if self.is_closed:
+            raise StoreClosed(
+                "The agent is shutting down.", kept="Nothing was stored.", next_step="Send it again."
+            )
+        ticket = host.queue.reserve(turn.request_id, turn.generation)
+        try:
+            await self._accept(turn, ticket, plan, more, record)
+        except BaseException:
+            ticket.release()
+            host.aborts.remove(turn.request_id)
+            raise
+        return self.enter(turn, ticket, external=external)
+
+    async def _accept(
+        self, turn: Turn, ticket: Ticket, plan: Plan | None, more: Sequence[Statement], record: Record | None
+    ) -> None:
+        host = self._host
+        await host.session.refresh()
+        # Nothing is ahead: the row is running from the start and the input goes in with it.
+        at_once = ticket.is_front and turn.trigger != "submission"
+        if plan is None and at_once and isinstance(turn.input, list):
+            plan = host.session.plan_append(turn.input)
+            turn.message_ids = [message.id for message in turn.input]
+        turn.is_applied = plan is not None
+        host.next_turn_seq += 1
+        turn.seq = host.next_turn_seq
+        row = queries.accepted(
+            host.id,
+            id=turn.id,
+            seq=turn.seq,
+            request_id=turn.request_id,
+            trigger=turn.trigger,
+            continuation=turn.continuation,
+            input=sealed(turn),
+            message_id=turn.message_id,
+            now=host.clock.now_ms(),
+            metadata=None if record is None else record.metadata,
+            key=None if record is None else record.key,
+            at_once=at_once,
+        )
+        await host.session.write(plan or Plan(), row, *more)
+        turn.is_started = at_once
+        host.audience.show(TurnAccepted(turn))
+        if turn.is_applied and turn.message_ids:
+            host.audience.show(HistoryChanged(turn))
+
+    def enter(self, turn: Turn, ticket: Ticket, *, external: AbortSignal | None = None) -> Admitted:
+        """Run a turn whose row is durable already once its ticket comes to the front."""
+        host = self._host
+        abort = host.aborts.controller(turn.request_id)
+        unlink = host.aborts.link(turn.request_id, external)
+        admitted = Admitted(turn, abort)
+        self._open.add(admitted)
+        admitted.task = asyncio.create_task(
+            self._run(admitted, ticket, unlink), name=f"turn {turn.trigger} {turn.request_id}"
+        )
+        return admitted
+
+    # --- running it
+
+    async def _run(self, admitted: Admitted, ticket: Ticket, unlink: Any) -> None:
+        host, turn = self._host, admitted.turn
+        _TURN.set((host.id, turn))
+        try:
+            try:
+                if await ticket.front():
+                    outcome = await self._body(admitted)
+                else:
+                    outcome = await end_unstarted(host, turn, "skipped", error="The conversation was reset.")
+            finally:
+                ticket.release()
+                unlink()
+                host.aborts.remove(turn.request_id)
+        except BaseException as error:
+            self._open.discard(admitted)
+            if not admitted.ended.done():
+                stopped = isinstance(error, asyncio.CancelledError)
+                admitted.ended.set_exception(TurnInterrupted(turn.request_id) if stopped else error)
+                admitted.ended.exception()  # whoever waits sees it; nobody may be waiting
+            if isinstance(error, asyncio.CancelledError | Exception):
+                return
+            raise
+        _TURN.set(None)
+        admitted.ended.set_result(outcome)
+        try:
+            if turn.watch is not None:
+                await turn.watch(outcome.status, outcome.text)
+            await self._respond(outcome)
+        finally:
+            self._open.discard(admitted)
+
+    async def _body(self, admitted: Admitted) -> Outcome:
+        turn = admitted.turn
+        if turn.gate is not None and not await turn.gate():
+            return await end_unstarted(self._host, turn, "skipped", error="A newer message took its place.")
+        return await perform(self._host, turn, admitted.abort)
+
+    async def _respond(self, outcome: Outcome) -> None:
+        host = self._host
+        response = outcome.response()
+        if response is None or not host.overrides("on_chat_response"):
+            return
+        async with self._hooks:
+            _HOOK.set(_HOOK.get() | {host.id})
+            try:
+                await call_hook(host.agent.on_chat_response, response)
+            except Exception as error:  # noqa: BLE001 - the reply is stored; nothing changes that
+                host.complain("on_chat_response", error)
+
+    # --- stopping
+
+    async def close(self, grace: float = 0.0) -> None:
+        """Admit nothing more; give running turns `grace` seconds, then cut them where they are.
+
+        What is cut stays `running` in the journal, exactly as after a crash.
+        """
+        self.is_closed = True
+        tasks = [admitted.task for admitted in self._open if admitted.task and not admitted.task.done()]
+        if tasks and grace > 0:
+            await asyncio.wait(tasks, timeout=grace)
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

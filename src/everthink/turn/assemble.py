@@ -1,0 +1,158 @@
+"""Assemble what a turn sends to the model: tools, prompt, history, settings.
+
+    Turn + session --> assemble --before_turn--> Assembled --> turn/loop
+
+Runs once per attempt. The history is mended first (and the mended rows stored), so what
+leaves here always pairs every call with its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from ..errors import NoMessages
+from ..messages import Message
+from ..models import port as model
+from ..observe.events import ChatTranscriptRepaired
+from ..session.repair import repair
+from ..session.tree import Unset
+from ..tools.collect import as_tools
+from ..tools.tool import Tool
+from .audience import HistoryChanged
+from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext, call_hook, step_count_is
+from .prompt import CONTINUE_NUDGE, with_capabilities
+from .structured import Structured, structured
+from .turn import Host, Turn
+
+__all__ = ["Assembled", "assemble", "mended_history"]
+
+
+DEFAULT_RETRIES = 2
+
+
+@dataclass(slots=True)
+class Assembled:
+    """Everything the step loop needs."""
+
+    system: str
+    messages: list[model.ModelMessage]
+    tools: dict[str, Tool]
+    model: model.Model
+    config: TurnConfig
+    settings: model.Settings
+    stop_when: list[StopCondition]
+    max_retries: int
+    send_reasoning: bool
+    timeouts: Timeouts
+    output: Structured | None
+
+
+async def assemble(host: Host, turn: Turn) -> Assembled:
+    """Put the turn together and ask `before_turn`."""
+    agent = host.agent
+    tools = {**host.own_tools(), **as_tools(await call_hook(agent.get_tools)), **turn.client_tools}
+    base = cast("str", await call_hook(agent.get_system_prompt))
+    system = with_capabilities(base, tools)
+    history = await mended_history(host, turn)
+    messages = host.converter.convert(history, tools)
+    if not messages:
+        raise NoMessages(
+            "No messages to send to the model.", next_step="Send a message, or add one with add_messages()."
+        )
+    chosen = host.resolve_model(await call_hook(agent.get_model))
+    config: TurnConfig | None = None
+    if host.overrides("before_turn"):
+        context = TurnContext(
+            system=system,
+            messages=messages,
+            tools=tools,
+            model=chosen,
+            continuation=turn.continuation,
+            body=turn.body,
+            request_id=turn.request_id,
+            trigger=turn.trigger,
+            metadata=turn.metadata,
+        )
+        config = await call_hook(agent.before_turn, context)
+    return _configured(host, config or TurnConfig(), base, messages, tools, chosen)
+
+
+def _configured(
+    host: Host,
+    config: TurnConfig,
+    base: str,
+    messages: list[model.ModelMessage],
+    tools: dict[str, Tool],
+    chosen: model.Model,
+) -> Assembled:
+    if config.tools is not None:
+        tools = {**tools, **as_tools(config.tools)}
+    override = config.instructions if config.instructions is not None else config.system
+    final = list(config.messages) if config.messages is not None else messages
+    if final and isinstance(final[-1], model.AssistantMessage):
+        # Providers refuse a conversation that ends with the assistant. Never stored.
+        final = [*final, model.UserMessage([model.TextPart(CONTINUE_NUDGE)])]
+    max_steps = config.max_steps if config.max_steps is not None else host.agent.max_steps
+    return Assembled(
+        system=override if override is not None else with_capabilities(base, tools),
+        messages=final,
+        tools=tools,
+        model=host.resolve_model(config.model) if config.model is not None else chosen,
+        config=config,
+        settings=_settings(config),
+        stop_when=[step_count_is(max_steps), *_conditions(config.stop_when)],
+        max_retries=DEFAULT_RETRIES if config.max_retries is None else max(0, config.max_retries),
+        send_reasoning=host.agent.send_reasoning if config.send_reasoning is None else config.send_reasoning,
+        timeouts=config.timeout if isinstance(config.timeout, Timeouts) else Timeouts(total=config.timeout),
+        output=structured(config.output),
+    )
+
+
+def _conditions(given: StopCondition | Sequence[StopCondition] | None) -> list[StopCondition]:
+    if given is None:
+        return []
+    return list(given) if isinstance(given, Sequence) else [given]
+
+
+_SETTINGS = tuple(model.Settings.__struct_fields__)
+
+
+def _settings(config: TurnConfig) -> model.Settings:
+    return model.Settings(**{name: getattr(config, name) for name in _SETTINGS})
+
+
+async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
+    """The messages the model should see, with interrupted calls mended (and stored so)."""
+    session = host.session
+    await session.refresh()
+    history = session.path
+    if not isinstance(turn.parent, Unset):
+        # A regeneration: up to the question, without the answer it replaces.
+        history = await _up_to(host, turn.parent)
+    report = repair(host.converter.unchecked(history), host.agent.repair_interrupted_tool_part)
+    if report.messages:
+        await session.write(session.plan_update(*report.messages))
+        mended: Mapping[str, Message] = {m.id: m for m in report.messages}
+        history = [mended.get(m.id, m) for m in history]
+        host.audience.show(HistoryChanged(turn))
+        host.emit(
+            ChatTranscriptRepaired(
+                request_id=turn.request_id,
+                removed_tool_calls=report.removed_tool_calls,
+                normalized_inputs=report.normalized_inputs,
+                tool_call_ids=tuple(report.tool_call_ids) or None,
+            )
+        )
+    return history
+
+
+async def _up_to(host: Host, parent: str | None) -> Sequence[Message]:
+    if parent is None:
+        return []
+    path = host.session.path
+    for index, message in enumerate(path):
+        if message.id == parent:
+            return path[: index + 1]
+    return await host.session.get_history(parent)

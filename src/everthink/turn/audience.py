@@ -1,0 +1,119 @@
+"""Who watches an agent: sockets, `chat()` callers, the inspector, a parent.
+
+    turn/stream, turn/admission --Shown--> Audience --> every reader
+
+Everything shown is durable already. Readers are plain functions that must not block; one
+that raises is logged and dropped out, and never slows the turn or the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..chunks import Chunk
+from ..messages import Message
+
+if TYPE_CHECKING:
+    from .hooks import TurnStatus
+    from .turn import Turn
+
+__all__ = [
+    "Audience",
+    "Cleared",
+    "HistoryChanged",
+    "MessageUpdated",
+    "Shown",
+    "ShownChunks",
+    "TurnAccepted",
+    "TurnEnded",
+    "TurnStarted",
+]
+
+log = logging.getLogger("everthink.turn")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAccepted:
+    """A turn has its row; it runs when those before it are done."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """A turn runs; its input is in the conversation."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ShownChunks:
+    """Chunks `first_seq`, `first_seq + 1`, … of a turn, as JSON text and as values."""
+
+    turn: Turn
+    first_seq: int
+    bodies: Sequence[str]
+    chunks: Sequence[Chunk]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """A turn is over. `streamed` tells whether any chunk was shown."""
+
+    turn: Turn
+    status: TurnStatus
+    error: str | None = None
+    streamed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChanged:
+    """The conversation has other messages than before."""
+
+    turn: Turn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageUpdated:
+    """One stored message changed."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """The conversation was emptied."""
+
+
+Shown = TurnAccepted | TurnStarted | ShownChunks | TurnEnded | HistoryChanged | MessageUpdated | Cleared
+Reader = Callable[[Shown], object]
+
+
+class Audience:
+    """The readers of one agent."""
+
+    def __init__(self) -> None:
+        self._readers: dict[int, Reader] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def join(self, reader: Reader) -> Callable[[], None]:
+        """Show everything from now on to `reader`. Returns how to leave."""
+        key = self._next
+        self._next += 1
+        self._readers[key] = reader
+        return lambda: self._readers.pop(key, None) and None
+
+    def show(self, shown: Shown) -> None:
+        """Tell every reader."""
+        for key, reader in list(self._readers.items()):
+            try:
+                reader(shown)
+            except Exception:
+                log.exception("a reader raised and is dropped")
+                self._readers.pop(key, None)

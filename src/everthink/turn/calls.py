@@ -1,0 +1,427 @@
+"""Run the tools a step asked for, and keep the ledger.
+
+    model's call --> check --> ask a person | leave to the browser | run --> outcome
+
+`started` is durable before a body runs, and the outcome is committed together with the chunk
+that shows it, so after a crash the ledger says in which world each call is. A failing tool
+is a result the model reads; only cancellation leaves this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+
+from .. import chunks as ui
+from ..errors import ToolInputError
+from ..messages import encode_json
+from ..models import port as model
+from ..observe.events import ToolCallFinish, ToolCallStart
+from ..session.tree import Unset
+from ..tools.output import jsonable, model_output
+from ..tools.tool import Tool, ToolContext
+from . import queries
+from .convert import DENIED_TEXT
+from .hooks import (
+    Allow,
+    Block,
+    CalledTool,
+    InvalidCall,
+    Substitute,
+    ToolCall,
+    ToolOutcome,
+    ToolResult,
+    call_hook,
+)
+from .run import Run
+
+__all__ = ["StepCalls"]
+
+
+@dataclass(slots=True)
+class _Checked:
+    """A call after parsing: the tool and input, or what is wrong with it."""
+
+    name: str
+    input: Any
+    tool: Tool | None = None
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class StepCalls:
+    """The calls of one step."""
+
+    run: Run
+    step: int
+    tools: Mapping[str, Tool]
+    """The tools that may be called in this step."""
+    messages: Sequence[model.ModelMessage]
+    """What the model was shown."""
+    system: str = ""
+    asked: list[CalledTool] = field(default_factory=list[CalledTool])
+    outcomes: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+
+    # --- taking a call
+
+    async def take(self, event: model.ToolCallReady) -> CalledTool:
+        """Take a call from the model; what can run starts at once."""
+        if event.provider_executed:
+            return await self._take_provider_call(event)
+        checked = self._check(event.name, event.input)
+        if checked.error is not None:
+            checked = await self._repair(event, checked)
+        called = CalledTool(event.id, checked.name, checked.input, invalid=checked.error is not None)
+        self.asked.append(called)
+        if checked.error is not None or checked.tool is None:
+            self._refuse(event, checked)
+        else:
+            await self._place(event, called, checked.tool)
+        return called
+
+    async def _take_provider_call(self, event: model.ToolCallReady) -> CalledTool:
+        called = CalledTool(event.id, event.name, _parsed(event.input), provider_executed=True)
+        self.asked.append(called)
+        self.run.say(
+            ui.ToolInputAvailable(
+                event.id, event.name, called.input, True, provider_metadata=event.provider_metadata
+            )
+        )
+        await self.run.tell(called)
+        return called
+
+    def _check(self, name: str, text: Any) -> _Checked:
+        tool = self.tools.get(name)
+        try:
+            value = _parsed(text)
+        except msgspec.DecodeError as error:
+            wrong = ToolInputError(f"The input of {name!r} is not valid JSON: {error}.")
+            return _Checked(name, text, tool, wrong)
+        if tool is None:
+            known = ", ".join(sorted(self.tools)) or "none"
+            return _Checked(
+                name, value, None, ToolInputError(f"There is no tool {name!r}. Available tools: {known}.")
+            )
+        if tool.has_body or isinstance(value, dict):
+            try:
+                tool.arguments(value)
+            except ToolInputError as error:
+                return _Checked(name, value, tool, error)
+        return _Checked(name, value, tool)
+
+    async def _repair(self, event: model.ToolCallReady, checked: _Checked) -> _Checked:
+        assembled = self.run.assembled
+        mend = assembled.config.repair_tool_call if assembled else None
+        if mend is None or checked.error is None:
+            return checked
+        problem = InvalidCall(
+            event.id, event.name, event.input, self.tools, self.system, self.messages, checked.error
+        )
+        try:
+            mended = await call_hook(cast("Any", mend), problem)
+        except Exception as error:  # noqa: BLE001 - a failing repair is what is wrong with the call now
+            return _Checked(
+                event.name, checked.input, None, ToolInputError(f"Repairing the call failed: {error}")
+            )
+        if mended is None:
+            return checked
+        name, value = mended if isinstance(mended, tuple) else (event.name, mended)
+        return self._check(str(cast("Any", name)), value)
+
+    def _refuse(self, event: model.ToolCallReady, checked: _Checked) -> None:
+        text = str(checked.error)
+        self.run.say(
+            ui.ToolInputError(
+                event.id,
+                checked.name,
+                checked.input,
+                text,
+                provider_metadata=event.provider_metadata,
+                dynamic=True,
+            )
+        )
+        self.outcomes[event.id] = ToolResult(event.id, checked.name, checked.input, text, is_error=True)
+
+    async def _place(self, event: model.ToolCallReady, called: CalledTool, tool: Tool) -> None:
+        run = self.run
+        context = self._context(called, tool)
+        asks = tool.has_body and bool(tool.needs_approval)
+        runs_now = tool.has_body and not asks
+        ledger = (
+            () if runs_now and not run.host.overrides("before_tool_call") else (self._ledger(called, tool),)
+        )
+        run.say(
+            ui.ToolInputAvailable(
+                event.id,
+                called.tool_name,
+                called.input,
+                provider_metadata=event.provider_metadata,
+                title=tool.title,
+            ),
+            *ledger,
+        )
+        await run.tell(called)
+        if not tool.has_body:
+            return
+        if asks:
+            try:
+                asks = await tool.needs_approval_for(called.input, context)
+            except Exception as error:  # noqa: BLE001 - a broken predicate must not let the call through
+                self._settle(called, f"{error}", is_error=True)
+                return
+        if asks:
+            run.say(ui.ToolApprovalRequest(run.host.new_id(), event.id))
+            return
+        self._start(called, tool, context, event.provider_metadata)
+
+    def _start(
+        self, called: CalledTool, tool: Tool, context: ToolContext, metadata: model.ProviderMetadata | None
+    ) -> None:
+        self._tasks.append(
+            asyncio.create_task(
+                self._execute(called, tool, context, metadata), name=f"tool {called.tool_name}"
+            )
+        )
+
+    def _context(self, called: CalledTool, tool: Tool) -> ToolContext:
+        async def show(value: Any) -> None:
+            output = jsonable(value, tool=tool.name)
+            self.run.say(ui.ToolOutputAvailable(called.tool_call_id, output, preliminary=True))
+            await self.run.tell(
+                ToolResult(called.tool_call_id, called.tool_name, called.input, output, preliminary=True)
+            )
+
+        return ToolContext(
+            agent=self.run.host.agent,
+            tool_name=called.tool_name,
+            tool_call_id=called.tool_call_id,
+            messages=self.messages,
+            signal=self.run.turn.signal,
+            request_id=self.run.turn.request_id,
+            step=self.step,
+            show=show,
+        )
+
+    # --- running it
+
+    async def _execute(
+        self, called: CalledTool, tool: Tool, context: ToolContext, metadata: model.ProviderMetadata | None
+    ) -> None:
+        host, turn = self.run.host, self.run.turn
+        began = host.clock.monotonic()
+        call = ToolCall(
+            tool_name=called.tool_name,
+            tool_call_id=called.tool_call_id,
+            input=called.input,
+            messages=self.messages,
+            signal=turn.signal,
+            provider_metadata=metadata,
+        )
+        host.emit(
+            ToolCallStart(
+                request_id=turn.request_id,
+                tool_call_id=called.tool_call_id,
+                tool_name=called.tool_name,
+                step_number=self.step,
+            )
+        )
+        failure: Exception | None = None
+        output: Any = None
+        try:
+            output = jsonable(await self._decide_and_run(called, tool, context, call), tool=tool.name)
+            self._settle(called, output)
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
+            failure = error
+            self._settle(called, str(error) or type(error).__name__, is_error=True)
+        duration = (host.clock.monotonic() - began) * 1000
+        host.emit(
+            ToolCallFinish(
+                request_id=turn.request_id,
+                tool_call_id=called.tool_call_id,
+                tool_name=called.tool_name,
+                step_number=self.step,
+                success=failure is None,
+                duration_ms=round(duration),
+                error=str(failure) if failure else None,
+                error_type=type(failure).__name__ if failure else None,
+            )
+        )
+        await self.run.tell(self.outcomes[called.tool_call_id])
+        if host.overrides("after_tool_call"):
+            outcome = ToolOutcome(
+                tool_name=called.tool_name,
+                tool_call_id=called.tool_call_id,
+                input=called.input,
+                messages=self.messages,
+                signal=turn.signal,
+                provider_metadata=metadata,
+                step_number=self.step,
+                duration_ms=duration,
+                success=failure is None,
+                output=output,
+                error=failure,
+            )
+            try:
+                await call_hook(host.agent.after_tool_call, outcome)
+            except Exception as error:  # noqa: BLE001 - the tool has run; nothing can undo that
+                host.complain("after_tool_call", error)
+
+    async def _decide_and_run(
+        self, called: CalledTool, tool: Tool, context: ToolContext, call: ToolCall
+    ) -> Any:
+        host = self.run.host
+        given, lenient = called.input, False
+        if host.overrides("before_tool_call"):
+            match await call_hook(host.agent.before_tool_call, call):
+                case Block(reason):
+                    return (
+                        reason
+                        if reason is not None
+                        else f'Tool "{tool.name}" was blocked by before_tool_call.'
+                    )
+                case Substitute(output):
+                    return output
+                case Allow(input) if not isinstance(input, Unset):
+                    given, lenient = input, True
+                case None | Allow():
+                    pass
+                case other:
+                    raise TypeError(
+                        f"before_tool_call returned {type(other).__name__}, not Allow, Block, Substitute or None"
+                    )
+        self.run.writer.also(self._ledger(called, tool, given if lenient else None, started=True))
+        await self.run.writer.settled()
+        if not tool.streams:
+            return await tool.call(given, context, lenient=lenient)
+        value: Any = None
+        async for value in tool.iterate(given, context, lenient=lenient):
+            await context.progress(value)
+        return value
+
+    def _ledger(self, called: CalledTool, tool: Tool, given: Any = None, *, started: bool = False) -> Any:
+        host = self.run.host
+        return (queries.called if started else queries.asked)(
+            host.id,
+            self.run.turn.id,
+            call_id=called.tool_call_id,
+            tool=called.tool_name,
+            step=self.step,
+            input=None if given is None else _ledger_text(given),
+            on_interrupt=tool.interrupt_policy,
+            now=host.clock.now_ms(),
+        )
+
+    def _settle(self, called: CalledTool, output: Any, *, is_error: bool = False) -> None:
+        host, call_id = self.run.host, called.tool_call_id
+        self.outcomes[call_id] = ToolResult(
+            call_id, called.tool_name, called.input, output, is_error=is_error
+        )
+        ledger = queries.settled(
+            host.id, call_id, state="failed" if is_error else "done", now=host.clock.now_ms()
+        )
+        chunk = ui.ToolOutputError(call_id, output) if is_error else ui.ToolOutputAvailable(call_id, output)
+        self.run.say(chunk, ledger)
+
+    # --- approvals given in an earlier turn
+
+    async def take_approvals(self, said: model.AssistantMessage, answers: model.ToolMessage) -> None:
+        """Run the calls a person said yes to, refuse the others. Called before the first step."""
+        calls = {p.id: p for p in said.content if isinstance(p, model.ToolCallPart)}
+        for answer in answers.content:
+            if not isinstance(answer, model.ApprovalResponse) or answer.call_id not in calls:
+                continue
+            part = calls[answer.call_id]
+            called = CalledTool(part.id, part.name, part.input)
+            self.asked.append(called)
+            checked = self._check(part.name, part.input)
+            if checked.error is not None or checked.tool is None:
+                self._settle(called, str(checked.error), is_error=True)
+                continue
+            tool, context = checked.tool, self._context(called, checked.tool)
+            # A yes to a question that is not asked any more is not a yes to whatever the tool is now.
+            if answer.approved and await tool.needs_approval_for(called.input, context):
+                self._start(called, tool, context, part.provider_metadata)
+            else:
+                self._deny(called, answer.reason)
+        await self.finished()
+
+    def _deny(self, called: CalledTool, reason: str | None) -> None:
+        host, call_id = self.run.host, called.tool_call_id
+        text = reason or DENIED_TEXT
+        self.outcomes[call_id] = ToolResult(call_id, called.tool_name, called.input, text, is_error=True)
+        self.run.say(
+            ui.ToolOutputDenied(call_id),
+            queries.settled(host.id, call_id, state="denied", now=host.clock.now_ms()),
+        )
+
+    # --- ending the step
+
+    async def finished(self) -> None:
+        """Wait for every call that runs."""
+        if self._tasks:
+            await asyncio.gather(*self._tasks)
+
+    def abandon(self) -> bool:
+        """Stop what still runs. True when something did."""
+        running = [task for task in self._tasks if not task.done()]
+        for task in running:
+            task.cancel()
+            self.run.host.background(task)
+        return bool(running)
+
+    def provider_result(self, event: model.ProviderToolResult) -> None:
+        """The provider ran a call itself."""
+        self.outcomes[event.id] = ToolResult(
+            event.id, event.name, None, event.output, is_error=event.is_error
+        )
+        if event.is_error:
+            text = event.output if isinstance(event.output, str) else encode_json(event.output).decode()
+            self.run.say(ui.ToolOutputError(event.id, text, True, event.provider_metadata))
+        else:
+            self.run.say(ui.ToolOutputAvailable(event.id, event.output, True, event.provider_metadata))
+
+    @property
+    def results(self) -> list[ToolResult]:
+        """The outcomes, in call order."""
+        return [self.outcomes[c.tool_call_id] for c in self.asked if c.tool_call_id in self.outcomes]
+
+    @property
+    def own(self) -> list[CalledTool]:
+        """The calls that are ours to run, not the provider's."""
+        return [call for call in self.asked if not call.provider_executed]
+
+    @property
+    def is_waiting(self) -> bool:
+        """True when a call has no outcome yet: a browser or a person must answer."""
+        return any(call.tool_call_id not in self.outcomes for call in self.own)
+
+    def message(self) -> model.ToolMessage | None:
+        """The outcomes of our own calls for the next prompt, in call order."""
+        parts: list[model.ToolResultPart | model.ApprovalResponse] = []
+        for call in self.own:
+            outcome = self.outcomes.get(call.tool_call_id)
+            if outcome is None:
+                continue
+            part = model.ToolResultPart(call.tool_call_id, call.tool_name, outcome.output, outcome.is_error)
+            if not outcome.is_error:
+                part.output, part.content = model_output(self.tools.get(call.tool_name), outcome.output)
+            parts.append(part)
+        return model.ToolMessage(parts) if parts else None
+
+
+def _parsed(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    return msgspec.json.decode(text) if text.strip() else {}
+
+
+def _ledger_text(value: Any) -> str:
+    try:
+        return encode_json(value).decode()
+    except (TypeError, ValueError):
+        return encode_json(repr(value)).decode()

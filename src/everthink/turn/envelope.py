@@ -1,0 +1,69 @@
+"""A turn's input as its row keeps it, so that another process can run the turn.
+
+    Turn --sealed--> turns.input (JSON) --opened--> Turn
+
+What is in the conversation already is not kept twice: then only body, tools and place remain.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..messages import Message, encode_json
+from ..session.tree import UNSET, Unset
+from .turn import Turn
+
+__all__ = ["Envelope", "opened", "sealed"]
+
+
+class Envelope(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """What a row keeps of a turn's input."""
+
+    messages: list[Message] | None = None
+    is_applied: bool = False
+    body: dict[str, Any] | None = None
+    client_tools: list[dict[str, Any]] | None = None
+    parent: str | None = None
+    has_parent: bool = False
+    channel: str | None = None
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def place(self) -> str | Unset | None:
+        """Where the answer is stored."""
+        return self.parent if self.has_parent else UNSET
+
+
+_decode = msgspec.json.Decoder(Envelope).decode
+
+
+def sealed(turn: Turn) -> str | None:
+    """The JSON a row keeps, `None` when there is nothing to keep."""
+    has_parent = not isinstance(turn.parent, Unset)
+    messages = None if turn.is_applied or not isinstance(turn.input, list) else turn.input
+    if not (messages or has_parent or turn.body or turn.client_tools or turn.channel or turn.metadata):
+        return None
+    return encode_json(
+        Envelope(
+            messages=messages,
+            is_applied=turn.is_applied,
+            body=turn.body,
+            client_tools=[schema_of(tool) for tool in turn.client_tools.values()] or None,
+            parent=None if isinstance(turn.parent, Unset) else turn.parent,
+            has_parent=has_parent,
+            channel=turn.channel,
+            metadata=turn.metadata,
+        )
+    ).decode()
+
+
+def opened(text: str | None) -> Envelope:
+    """What the row kept. Raises `msgspec.DecodeError` when it is not readable."""
+    return _decode(text) if text else Envelope(is_applied=True)
+
+
+def schema_of(tool: Any) -> dict[str, Any]:
+    """A client tool as its client declared it."""
+    return {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}

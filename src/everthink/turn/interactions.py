@@ -1,0 +1,119 @@
+"""Outcomes that arrive from outside the stream: a browser tool's result, a person's approval,
+and the result of a call that belongs to an earlier message.
+
+    frame, API, fold's CrossMessage --> new parts (or None: nothing to change)
+
+Pure: parts go in, new parts come out; the ones given are left as they were. The first
+final outcome wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+from ..messages import Message, Part, is_settled, is_tool_part, tool_name
+from .fold import CrossMessage
+
+__all__ = [
+    "holder_of",
+    "is_pending",
+    "settled_across",
+    "with_approval",
+    "with_result",
+]
+
+_TAKES_RESULT = frozenset({"input-available", "approval-requested", "approval-responded"})
+_TAKES_APPROVAL = frozenset({"input-available", "approval-requested"})
+
+
+def _replace_first(
+    parts: Sequence[Part], call_id: str, states: frozenset[str], change: Callable[[Part], Part]
+) -> list[Part] | None:
+    for index, part in enumerate(parts):
+        if is_tool_part(part) and part.get("toolCallId") == call_id and part.get("state") in states:
+            return [*parts[:index], change(part), *parts[index + 1 :]]
+    return None
+
+
+def with_result(
+    parts: Sequence[Part],
+    call_id: str,
+    *,
+    output: Any = None,
+    is_error: bool = False,
+    error_text: str | None = None,
+) -> list[Part] | None:
+    """`parts` with a browser tool's result. `None` when no call waits for it."""
+
+    def change(part: Part) -> Part:
+        if is_error:
+            return {
+                **part,
+                "state": "output-error",
+                "errorText": error_text or "Tool execution denied by user",
+            }
+        return {**part, "state": "output-available", "output": output, "preliminary": False}
+
+    return _replace_first(parts, call_id, _TAKES_RESULT, change)
+
+
+def with_approval(
+    parts: Sequence[Part], call_id: str, *, approved: bool, reason: str | None = None
+) -> list[Part] | None:
+    """`parts` with a person's answer. `None` when no call waits for it."""
+
+    def change(part: Part) -> Part:
+        before = cast("dict[str, Any]", part.get("approval") or {})
+        approval = {**before, "id": before.get("id") or call_id, "approved": approved}
+        if reason is not None:
+            approval["reason"] = reason
+        return {**part, "state": "approval-responded" if approved else "output-denied", "approval": approval}
+
+    return _replace_first(parts, call_id, _TAKES_APPROVAL, change)
+
+
+def settled_across(parts: Sequence[Part], outcome: CrossMessage) -> list[Part] | None:
+    """`parts` of an earlier message with an outcome streamed later. A final may replace a preliminary."""
+    for index, part in enumerate(parts):
+        if not is_tool_part(part) or part.get("toolCallId") != outcome.tool_call_id:
+            continue
+        if is_settled(part):
+            return None
+        if outcome.is_denied:
+            changed: Part = {**part, "state": "output-denied"}
+        elif outcome.is_error:
+            changed = {
+                **part,
+                "state": "output-error",
+                "errorText": outcome.error_text or "Tool execution failed",
+            }
+            changed.pop("output", None)
+            changed.pop("preliminary", None)
+        else:
+            changed = {
+                **part,
+                "state": "output-available",
+                "output": outcome.output,
+                "preliminary": outcome.preliminary,
+            }
+        return [*parts[:index], changed, *parts[index + 1 :]]
+    return None
+
+
+def holder_of(messages: Iterable[Message], call_id: str) -> Message | None:
+    """The assistant message that holds a call."""
+    for message in messages:
+        if message.role == "assistant" and any(p.get("toolCallId") == call_id for p in message.parts):
+            return message
+    return None
+
+
+def is_pending(part: Part, client_tools: Iterable[str]) -> bool:
+    """True when a call waits for a person: an approval, or a tool that runs in the browser."""
+    if not is_tool_part(part):
+        return False
+    state = part.get("state")
+    return state == "approval-requested" or (
+        state == "input-available" and tool_name(part) in set(client_tools)
+    )

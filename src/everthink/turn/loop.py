@@ -1,0 +1,474 @@
+"""The agentic loop: step by step until the model is done.
+
+    Assembled --> [before_step -> model -> tools -> on_step_finish]* --> finish
+
+A step is one model call and the tools it asked for. Whatever the provider or a hook raises
+in here is an error of the answer (stage `stream`); what was said before it stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from .. import chunks as ui
+from ..abort import AbortController
+from ..clock import Timer
+from ..errors import ModelError
+from ..models import port as model
+from ..observe.events import ChatStepFinish, ChatStepStart, ModelRetry
+from ..tools.tool import Tool
+from .assemble import Assembled
+from .calls import StepCalls
+from .convert import paired
+from .hooks import StepConfig, StepContext, StepResult, call_hook
+from .run import Run
+
+__all__ = ["Loop", "TimedOut"]
+
+FIRST_DELAY = 2.0
+LONGEST_SERVER_DELAY = 60.0
+
+
+class TimedOut(Exception):
+    """The reason a turn is aborted with when one of its `timeout`s runs out."""
+
+
+class _Answer:
+    """What the model has said in this step, in order."""
+
+    def __init__(self) -> None:
+        self.content: list[model.AssistantContent] = []
+        self.reasoning: list[model.ReasoningPart] = []
+        self.files: list[model.GeneratedFile] = []
+        self.sources: list[model.Source] = []
+        self.finish: model.Finish | None = None
+        self.response_id: str | None = None
+        self.model_id: str | None = None
+        self._open: dict[str, tuple[model.TextPart | model.ReasoningPart, list[str]]] = {}
+
+    def begin(self, id: str, part: model.TextPart | model.ReasoningPart) -> list[str]:
+        self.content.append(part)
+        pieces: list[str] = []
+        self._open[id] = (part, pieces)
+        return pieces
+
+    def grow(self, id: str, make: Callable[[str], model.TextPart | model.ReasoningPart]) -> list[str]:
+        opened = self._open.get(id)
+        return opened[1] if opened else self.begin(id, make(""))
+
+    def end(self, id: str, metadata: model.ProviderMetadata | None) -> None:
+        opened = self._open.pop(id, None)
+        if opened is None:
+            return
+        part, pieces = opened
+        part.text += "".join(pieces)
+        if metadata:
+            part.provider_metadata = {**(part.provider_metadata or {}), **metadata}
+
+    def close(self) -> None:
+        for id in list(self._open):
+            self.end(id, None)
+        self.content = [p for p in self.content if not isinstance(p, model.TextPart) or p.text]
+        self.reasoning = [p for p in self.content if isinstance(p, model.ReasoningPart)]
+
+    @property
+    def text(self) -> str:
+        return "".join(p.text for p in self.content if isinstance(p, model.TextPart))
+
+
+@dataclass(slots=True)
+class _StepPlan:
+    """One step's share of the turn, with what `before_step` changed."""
+
+    number: int
+    model: model.Model
+    request: model.Request
+    tools: Mapping[str, Tool]
+
+
+class Loop:
+    """Runs the steps of one turn."""
+
+    def __init__(self, run: Run, assembled: Assembled, abort: AbortController) -> None:
+        self._run, self._assembled, self._abort = run, assembled, abort
+        self._specs = {name: tool.spec() for name, tool in assembled.tools.items()}
+        self._used_ids: set[str] = set()
+        self._context: Any = None
+        self.steps: list[StepResult] = []
+        self.is_waiting = False
+        self._calls: StepCalls | None = None
+
+    async def run(self) -> None:
+        """Go through the steps. Raises what broke the answer off."""
+        run, limits = self._run, self._assembled.timeouts
+        run.say(ui.Start(message_id=None if run.turn.continuation else run.turn.message_id))
+        with self._limit("turn", limits.total):
+            head = await self._head()
+            produced: list[model.ModelMessage] = []
+            while True:
+                with self._limit("step", limits.step):
+                    step = await self._step([*head, *produced])
+                self.steps.append(step)
+                produced += step.response_messages
+                if not await self._goes_on():
+                    break
+        if self._assembled.output is not None and not self.is_waiting:
+            run.output = self._assembled.output.parse(self.steps[-1].text)
+        run.say(ui.Finish(self.steps[-1].finish_reason))
+
+    def abandon(self) -> bool:
+        """Stop tools that still run. True when something did."""
+        return self._calls.abandon() if self._calls else False
+
+    async def _head(self) -> list[model.ModelMessage]:
+        """The conversation so far, after running what a person has approved meanwhile."""
+        messages = self._assembled.messages
+        if len(messages) >= 2:
+            said, answers = messages[-2], messages[-1]
+            if (
+                isinstance(said, model.AssistantMessage)
+                and isinstance(answers, model.ToolMessage)
+                and any(isinstance(part, model.ApprovalResponse) for part in answers.content)
+            ):
+                calls = self._calls = StepCalls(self._run, 0, self._assembled.tools, messages[:-2])
+                await calls.take_approvals(said, answers)
+                done = calls.message()
+                given = {p.id: p for p in answers.content if isinstance(p, model.ToolResultPart)}
+                given |= {
+                    p.id: p for p in (done.content if done else []) if isinstance(p, model.ToolResultPart)
+                }
+                order = [p.id for p in said.content if isinstance(p, model.ToolCallPart)]
+                messages = [*messages[:-1], model.ToolMessage([given[id] for id in order if id in given])]
+        return paired(messages)
+
+    # --- one step
+
+    async def _step(self, messages: list[model.ModelMessage]) -> StepResult:
+        run = self._run
+        plan = await self._plan(messages)
+        began = run.host.clock.monotonic()
+        run.host.emit(
+            ChatStepStart(
+                request_id=run.turn.request_id,
+                step_number=plan.number,
+                model=plan.model.name,
+                request=plan.request,
+            )
+        )
+        answer = _Answer()
+        calls = self._calls = StepCalls(
+            run, plan.number, plan.tools, plan.request.messages, plan.request.system
+        )
+        run.say(ui.StartStep())
+        failure: BaseException | None = None
+        try:
+            await self._listen(plan, answer, calls)
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            if failure is not None or not run.turn.signal.aborted:
+                await calls.finished()
+            answer.close()
+            self._tell_step(plan, answer, began, failure)
+        result = self._result(plan, answer, calls)
+        run.say(ui.FinishStep())
+        self.is_waiting = calls.is_waiting
+        if run.host.overrides("on_step_finish"):
+            try:
+                await call_hook(run.host.agent.on_step_finish, result)
+            except Exception as error:  # noqa: BLE001 - observers never break a turn
+                run.host.complain("on_step_finish", error)
+        return result
+
+    async def _plan(self, messages: list[model.ModelMessage]) -> _StepPlan:
+        run, assembled, number = self._run, self._assembled, len(self.steps)
+        config = assembled.config
+        change = StepConfig()
+        if run.host.overrides("before_step"):
+            context = StepContext(list(self.steps), number, assembled.model, messages, self._context)
+            change = await call_hook(run.host.agent.before_step, context) or change
+            self._context = change.context if change.context is not None else self._context
+        if change.messages is not None:
+            messages = paired(change.messages)
+        active = change.active_tools if change.active_tools is not None else config.active_tools
+        tools = assembled.tools if active is None else _only(assembled.tools, active)
+        choice = change.tool_choice if change.tool_choice is not None else config.tool_choice
+        settings = assembled.settings
+        if change.provider_options is not None:
+            settings = model.Settings(
+                **{f: getattr(settings, f) for f in settings.__struct_fields__}
+                | {"provider_options": change.provider_options}
+            )
+        request = model.Request(
+            system=change.system if change.system is not None else assembled.system,
+            messages=messages,
+            tools=[self._specs[name] for name in tools],
+            tool_choice=(choice or "auto") if tools else "auto",
+            settings=settings,
+            output=assembled.output.schema if assembled.output else None,
+        )
+        chosen = run.host.resolve_model(change.model) if change.model is not None else assembled.model
+        return _StepPlan(number, chosen, request, tools)
+
+    async def _listen(self, plan: _StepPlan, answer: _Answer, calls: StepCalls) -> None:
+        run, writer = self._run, self._run.writer
+        reasons = self._assembled.send_reasoning
+        chunk_limit = self._assembled.timeouts.chunk
+        ids: dict[str, str] = {}
+        async with contextlib.aclosing(self._open(plan)) as events:
+            timer = self._arm(chunk_limit)
+            try:
+                async for event in events:
+                    if timer is not None:
+                        timer.cancel()
+                        timer = self._arm(chunk_limit)
+                    match event:
+                        case model.TextDelta(id, text):
+                            if not text:
+                                continue
+                            answer.grow(id, model.TextPart).append(text)
+                            run.say(ui.TextDelta(ids.get(id) or self._unique(id, ids), text))
+                            if run.watches_chunks:
+                                await run.tell(event)
+                        case model.ReasoningDelta(id, text, metadata):
+                            answer.grow("r" + id, model.ReasoningPart).append(text)
+                            if reasons:
+                                key = "r" + id
+                                run.say(
+                                    ui.ReasoningDelta(
+                                        ids.get(key) or self._unique(id, ids, key), text, metadata
+                                    )
+                                )
+                            if run.watches_chunks:
+                                await run.tell(event)
+                        case _:
+                            await self._take(event, answer, calls, ids)
+                    if writer.is_full:
+                        await writer.settled()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+        if answer.finish is None and not answer.content and not calls.asked:
+            raise ModelError(f"{plan.model.name} ended its answer without saying anything.", kind="transient")
+
+    async def _take(
+        self, event: model.ModelEvent, answer: _Answer, calls: StepCalls, ids: dict[str, str]
+    ) -> None:
+        run, reasons = self._run, self._assembled.send_reasoning
+        match event:
+            case model.TextStart(id, metadata):
+                answer.begin(id, model.TextPart("", metadata))
+                run.say(ui.TextStart(self._unique(id, ids), metadata))
+            case model.TextEnd(id, metadata):
+                answer.end(id, metadata)
+                run.say(ui.TextEnd(ids.get(id, id), metadata))
+            case model.ReasoningStart(id, metadata):
+                answer.begin("r" + id, model.ReasoningPart("", metadata))
+                if reasons:
+                    run.say(ui.ReasoningStart(self._unique(id, ids, "r" + id), metadata))
+            case model.ReasoningEnd(id, metadata):
+                answer.end("r" + id, metadata)
+                if reasons:
+                    run.say(ui.ReasoningEnd(ids.get("r" + id, id), metadata))
+            case model.ToolInputStart(id, name, executed, metadata):
+                tool = self._assembled.tools.get(name)
+                title = tool.title if tool else None
+                run.say(ui.ToolInputStart(id, name, executed, metadata, title=title))
+                await run.tell(event)
+            case model.ToolInputDelta(id, delta):
+                run.say(ui.ToolInputDelta(id, delta))
+                await run.tell(event)
+            case model.ToolCallReady():
+                called = await calls.take(event)
+                answer.content.append(
+                    model.ToolCallPart(
+                        called.tool_call_id,
+                        called.tool_name,
+                        called.input if isinstance(called.input, dict) else {},
+                        called.provider_executed,
+                        event.provider_metadata,
+                    )
+                )
+            case model.ProviderToolResult():
+                calls.provider_result(event)
+                answer.content.append(
+                    model.ToolResultPart(
+                        event.id,
+                        event.name,
+                        event.output,
+                        event.is_error,
+                        provider_executed=True,
+                        provider_metadata=event.provider_metadata,
+                    )
+                )
+                await run.tell(calls.outcomes[event.id])
+            case model.GeneratedFile(url, media_type, metadata):
+                answer.files.append(event)
+                answer.content.append(model.FilePart(url, media_type, provider_metadata=metadata))
+                run.say(ui.File(url, media_type, metadata))
+            case model.Source():
+                answer.sources.append(event)
+                await run.tell(event)
+            case model.Raw():
+                await run.tell(event)
+            case model.Opened(response_id, model_id):
+                answer.response_id, answer.model_id = response_id, model_id
+            case model.Finish():
+                answer.finish = event
+            case model.Failed(error):
+                raise error
+            case model.TextDelta() | model.ReasoningDelta():
+                pass  # taken by `_listen`
+
+    def _unique(self, id: str, ids: dict[str, str], key: str | None = None) -> str:
+        """An id for readers that no other block of this turn has."""
+        unique, count = id, len(self.steps)
+        while unique in self._used_ids:
+            unique = f"{id}-{count}"
+            count += 1
+        self._used_ids.add(unique)
+        ids[key or id] = unique
+        return unique
+
+    # --- opening the model's stream
+
+    async def _open(self, plan: _StepPlan) -> AsyncGenerator[model.ModelEvent, None]:
+        """The model's events. A call that never opened is tried again while that may help."""
+        attempts = self._assembled.max_retries + 1
+        for attempt in range(1, attempts + 1):
+            events = self._events(plan)
+            try:
+                try:
+                    first = await anext(events)
+                except StopAsyncIteration:
+                    return
+                except ModelError as error:
+                    if not error.is_retryable or attempts == 1:
+                        raise
+                    if attempt == attempts:
+                        raise ModelError(
+                            f"Failed after {attempt} attempts. Last error: {error}",
+                            kind=error.kind,
+                            status=error.status,
+                            retry_after=error.retry_after,
+                        ) from error
+                    await self._back_off(attempt, error)
+                    continue
+                yield first
+                async for event in events:
+                    yield event
+                return
+            finally:
+                await events.aclose()
+
+    def _events(self, plan: _StepPlan) -> AsyncGenerator[model.ModelEvent, None]:
+        events = plan.model.stream(plan.request)
+        transform = self._assembled.config.experimental_transform
+        if transform is None:
+            return events
+        changed = cast("AsyncIterator[model.ModelEvent]", transform(events))
+        return changed if isinstance(changed, AsyncGenerator) else _generator(changed)
+
+    async def _back_off(self, attempt: int, error: ModelError) -> None:
+        delay = FIRST_DELAY * 2 ** (attempt - 1)
+        asked = error.retry_after
+        if asked is not None and asked >= 0 and (asked < LONGEST_SERVER_DELAY or asked < delay):
+            delay = asked
+        run = self._run
+        run.host.emit(
+            ModelRetry(
+                request_id=run.turn.request_id,
+                attempt=attempt,
+                delay_ms=round(delay * 1000),
+                error=str(error),
+                error_type=type(error).__name__,
+            )
+        )
+        await run.host.clock.sleep(delay)
+
+    # --- ending a step
+
+    def _result(self, plan: _StepPlan, answer: _Answer, calls: StepCalls) -> StepResult:
+        finish = answer.finish or model.Finish("other")
+        messages: list[model.ModelMessage] = (
+            [model.AssistantMessage(answer.content)] if answer.content else []
+        )
+        results = calls.message()
+        if results is not None:
+            messages.append(results)
+        return StepResult(
+            step_number=plan.number,
+            text=answer.text,
+            reasoning=answer.reasoning,
+            files=answer.files,
+            sources=answer.sources,
+            tool_calls=list(calls.asked),
+            tool_results=calls.results,
+            finish_reason=finish.reason,
+            raw_finish_reason=finish.raw_reason,
+            usage=finish.usage,
+            model=finish.model_id or answer.model_id or plan.model.name,
+            response_id=finish.response_id or answer.response_id,
+            response_messages=messages,
+            provider_metadata=finish.provider_metadata,
+            request=plan.request,
+        )
+
+    def _tell_step(
+        self, plan: _StepPlan, answer: _Answer, began: float, failure: BaseException | None
+    ) -> None:
+        host, finish = self._run.host, answer.finish
+        host.emit(
+            ChatStepFinish(
+                request_id=self._run.turn.request_id,
+                step_number=plan.number,
+                model=plan.model.name,
+                finish_reason=finish.reason if finish else "error" if failure else "other",
+                usage=finish.usage if finish else None,
+                duration_ms=round((host.clock.monotonic() - began) * 1000),
+                response_id=finish.response_id if finish else None,
+                response_model=finish.model_id if finish else None,
+                error_type=type(failure).__name__ if failure else None,
+                answer=model.AssistantMessage(answer.content),
+            )
+        )
+
+    async def _goes_on(self) -> bool:
+        last = self.steps[-1]
+        if self.is_waiting or not any(not call.provider_executed for call in last.tool_calls):
+            return False
+        for condition in self._assembled.stop_when:
+            if await call_hook(condition, self.steps):
+                return False
+        return True
+
+    # --- limits
+
+    def _arm(self, seconds: float | None, what: str = "chunk") -> Timer | None:
+        if not seconds or seconds <= 0:
+            return None
+        reason = TimedOut(f"No end of the {what} within {seconds:g} seconds.")
+        return self._run.host.clock.call_later(seconds, lambda: self._abort.abort(reason))
+
+    @contextlib.contextmanager
+    def _limit(self, what: str, seconds: float | None):
+        timer = self._arm(seconds, what)
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+def _only(tools: Mapping[str, Tool], names: Any) -> dict[str, Tool]:
+    wanted = set(names)
+    return {name: tool for name, tool in tools.items() if name in wanted}
+
+
+async def _generator(events: AsyncIterator[model.ModelEvent]) -> AsyncGenerator[model.ModelEvent, None]:
+    async for event in events:
+        yield event

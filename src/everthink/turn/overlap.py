@@ -1,0 +1,133 @@
+"""What happens when a message arrives while a turn runs: `message_concurrency`.
+
+    policy + overlap --> Enqueue | Supersede | Drop
+
+Decisions are pure; `Submits` holds the few numbers they need. Only messages typed into a
+chat are subject to this: never a regeneration, never a call from code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+__all__ = ["Debounce", "Decision", "Drop", "Enqueue", "MessageConcurrency", "Submits", "Supersede", "decide"]
+
+DEFAULT_DEBOUNCE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Debounce:
+    """Wait for a quiet moment of `seconds` before answering the newest message."""
+
+    seconds: Any = DEFAULT_DEBOUNCE
+
+
+MessageConcurrency = Literal["queue", "latest", "merge", "drop", "debounce"] | Debounce
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    """A turn of its own, after those before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supersede:
+    """Stored, but skipped when a newer message came before its turn. `quiet` seconds are waited first."""
+
+    quiet: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Not taken at all."""
+
+
+Decision = Enqueue | Supersede | Drop
+
+
+def decide(policy: Any, *, overlaps: bool) -> Decision:
+    """What to do with a message. `policy` is an agent's `message_concurrency`."""
+    if not overlaps or policy == "queue":
+        return Enqueue()
+    match policy:
+        case "latest" | "merge":
+            return Supersede()
+        case "drop":
+            return Drop()
+        case "debounce":
+            return Supersede(DEFAULT_DEBOUNCE)
+        case Debounce(seconds):
+            return Supersede(_quiet(seconds))
+        case _:
+            raise ValueError(
+                f"message_concurrency is {policy!r}; use 'queue', 'latest', 'merge', 'drop' or Debounce(seconds)."
+            )
+
+
+def _quiet(seconds: Any) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return DEFAULT_DEBOUNCE
+    value = cast("float", seconds)
+    return float(value) if math.isfinite(value) and value >= 0 else DEFAULT_DEBOUNCE
+
+
+class Submits:
+    """Messages between accepted and queued, and which of the overlapping ones is the newest."""
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._pending = 0
+        self._newest = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    @property
+    def pending(self) -> int:
+        """How many are accepted but not yet in the queue."""
+        return self._pending
+
+    def take(self) -> Callable[[], None]:
+        """Count one in. Returns how to count it out, once; without effect after a reset."""
+        self._pending += 1
+        epoch, left = self._epoch, False
+
+        def release() -> None:
+            nonlocal left
+            if not left and epoch == self._epoch:
+                self._pending -= 1
+            left = True
+
+        return release
+
+    def number(self) -> int:
+        """The next number of an overlapping message."""
+        self._newest += 1
+        return self._newest
+
+    def is_superseded(self, number: int | None) -> bool:
+        """True when a newer overlapping message came."""
+        return number is not None and number < self._newest
+
+    async def quiet(self, wait: Callable[[], Any]) -> None:
+        """Wait with `wait()`, or until a reset."""
+        loop = asyncio.get_running_loop()
+        released: asyncio.Future[None] = loop.create_future()
+        self._waiters.add(released)
+        waiting = asyncio.ensure_future(wait())
+        try:
+            await asyncio.wait([waiting, released], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            self._waiters.discard(released)
+            released.cancel()
+
+    def reset(self) -> None:
+        """Forget everything; whoever waits goes on at once."""
+        self._epoch += 1
+        self._pending = 0
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)

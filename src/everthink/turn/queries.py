@@ -1,0 +1,285 @@
+"""The journal's tables: `turns`, `segments`, `calls`. Definitions and statements; nobody else touches them.
+
+`turns` is one row per turn, whichever door it came by. `segments` holds the chunks of a turn
+as a log with dense numbers. `calls` is the ledger: in which world is each tool call?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ..store.port import Statement
+
+__all__ = [
+    "ACCEPTED",
+    "CALLS",
+    "COUNTERS",
+    "OPEN",
+    "SEGMENTS",
+    "SUBMISSION",
+    "SUBMISSIONS",
+    "SUBMISSION_BY_KEY",
+    "TABLES",
+    "TURNS",
+    "CallState",
+    "abandoned",
+    "accepted",
+    "asked",
+    "called",
+    "deleted",
+    "ended",
+    "ended_early",
+    "forgotten",
+    "pruned",
+    "segment",
+    "settled",
+    "skipped",
+    "started",
+]
+
+TABLES = (
+    """CREATE TABLE turns (
+        agent TEXT NOT NULL,
+        id TEXT NOT NULL,
+        seq BIGINT NOT NULL,
+        request_id TEXT NOT NULL,
+        trigger TEXT NOT NULL,
+        status TEXT NOT NULL,
+        continuation BIGINT NOT NULL,
+        input TEXT,
+        metadata TEXT,
+        idempotency_key TEXT,
+        message_id TEXT,
+        error TEXT,
+        created_at BIGINT NOT NULL,
+        started_at BIGINT,
+        ended_at BIGINT,
+        PRIMARY KEY (agent, id)
+    )""",
+    "CREATE UNIQUE INDEX turns_by_key ON turns (agent, idempotency_key)",
+    "CREATE INDEX turns_by_status ON turns (agent, status, seq)",
+    """CREATE TABLE segments (
+        agent TEXT NOT NULL,
+        turn TEXT NOT NULL,
+        first_seq BIGINT NOT NULL,
+        last_seq BIGINT NOT NULL,
+        chunks TEXT NOT NULL,
+        PRIMARY KEY (agent, turn, first_seq)
+    )""",
+    """CREATE TABLE calls (
+        agent TEXT NOT NULL,
+        turn TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        step BIGINT NOT NULL,
+        state TEXT NOT NULL,
+        on_interrupt TEXT NOT NULL,
+        input TEXT,
+        asked_at BIGINT NOT NULL,
+        started_at BIGINT,
+        settled_at BIGINT,
+        PRIMARY KEY (agent, call_id, turn)
+    )""",
+)
+
+CallState = Literal["asked", "started", "done", "failed", "denied", "unknown"]
+
+_TURN = (
+    "id, request_id, trigger, status, continuation, input, metadata, idempotency_key, message_id,"
+    " error, created_at, started_at, ended_at, seq"
+)
+TURNS = f"SELECT {_TURN} FROM turns WHERE agent = ? ORDER BY seq"
+ACCEPTED = f"SELECT {_TURN} FROM turns WHERE agent = ? AND status = 'accepted' ORDER BY seq"
+OPEN = f"SELECT {_TURN} FROM turns WHERE agent = ? AND status IN ('running', 'interrupted') ORDER BY seq"
+SUBMISSION = f"SELECT {_TURN} FROM turns WHERE agent = ? AND trigger = 'submission' AND id = ?"
+SUBMISSION_BY_KEY = f"SELECT {_TURN} FROM turns WHERE agent = ? AND idempotency_key = ?"
+SUBMISSIONS = (
+    f"SELECT {_TURN} FROM turns WHERE agent = ? AND trigger = 'submission' ORDER BY created_at DESC, seq DESC"
+)
+COUNTERS = "SELECT MAX(seq) FROM turns WHERE agent = ?"
+SEGMENTS = "SELECT chunks FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
+CALLS = (
+    "SELECT call_id, tool, step, state, on_interrupt, input, asked_at, started_at, settled_at FROM calls"
+    " WHERE agent = ? AND turn = ? ORDER BY asked_at, call_id"
+)
+
+
+def accepted(
+    agent: str,
+    *,
+    id: str,
+    seq: int,
+    request_id: str,
+    trigger: str,
+    continuation: bool,
+    input: str | None,
+    message_id: str,
+    now: int,
+    metadata: str | None = None,
+    key: str | None = None,
+    at_once: bool = False,
+) -> Statement:
+    """A turn is ours from here on. `at_once`: nothing is ahead of it, so it is running already."""
+    return Statement(
+        "INSERT INTO turns (agent, id, seq, request_id, trigger, status, continuation, input, metadata,"
+        " idempotency_key, message_id, created_at, started_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            agent,
+            id,
+            seq,
+            request_id,
+            trigger,
+            "running" if at_once else "accepted",
+            int(continuation),
+            input,
+            metadata,
+            key,
+            message_id,
+            now,
+            now if at_once else None,
+        ),
+    )
+
+
+def started(agent: str, id: str, *, now: int) -> Statement:
+    """The turn's messages are in the conversation (same commit) and its work begins."""
+    return Statement(
+        "UPDATE turns SET status = 'running', started_at = ? WHERE agent = ? AND id = ? AND status = 'accepted'",
+        (now, agent, id),
+        guard=True,
+    )
+
+
+def ended(agent: str, id: str, *, status: str, error: str | None, now: int) -> Statement:
+    """The turn is over. A row that is over already stays as it is. Its input is not needed any more."""
+    return Statement(
+        "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL"
+        " WHERE agent = ? AND id = ? AND status IN ('accepted', 'running', 'interrupted') RETURNING id",
+        (status, error, now, agent, id),
+    )
+
+
+def ended_early(agent: str, id: str, *, status: str, error: str | None, now: int) -> Statement:
+    """End a turn that has not begun. Returns its id; nothing when it has."""
+    return Statement(
+        "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL"
+        " WHERE agent = ? AND id = ? AND status = 'accepted' RETURNING id",
+        (status, error, now, agent, id),
+    )
+
+
+def skipped(agent: str, *, error: str, now: int) -> Statement:
+    """End every turn that has not begun (a reset). Returns id and trigger of each."""
+    return Statement(
+        "UPDATE turns SET status = 'skipped', error = ?, ended_at = ?, input = NULL"
+        " WHERE agent = ? AND status = 'accepted' RETURNING id, trigger",
+        (error, now, agent),
+    )
+
+
+def segment(agent: str, turn: str, *, first: int, last: int, chunks: str) -> Statement:
+    """Chunks `first` to `last` of a turn, as one JSON list."""
+    return Statement(
+        "INSERT INTO segments (agent, turn, first_seq, last_seq, chunks) VALUES (?, ?, ?, ?, ?)",
+        (agent, turn, first, last, chunks),
+    )
+
+
+def asked(
+    agent: str,
+    turn: str,
+    *,
+    call_id: str,
+    tool: str,
+    step: int,
+    input: str | None,
+    on_interrupt: str,
+    now: int,
+) -> Statement:
+    """The model asked for a call; nothing runs yet."""
+    return Statement(
+        "INSERT INTO calls (agent, turn, call_id, tool, step, state, on_interrupt, input, asked_at)"
+        " VALUES (?, ?, ?, ?, ?, 'asked', ?, ?, ?) ON CONFLICT (agent, call_id, turn) DO NOTHING",
+        (agent, turn, call_id, tool, step, on_interrupt, input, now),
+    )
+
+
+def called(
+    agent: str,
+    turn: str,
+    *,
+    call_id: str,
+    tool: str,
+    step: int,
+    input: str | None,
+    on_interrupt: str,
+    now: int,
+) -> Statement:
+    """The call's body is about to run. Durable before it does."""
+    return Statement(
+        "INSERT INTO calls (agent, turn, call_id, tool, step, state, on_interrupt, input, asked_at, started_at)"
+        " VALUES (?, ?, ?, ?, ?, 'started', ?, ?, ?, ?)"
+        " ON CONFLICT (agent, call_id, turn) DO UPDATE SET state = 'started', input = excluded.input,"
+        " started_at = excluded.started_at",
+        (agent, turn, call_id, tool, step, on_interrupt, input, now, now),
+    )
+
+
+def settled(agent: str, call_id: str, *, state: CallState, now: int) -> Statement:
+    """The call's outcome, in the same commit as the chunk that shows it.
+
+    Without the turn: an approved call was asked for in an earlier turn than the one that ran it.
+    """
+    return Statement(
+        "UPDATE calls SET state = ?, settled_at = ?"
+        " WHERE agent = ? AND call_id = ? AND state IN ('asked', 'started')",
+        (state, now, agent, call_id),
+    )
+
+
+def abandoned(agent: str, turn: str, *, now: int) -> Statement:
+    """The turn stopped while calls ran: nobody knows how they ended."""
+    return Statement(
+        "UPDATE calls SET state = 'unknown', settled_at = ? WHERE agent = ? AND turn = ? AND state = 'started'",
+        (now, agent, turn),
+    )
+
+
+def pruned(agent: str, *, before: int) -> Statement:
+    """Drop the chunks of turns that ended before `before`: their messages are the truth now."""
+    return Statement(
+        "DELETE FROM segments WHERE agent = ? AND turn IN"
+        " (SELECT id FROM turns WHERE agent = ? AND ended_at IS NOT NULL AND ended_at < ?)",
+        (agent, agent, before),
+    )
+
+
+def forgotten(agent: str) -> list[Statement]:
+    """Drop all chunks and ledger rows (clear)."""
+    return [
+        Statement("DELETE FROM segments WHERE agent = ?", (agent,)),
+        Statement("DELETE FROM calls WHERE agent = ?", (agent,)),
+    ]
+
+
+def deleted(agent: str, ids: Sequence[str]) -> list[Statement]:
+    """Remove ended turns with their chunks and ledger rows. The first statement of each returns its id."""
+    over = "status IN ('completed', 'error', 'aborted', 'skipped')"
+    statements: list[Statement] = []
+    for id in ids:
+        statements += [
+            Statement(f"DELETE FROM turns WHERE agent = ? AND id = ? AND {over} RETURNING id", (agent, id)),
+            Statement(
+                "DELETE FROM segments WHERE agent = ? AND turn = ?"
+                " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = ? AND t.id = ?)",
+                (agent, id, agent, id),
+            ),
+            Statement(
+                "DELETE FROM calls WHERE agent = ? AND turn = ?"
+                " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = ? AND t.id = ?)",
+                (agent, id, agent, id),
+            ),
+        ]
+    return statements

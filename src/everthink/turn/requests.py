@@ -1,0 +1,148 @@
+"""A request from a chat window: reconcile, decide about overlap, admit.
+
+    ChatRequest --> reconcile with history --> overlap policy --> admission
+
+The browser sends its whole list each time; the server's own history wins. Both the client's
+tools and the body are captured here, so a later request cannot change a queued turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from ..messages import Message
+from ..session.reconcile import adopt_by_call, reconcile, strip_reserved
+from ..session.tree import UNSET, Plan, Unset
+from ..store.port import Statement
+from ..tools.collect import client_tools_from
+from ..tools.tool import Tool
+from .admission import Admitted, Door, House
+from .overlap import Drop, Enqueue, Submits, Supersede, decide
+from .perform import with_stamps
+from .turn import Turn
+
+__all__ = ["ChatRequest", "ChatRoom", "Dropped", "accept_request"]
+
+
+@dataclass(slots=True)
+class ChatRequest:
+    """What a chat window asks for. `client_tools`: `None` keeps the known ones, `[]` clears them."""
+
+    request_id: str
+    messages: list[Message]
+    trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
+    client_tools: list[dict[str, Any]] | None = None
+    body: dict[str, Any] | None = None
+    channel: str | None = None
+    metadata: dict[str, Any] | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The request was not taken (`message_concurrency = "drop"`); nothing was stored."""
+
+    request_id: str
+
+
+class ChatRoom(House, Protocol):
+    """A house where people chat."""
+
+    door: Door
+    submits: Submits
+    client_tool_schemas: list[dict[str, Any]]
+    last_body: dict[str, Any] | None
+
+    @property
+    def message_concurrency(self) -> Any:
+        """The agent's policy for overlapping messages."""
+        ...
+
+    def client_tools(self) -> dict[str, Tool]:
+        """The tools the browser declared last."""
+        ...
+
+
+async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dropped:
+    """Take a request from a chat window. Its messages and its row are durable when this returns."""
+    regenerates = request.trigger == "regenerate-message" and bool(request.messages)
+    overlaps = room.queue.count() + room.submits.pending > 0
+    decision = Enqueue() if regenerates else decide(room.message_concurrency, overlaps=overlaps)
+    if isinstance(decision, Drop):
+        return Dropped(request.request_id)
+    release = room.submits.take()
+    try:
+        number = room.submits.number() if isinstance(decision, Supersede) else None
+        generation = room.queue.generation
+        kept = _remember(room, request)
+        plan, parent, ids = await _plan(room, request, regenerates)
+        turn = room.door.turn(
+            "ws-chat",
+            request_id=request.request_id,
+            parent=parent,
+            body=request.body,
+            client_tools=room.client_tools(),
+            channel=request.channel,
+            metadata=request.metadata,
+            generation=generation,
+        )
+        turn.message_ids = ids
+        if isinstance(decision, Supersede):
+            turn.gate = _gate(room, turn, decision, number, room.clock.monotonic())
+        return await room.door.admit(turn, plan=plan, more=kept)
+    finally:
+        release()
+
+
+def _remember(room: ChatRoom, request: ChatRequest) -> list[Statement]:
+    kept: list[Statement] = []
+    if request.client_tools is not None:
+        client_tools_from(request.client_tools)  # refuses what is not a list of tools before anything changes
+        room.client_tool_schemas = list(request.client_tools)
+        kept.append(room.remember("lastClientTools", request.client_tools or None))
+    if request.body or room.last_body:
+        room.last_body = request.body or None
+        kept.append(room.remember("lastBody", room.last_body))
+    return kept
+
+
+async def _plan(
+    room: ChatRoom, request: ChatRequest, regenerates: bool
+) -> tuple[Plan, str | Unset | None, list[str]]:
+    """Upserts for what the client sent, and where the answer goes."""
+    session = room.session
+    await session.refresh()
+    stored = list(session.path)
+    incoming = [strip_reserved(m) for m in reconcile(request.messages, stored)]
+    incoming = [adopt_by_call(message, stored) for message in incoming]
+    by_id = {message.id: message for message in stored}
+    new: list[Message] = []
+    changed: list[Message] = []
+    for message in incoming:
+        known = by_id.get(message.id) or (await session.get_message(message.id) if regenerates else None)
+        if known is None:
+            new.append(_stamped(message, request))
+        elif known.parts != message.parts and message.role == "user":
+            changed.append(Message(message.id, message.role, message.parts, known.metadata))
+    parent: str | Unset | None = incoming[-1].id if regenerates else UNSET
+    plan = session.plan_update(*changed) if changed else Plan()
+    appended = session.plan_append(new)
+    plan.statements += appended.statements
+    plan.writes += appended.writes
+    return plan, parent, [message.id for message in new]
+
+
+def _stamped(message: Message, request: ChatRequest) -> Message:
+    return with_stamps(message, request.channel, request.metadata)
+
+
+def _gate(room: ChatRoom, turn: Turn, decision: Supersede, number: int | None, decided: float) -> Any:
+    async def gate() -> bool:
+        if room.submits.is_superseded(number):
+            return False
+        remaining = decided + decision.quiet - room.clock.monotonic()
+        if decision.quiet and remaining > 0:
+            await room.submits.quiet(lambda: room.clock.sleep(remaining))
+        return room.queue.generation == turn.generation and not room.submits.is_superseded(number)
+
+    return gate

@@ -1,0 +1,80 @@
+"""What a turn is while it runs: its accumulator, its writer, and the one way to say something.
+
+    turn/loop, turn/calls --say(chunk)--> fold + writer
+
+Folding and writing happen in the same breath, so the message in memory and the chunks in
+the journal can never disagree.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import chunks as ui
+from ..messages import Message
+from ..store.port import Statement
+from .assemble import Assembled
+from .audience import MessageUpdated
+from .fold import Accumulator, CrossMessage, is_replay
+from .hooks import ChunkContext, OnChunk, call_hook
+from .interactions import holder_of, settled_across
+from .stream import StreamWriter
+from .turn import Host, Turn
+
+__all__ = ["Run"]
+
+_MAY_REPEAT = frozenset(
+    {ui.ToolInputStart, ui.ToolInputDelta, ui.ToolInputAvailable, ui.ToolOutputDenied, ui.ToolApprovalRequest}
+)
+
+
+class Run:
+    """A running turn."""
+
+    def __init__(self, host: Host, turn: Turn) -> None:
+        self.host, self.turn = host, turn
+        self.fold = Accumulator(turn.message_id, continuation=turn.continuation)
+        self.writer = StreamWriter(host, turn)
+        self.assembled: Assembled | None = None
+        self.output: Any = None
+        self.watches_chunks = host.overrides("on_chunk")
+        # Once closed nothing more is said: a tool that ignored the abort finishes in vain.
+        self.is_closed = False
+
+    def say(self, chunk: ui.Chunk, *statements: Statement) -> None:
+        """Fold a chunk, journal it with its statements, and have it shown once durable."""
+        if self.is_closed:
+            return
+        if type(chunk) in _MAY_REPEAT and is_replay(chunk, self.fold):
+            return
+        action = self.fold.apply(chunk)
+        if type(action) is CrossMessage:
+            statements = (*statements, *self._across(action))
+        self.writer.put(chunk, *statements)
+
+    def _across(self, outcome: CrossMessage) -> list[Statement]:
+        session = self.host.session
+        holder = holder_of(reversed(session.path), outcome.tool_call_id)
+        parts = settled_across(holder.parts, outcome) if holder else None
+        if holder is None or parts is None:
+            return []
+        changed = Message(holder.id, holder.role, parts, holder.metadata, createdAt=holder.createdAt)
+        plan = session.plan_update(changed)
+
+        def confirm() -> None:
+            session.confirm(plan, [[(changed.id,)]])
+            self.host.audience.show(MessageUpdated(changed))
+
+        # In memory at once: the next outcome in this batch builds on it. Readers see it after the commit.
+        session.foresee(changed)
+        self.writer.afterwards(confirm)
+        return plan.statements
+
+    async def tell(self, chunk: OnChunk) -> None:
+        """Let `on_chunk` see a piece of the answer. What it raises changes nothing."""
+        if not self.watches_chunks:
+            return
+        try:
+            await call_hook(self.host.agent.on_chunk, ChunkContext(chunk))
+        except Exception as error:  # noqa: BLE001 - observers never break a turn
+            self.host.complain("on_chunk", error)

@@ -1,0 +1,154 @@
+"""The stream writer: gather, commit, show.
+
+    turn/loop, turn/calls --put(chunk)--> [gather] --commit--> store --show--> audience
+
+Persist before show: nobody ever sees a chunk that a crash can take back. While a commit is
+in flight the next chunks gather, so a slow model pays one small commit per chunk and a burst
+pays one for hundreds. Ledger statements ride in the commit of the chunk they belong to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from .. import chunks as ui
+from ..store.port import Rows, Statement
+from . import queries
+from .audience import ShownChunks
+from .turn import Host, Turn
+
+__all__ = ["StreamWriter"]
+
+HIGH_WATER = 512
+"""So many chunks may wait for their commit before the model is held back."""
+
+
+class _Batch:
+    """What shares one commit."""
+
+    __slots__ = ("afterwards", "bodies", "chunks", "first", "statements", "waiters")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.chunks: list[ui.Chunk] = []
+        self.bodies: list[str] = []
+        self.statements: list[Statement] = []
+        self.waiters: list[asyncio.Future[None]] = []
+        self.afterwards: list[Callable[[], object]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.chunks or self.statements)
+
+    def commit(self, agent: str, turn: str) -> list[Statement]:
+        if not self.chunks:
+            return self.statements
+        text = f"[{','.join(self.bodies)}]"
+        last = self.first + len(self.chunks) - 1
+        return [*self.statements, queries.segment(agent, turn, first=self.first, last=last, chunks=text)]
+
+    def show(self, host: Host, turn: Turn) -> None:
+        for call in self.afterwards:
+            call()
+        if self.chunks:
+            host.audience.show(ShownChunks(turn, self.first, self.bodies, self.chunks))
+
+    def wake(self) -> None:
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class StreamWriter:
+    """Writes the chunks of one turn and shows them once they are durable."""
+
+    def __init__(self, host: Host, turn: Turn) -> None:
+        self._host, self._turn = host, turn
+        self._loop = asyncio.get_running_loop()
+        self._gathering = _Batch(0)
+        # The batch whose commit is under way; None between commits.
+        self._flight: _Batch | None = None
+        self._scheduled = False
+        self._closing = False
+        self._failure: BaseException | None = None
+        self.next_seq = 0
+
+    @property
+    def streamed(self) -> bool:
+        """True once anything was put."""
+        return self.next_seq > 0
+
+    def put(self, chunk: ui.Chunk, *statements: Statement) -> None:
+        """Take the next chunk, with what must be committed together with it."""
+        batch = self._gathering
+        batch.chunks.append(chunk)
+        batch.bodies.append(ui.encode(chunk))
+        self.next_seq += 1
+        if statements:
+            batch.statements += statements
+        if not self._scheduled:
+            self._schedule()
+
+    def also(self, *statements: Statement) -> None:
+        """Take statements that no chunk belongs to."""
+        self._gathering.statements += statements
+        if not self._scheduled:
+            self._schedule()
+
+    def afterwards(self, call: Callable[[], object]) -> None:
+        """Call `call` once what was put so far is durable, just before it is shown."""
+        self._gathering.afterwards.append(call)
+
+    @property
+    def is_full(self) -> bool:
+        """True when too much is uncommitted, or nothing can be: time to wait for `settled`."""
+        return len(self._gathering.chunks) >= HIGH_WATER or self._failure is not None
+
+    async def settled(self) -> None:
+        """Return once all that was put so far is durable and shown."""
+        batch = self._gathering if self._gathering else self._flight
+        if batch is not None and not self._failure:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            batch.waiters.append(waiter)
+            await waiter
+        if self._failure:
+            raise self._failure
+
+    async def close(self, last: Sequence[Statement]) -> None:
+        """Commit what waits together with `last`, in one commit, and show it."""
+        if self._flight is not None:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._flight.waiters.append(waiter)
+            self._closing = True  # what gathers now belongs to the last commit
+            await waiter
+        if self._failure:
+            raise self._failure
+        batch, self._gathering = self._gathering, _Batch(self.next_seq)
+        batch.statements += last
+        await self._host.store.apply(batch.commit(self._host.id, self._turn.id))
+        batch.show(self._host, self._turn)
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        # Not at once: whatever else arrives in this turn of the event loop shares the commit.
+        self._loop.call_soon(self._commit)
+
+    def _commit(self) -> None:
+        self._scheduled = False
+        if self._flight is not None or self._failure or self._closing or not self._gathering:
+            return
+        self._flight, self._gathering = self._gathering, _Batch(self.next_seq)
+        commit = self._flight.commit(self._host.id, self._turn.id)
+        asyncio.ensure_future(self._host.store.apply(commit)).add_done_callback(self._committed)
+
+    def _committed(self, done: asyncio.Future[list[Rows]]) -> None:
+        batch, self._flight = self._flight, None
+        assert batch is not None
+        failure = asyncio.CancelledError("the store gave up") if done.cancelled() else done.exception()
+        if failure is not None:
+            self._failure = failure
+            self._gathering.wake()
+        else:
+            batch.show(self._host, self._turn)
+        batch.wake()
+        self._commit()

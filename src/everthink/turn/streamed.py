@@ -1,0 +1,130 @@
+"""`chat()`: one turn, with its chunks as they become durable.
+
+    async for chunk in agent.chat("hi"): ...            result = await agent.chat("hi", callback=cb)
+
+The turn belongs to the agent, not to whoever reads: leaving the loop early does not stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from typing import Any, Protocol, cast
+
+from .. import chunks as ui
+from ..errors import TurnFailed
+from .admission import Admitted
+from .audience import Audience, Shown, ShownChunks
+from .hooks import TurnResult, call_hook
+from .turn import Turn
+
+__all__ = ["ChatStream", "Prepared", "StreamCallback"]
+
+
+class StreamCallback(Protocol):
+    """What a callback may have; each method may be `def` or `async def`. `on_interrupted` is optional."""
+
+    def on_start(self, request_id: str) -> Any:
+        """The turn has an id and can be cancelled. Before it is queued."""
+        ...
+
+    def on_event(self, json: str) -> Any:
+        """One chunk, as JSON text."""
+        ...
+
+    def on_done(self) -> Any:
+        """The turn completed and its answer is stored."""
+        ...
+
+    def on_error(self, error: str) -> Any:
+        """The turn failed."""
+        ...
+
+
+class Prepared:
+    """A turn ready to be admitted: what `ChatStream` needs of its agent."""
+
+    def __init__(self, turn: Turn, audience: Audience, admit: Callable[[], Awaitable[Admitted]]) -> None:
+        self.turn, self.audience, self.admit = turn, audience, admit
+
+
+class ChatStream:
+    """A turn being streamed. Iterate over its chunks, or await its result."""
+
+    def __init__(self, prepare: Callable[[], Awaitable[Prepared | None]], callback: Any = None) -> None:
+        self.prepare, self._callback = prepare, callback
+        self._shown: deque[ShownChunks] = deque()
+        self._arrived = asyncio.Event()
+        self.request_id: str = ""
+        self.result: TurnResult | None = None
+        """The turn's result, once it ended."""
+
+    def __await__(self) -> Generator[Any, None, TurnResult]:
+        return self._to_the_end().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[ui.Chunk]:
+        """Yield each chunk. A turn that failed raises `TurnFailed` after its last chunk."""
+        async for shown in self._follow():
+            for chunk in shown.chunks:
+                yield chunk
+        if self.result is not None and self.result.status == "error":
+            raise TurnFailed(self.result.error or "The turn failed.", request_id=self.request_id)
+
+    async def text(self) -> AsyncIterator[str]:
+        """Yield only the pieces of text."""
+        async for chunk in self:
+            if type(chunk) is ui.TextDelta:
+                yield chunk.delta
+
+    async def _to_the_end(self) -> TurnResult:
+        callback = self._callback
+        on_event = callback if callable(callback) else getattr(callback, "on_event", None)
+        async for shown in self._follow():
+            if on_event is not None:
+                for body in shown.bodies:
+                    await call_hook(cast("Any", on_event), body)
+        assert self.result is not None
+        if self.result.status == "completed":
+            await self._tell("on_done")
+        elif self.result.status == "error":
+            await self._tell("on_error", self.result.error or "The turn failed.")
+        return self.result
+
+    async def _follow(self) -> AsyncIterator[ShownChunks]:
+        prepared = await self.prepare()
+        if prepared is None:
+            self.result = TurnResult("", "skipped")
+            await self._tell("on_start", "")
+            await self._tell("on_done")
+            return
+        turn = prepared.turn
+        self.request_id = turn.request_id
+        await self._tell("on_start", turn.request_id)
+        leave = prepared.audience.join(lambda shown: self._take(turn, shown))
+        try:
+            admitted = await prepared.admit()
+            ended = admitted.ended
+            ended.add_done_callback(lambda _: self._arrived.set())
+            while not (ended.done() and not self._shown):
+                while self._shown:
+                    yield self._shown.popleft()
+                if not ended.done():
+                    self._arrived.clear()
+                    await self._arrived.wait()
+            self.result = (await admitted.outcome()).result()
+        finally:
+            leave()
+
+    def _take(self, turn: Turn, shown: Shown) -> None:
+        if isinstance(shown, ShownChunks) and shown.turn is turn:
+            self._shown.append(shown)
+            self._arrived.set()
+
+    async def _tell(self, event: str, *args: Any) -> None:
+        method = None if callable(self._callback) else getattr(self._callback, event, None)
+        if method is not None:
+            told = method(*args)
+            if inspect.isawaitable(told):
+                await told

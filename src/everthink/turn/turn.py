@@ -1,0 +1,119 @@
+"""A turn as a value, and what it asks of the place it runs in.
+
+A turn's state travels in `Turn`, never in fields of the agent. `Host` is the agent's home as
+the turn sees it: storage, time, ids, hooks and readers arrive through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from ..abort import AbortRegistry, AbortSignal
+from ..clock import Clock
+from ..messages import Message, MessageInput
+from ..models.port import Model
+from ..observe.events import EventBody
+from ..session.tree import UNSET, Session, Unset
+from ..store.port import Statement, Store
+from ..tools.tool import Tool
+from .audience import Audience
+from .convert import Converter
+from .fold import Accumulator
+from .hooks import Hooks
+
+__all__ = ["Admission", "Host", "InputFunction", "Trigger", "Turn"]
+
+Trigger = Literal[
+    "ws-chat",
+    "rpc",
+    "programmatic",
+    "submission",
+    "auto-continuation",
+    "recovery-continue",
+    "recovery-retry",
+    "agent-tool",
+]
+Admission = Literal["queue", "execute-submission"]
+InputFunction = Callable[
+    [list[Message]], Sequence[MessageInput] | MessageInput | Awaitable[Sequence[MessageInput] | MessageInput]
+]
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """One turn: who asked, with what, and under which ids its rows and its answer live."""
+
+    id: str
+    request_id: str
+    trigger: Trigger
+    message_id: str
+    signal: AbortSignal
+    generation: int
+    seq: int = 0
+    admission: Admission = "queue"
+    continuation: bool = False
+    input: list[Message] | InputFunction = field(default_factory=list[Message])
+    parent: str | Unset | None = UNSET
+    """Where the answer is stored, for a regeneration; otherwise below the tip."""
+    body: dict[str, Any] | None = None
+    client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    channel: str | None = None
+    metadata: dict[str, Any] | None = None
+    is_applied: bool = False
+    """True once the input is in the conversation."""
+    is_started: bool = False
+    """True once the row says `running`."""
+    message_ids: list[str] = field(default_factory=list[str])
+    gate: Callable[[], Awaitable[bool]] | None = None
+    """Asked when the turn's time has come; False skips it (a newer message took its place)."""
+    watch: Callable[[str, str | None], Awaitable[None]] | None = None
+    """Told `running` and the final status with its error (submissions)."""
+
+
+class Host(Protocol):
+    """What a turn needs of the place it runs in. `runtime/actor.py` is it."""
+
+    id: str
+    agent: Hooks
+    store: Store
+    session: Session
+    clock: Clock
+    audience: Audience
+    converter: Converter
+    aborts: AbortRegistry
+    generation: int
+    inflight: Accumulator | None
+
+    def new_id(self) -> str:
+        """A fresh id."""
+        ...
+
+    def emit(self, event: EventBody) -> None:
+        """Tell observers. Never raises."""
+        ...
+
+    def complain(self, hook: str, error: BaseException) -> None:
+        """Log that a hook raised where raising changes nothing."""
+        ...
+
+    def overrides(self, hook: str) -> bool:
+        """True when the developer wrote that hook."""
+        ...
+
+    def own_tools(self) -> Mapping[str, Tool]:
+        """The `@tool` methods, bound."""
+        ...
+
+    def resolve_model(self, value: Any) -> Model:
+        """A model from its name or itself."""
+        ...
+
+    def remember(self, key: str, value: Any) -> Statement:
+        """A statement that keeps a small JSON value (`None` forgets it)."""
+        ...
+
+    def background(self, work: Awaitable[Any]) -> None:
+        """Keep a task alive until it ends."""
+        ...

@@ -1,0 +1,242 @@
+"""Who may know whom. The table is the architecture; the tests hold the code to it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from .source import Module, modules
+
+# A room may import itself and what stands to its right: a whole room ("errors") or one module of
+# it ("store.port"). From top to bottom, a room only ever points up. Imports inside functions and
+# under TYPE_CHECKING count as well.
+ARROWS: dict[str, set[str]] = {
+    # Values: no clock of their own choosing, no I/O, known to everybody.
+    "errors": set(),
+    "abort": set(),
+    "clock": set(),
+    "messages": {"errors"},
+    "chunks": {"errors", "messages"},
+    # Ports, each with its adapters beside it.
+    "store": {"errors", "clock"},
+    "models": {"errors", "abort", "clock"},
+    "tools": {"errors", "abort", "messages", "models.port"},
+    # What happened, told to whoever listens.
+    "observe": {"errors", "models.port"},
+    # The core: values and ports only.
+    "wire": {"errors", "messages", "chunks"},
+    "session": {"errors", "clock", "messages", "chunks", "store.port", "models.port", "observe.events"},
+    "turn": {
+        "errors",
+        "abort",
+        "clock",
+        "messages",
+        "chunks",
+        "store.port",
+        "models.port",
+        "tools",
+        "observe.bus",
+        "observe.events",
+        "session",
+    },
+    "recovery": {"errors", "clock", "messages", "chunks", "store.port", "observe.events", "session", "turn"},
+    "submissions": {"errors", "clock", "messages", "store.port", "observe.events", "session", "turn"},
+    "schedules": {"errors", "clock", "messages", "store.port", "observe.events", "submissions", "turn"},
+    # Edges: they import the core, the core never imports them.
+    "workspace": {"errors", "clock", "store.port"},
+    "sandbox": {"errors", "clock", "abort"},
+    "runtime": {
+        "errors",
+        "abort",
+        "clock",
+        "messages",
+        "chunks",
+        "store",
+        "models",
+        "tools",
+        "observe",
+        "session",
+        "turn",
+        "recovery",
+        "submissions",
+        "schedules",
+        "workspace",
+    },
+}
+
+CORE = ("wire", "turn", "session", "recovery", "submissions", "schedules")
+
+# The rooms on the outside: what users write and run. They may import everything above, and each other
+# only as drawn here.
+OUTSIDE: dict[str, set[str]] = {
+    "agent": set(),
+    "think": {"agent"},
+    "mcp": set(),
+    "skills": set(),
+    "extensions": set(),
+    "messengers": {"agent", "think"},
+    "server": {"agent", "think", "wire"},
+    "app": {"agent", "think", "server"},
+    "testing": {"agent", "think", "server", "app", "wire"},
+    "devtools": {"agent", "think", "server", "app"},
+    "cli": {"agent", "think", "server", "app", "devtools", "testing"},
+}
+
+# An import against the arrows that we live with: (module, what it imports) -> why.
+ALLOWED: dict[tuple[str, str], str] = {}
+
+# What the core must not import, whoever wrote it: databases, servers, providers, exporters.
+FOREIGN = {
+    "anthropic",
+    "asyncpg",
+    "fastapi",
+    "httpx",
+    "httpx2",
+    "mcp",
+    "openai",
+    "opentelemetry",
+    "pydantic_ai",
+    "socket",
+    "sqlite3",
+    "starlette",
+    "subprocess",
+    "uvicorn",
+    "websockets",
+}
+
+# Time and ids arrive as arguments in the core.
+IMPURE = {
+    "time.time",
+    "time.time_ns",
+    "time.monotonic",
+    "time.monotonic_ns",
+    "time.perf_counter",
+    "time.perf_counter_ns",
+    "datetime.datetime.now",
+    "datetime.datetime.utcnow",
+    "datetime.datetime.today",
+    "datetime.date.today",
+    "uuid.uuid1",
+    "uuid.uuid4",
+    "os.urandom",
+}
+
+
+def allowed(room: str) -> set[str]:
+    """What `room` may import, itself excluded."""
+    return ARROWS[room] if room in ARROWS else set(ARROWS) | OUTSIDE[room]
+
+
+def arrows(module: Module) -> Iterator[tuple[str, int]]:
+    """The other rooms' modules that `module` imports, and where."""
+    for imported in module.imports():
+        target = imported.name.removeprefix("everthink.")
+        if target != imported.name and target.partition(".")[0] != module.room:
+            yield target, imported.line
+
+
+def rooms() -> list[str]:
+    return sorted({module.room for module in modules() if module.room})
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_a_room_imports_only_what_the_table_allows(room: str) -> None:
+    assert room in ARROWS or room in OUTSIDE, f"{room!r} is a new room: draw its arrows in this file."
+    broken = [
+        f"{module.place}:{line} imports {target}"
+        for module in modules()
+        if module.room == room
+        for target, line in arrows(module)
+        if not any(target == known or target.startswith(known + ".") for known in allowed(room))
+        and (module.short, target) not in ALLOWED
+    ]
+    assert broken == []
+
+
+def test_the_table_points_one_way() -> None:
+    drawn: list[str] = []
+    for room, targets in [*ARROWS.items(), *OUTSIDE.items()]:
+        later = {target for target in targets if target.partition(".")[0] not in [*drawn, room]}
+        assert not later, f"{room} points down to {later}"
+        drawn.append(room)
+
+
+def test_rooms_do_not_import_each_other_in_a_circle() -> None:
+    edges: dict[str, set[str]] = {room: set() for room in rooms()}
+    for module in modules():
+        if module.room:
+            edges[module.room] |= {
+                target.partition(".")[0]
+                for target, _ in arrows(module)
+                if (module.short, target) not in ALLOWED
+            }
+    while free := [room for room, targets in edges.items() if not targets & set(edges)]:
+        for room in free:
+            del edges[room]
+    assert edges == {}, "these rooms import each other in a circle"
+
+
+def test_no_allowance_is_kept_longer_than_needed() -> None:
+    used = {(module.short, target) for module in modules() for target, _ in arrows(module)}
+    assert set(ALLOWED) <= used
+
+
+@pytest.mark.parametrize("room", CORE)
+def test_the_core_imports_no_database_server_or_provider(room: str) -> None:
+    broken = [
+        f"{module.place}:{imported.line} imports {imported.name}"
+        for module in modules()
+        if module.room == room
+        for imported in module.imports()
+        if imported.name.partition(".")[0] in FOREIGN
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("room", CORE)
+def test_the_core_is_given_its_time_and_its_ids(room: str) -> None:
+    broken = [
+        f"{module.place}:{line} uses {name}"
+        for module in modules()
+        if module.room == room
+        for name, line in impure_uses(module.tree)
+    ]
+    assert broken == []
+
+
+def impure_uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Every mention of a clock or an id maker, under whatever name it was imported."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name):
+            first, dot, rest = ast.unparse(node).partition(".")
+            full = names.get(first, "") + dot + rest
+            if full in IMPURE:
+                yield full, node.lineno
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\nstart = time.time()",
+        "from time import monotonic as now\nstart = now()",
+        "import datetime as dt\nstart = dt.datetime.now(dt.UTC)",
+        "from datetime import datetime\nstart = datetime.now()",
+        "from uuid import uuid4\nmake = uuid4",
+    ],
+)
+def test_a_clock_is_found_under_any_name(source: str) -> None:
+    assert list(impure_uses(ast.parse(source)))
+
+
+def test_talking_about_time_is_no_clock() -> None:
+    assert not list(
+        impure_uses(ast.parse("from datetime import datetime\ndef f(now: datetime): return now.time()"))
+    )

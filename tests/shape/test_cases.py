@@ -1,0 +1,109 @@
+"""Every promise of tests/contract/cases.toml has a test, or a note saying when it will."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .source import ROOT
+
+CASES = """
+[later]
+wire = "#3 On the wire"
+
+[[section]]
+title = "Chat"
+left = { wire = ["2-3"] }
+[section.cases]
+1 = "One."
+2 = "Two."
+3 = "Three."
+"""
+
+TESTS = """
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+@pytest.mark.case(1)
+async def test_one(): ...
+
+@pytest.mark.case(*range(1, 3))
+def test_both(): ...
+"""
+
+
+def cases(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "cases"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_every_case_is_tested_or_left_for_later_and_the_index_is_fresh() -> None:
+    checked = cases("--check")
+    assert checked.returncode == 0, checked.stderr + checked.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "tests" / "contract").mkdir(parents=True)
+    (tmp_path / "tests" / "contract" / "cases.toml").write_text(CASES)
+    (tmp_path / "tests" / "test_chat.py").write_text(TESTS)
+    return tmp_path
+
+
+def test_the_index_maps_each_case_to_its_tests(project: Path) -> None:
+    written = cases("--root", str(project))
+    assert written.stdout == "3 cases: 2 tested, 1 left for later, 0 missing.\n"
+    index = (project / "docs" / "contract-index.md").read_text()
+    both = "[test_both](../tests/test_chat.py)"
+    assert f"| 1 | One. | [test_one](../tests/test_chat.py)<br>{both} |  |" in index
+    assert f"| 2 | Two. | {both} | #3 On the wire |" in index
+    assert "| 3 | Three. |  | #3 On the wire |" in index
+    assert cases("--check", "--root", str(project)).returncode == 0
+
+
+def test_a_stale_index_fails_the_check(project: Path) -> None:
+    cases("--root", str(project))
+    (project / "tests" / "test_chat.py").write_text(TESTS.replace("test_one", "test_first"))
+    checked = cases("--check", "--root", str(project))
+    assert checked.returncode == 1
+    assert "out of date" in checked.stderr
+
+
+def test_a_case_that_nobody_tests_or_leaves_fails_the_check(project: Path) -> None:
+    (project / "tests" / "contract" / "cases.toml").write_text(CASES + '4 = "Four."\n')
+    cases("--root", str(project))
+    checked = cases("--check", "--root", str(project))
+    assert checked.returncode == 1
+    assert "Case 4 has no test" in checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("mark", "complaint"),
+    [
+        ("case(9)", "claims case 9, which does not exist"),
+        ("case(number)", "test_chat.py:6: case() takes numbers"),
+        ("case()", "test_chat.py:6: case() takes numbers"),
+    ],
+)
+def test_a_claim_that_makes_no_sense_is_refused(project: Path, mark: str, complaint: str) -> None:
+    (project / "tests" / "test_chat.py").write_text(TESTS.replace("case(1)", mark))
+    written = cases("--root", str(project))
+    assert written.returncode == 1
+    assert complaint in written.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "complaint"),
+    [
+        ('3 = "Three."', '5 = "Five."', "without gaps"),
+        ("wire = [", "sea = [", "not in [later]"),
+        ('"2-3"', '"2-4"', "leaves case 4, which it lacks"),
+    ],
+)
+def test_a_broken_list_is_refused(project: Path, before: str, after: str, complaint: str) -> None:
+    (project / "tests" / "contract" / "cases.toml").write_text(CASES.replace(before, after))
+    assert complaint in cases("--root", str(project)).stderr

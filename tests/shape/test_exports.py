@@ -1,0 +1,19 @@
+"""The public surface. Growing it is a visible change in this file."""
+
+from __future__ import annotations
+
+import everthink
+
+EXPORTS: list[str] = []
+
+
+def test_the_package_exports_exactly_this() -> None:
+    assert sorted(getattr(everthink, "__all__", [])) == EXPORTS
+
+
+def test_the_list_is_sorted_and_free_of_doubles() -> None:
+    assert sorted(set(EXPORTS)) == EXPORTS
+
+
+def test_every_export_exists() -> None:
+    assert [name for name in EXPORTS if not hasattr(everthink, name)] == []
