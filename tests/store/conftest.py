@@ -2,7 +2,7 @@ import pytest
 
 pytest.register_assert_rewrite("everthink.testing.contracts.store")
 
-from support.postgres import own_cluster, postgres_server, postgres_url  # noqa: E402
+from tests.support.postgres import own_cluster, postgres_server, postgres_url  # noqa: E402
 
 __all__ = ["own_cluster", "postgres_server", "postgres_url"]
 

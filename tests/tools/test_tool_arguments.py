@@ -204,6 +204,14 @@ def test_long_input_and_many_problems_stay_short() -> None:
     assert len(text) < 2000
 
 
+def test_a_complaint_about_broken_text_can_itself_be_sent() -> None:
+    @tool
+    def take(m: dict[str, int]) -> None: ...
+
+    text = complaint(take, {"m": {"half \ud83d": "x", "long" * 1000: "\ud83d"}, "\ud83d": 1})
+    assert len(text.encode()) < 2000
+
+
 def test_substituted_input_is_converted_where_that_works_and_passed_raw_where_not() -> None:
     arguments = order.arguments(
         {"order": {"items": [{"name": "tea"}]}, "when": "someday", "count": 99, "other": 1}, lenient=True

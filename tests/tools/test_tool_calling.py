@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import logging
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
@@ -337,6 +339,71 @@ async def test_cancelling_the_caller_of_a_plain_tool_does_not_wait_for_its_threa
     with pytest.raises(asyncio.CancelledError):
         await task
     let_go.set()
+
+
+async def test_tools_that_never_return_do_not_use_up_the_pool_of_the_loop(ctx: ToolContext) -> None:
+    let_go = threading.Event()
+
+    @tool
+    def hang(n: int) -> int:
+        let_go.wait()
+        return n
+
+    hanging = [asyncio.create_task(hang.call({"n": n}, ctx)) for n in range(100)]
+    assert await asyncio.to_thread(lambda: "free") == "free"
+    let_go.set()
+    assert await asyncio.gather(*hanging) == list(range(100))
+
+
+async def test_a_tool_that_never_returns_does_not_keep_the_process_alive() -> None:
+    code = """
+import asyncio, threading
+from everthink.tools.tool import tool, ToolContext
+
+@tool(timeout=0.01)
+def hang() -> None:
+    threading.Event().wait()
+
+async def main():
+    try:
+        await hang.call({}, ToolContext())
+    except Exception as error:
+        print(type(error).__name__)
+
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(60):
+        out, _ = await process.communicate()
+    assert out.strip() == b"ToolTimeout"
+
+
+async def test_a_failure_after_nobody_waits_is_logged(
+    ctx: ToolContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = asyncio.get_running_loop()
+    let_go, logged = threading.Event(), asyncio.Event()
+
+    class Seen(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            loop.call_soon_threadsafe(logged.set)
+
+    @tool(timeout=0.01)
+    def late() -> None:
+        let_go.wait()
+        raise KeyError("too late")
+
+    handler = Seen()
+    logging.getLogger("everthink.tools").addHandler(handler)
+    try:
+        with pytest.raises(ToolTimeout):
+            await late.call({}, ctx)
+        let_go.set()
+        async with asyncio.timeout(10):
+            await logged.wait()
+    finally:
+        logging.getLogger("everthink.tools").removeHandler(handler)
+    assert "'late' failed when nobody waited" in caplog.text
 
 
 async def test_a_cancellation_asked_for_just_before_the_call_is_not_lost(ctx: ToolContext) -> None:

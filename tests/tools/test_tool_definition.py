@@ -1,5 +1,6 @@
 """Which functions can be tools, and what the letter says when one cannot."""
 
+import abc
 import functools
 import subprocess
 import sys
@@ -394,6 +395,22 @@ def test_interrupt_policy_is_what_the_ledger_notes() -> None:
     assert tool(len_of).interrupt_policy == "report"
     assert tool(len_of, on_interrupt="rerun").interrupt_policy == "rerun"
     assert tool(len_of, on_interrupt=lambda call: None).interrupt_policy == "reconcile"
+
+
+def test_an_abstract_tool_must_be_written_by_the_subclass() -> None:
+    class Base(abc.ABC):
+        @tool
+        @abc.abstractmethod
+        def look_up(self, word: str) -> str: ...
+
+    class Done(Base):
+        @tool
+        def look_up(self, word: str) -> str:
+            return word
+
+    with pytest.raises(TypeError, match="look_up"):
+        Base()  # type: ignore[abstract]
+    assert Done().look_up("a") == "a"
 
 
 def test_a_tool_looks_like_its_function() -> None:

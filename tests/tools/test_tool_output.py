@@ -24,6 +24,7 @@ from everthink.tools.tool import tool
 
 class Color(enum.Enum):
     RED = "red"
+    BLUE = "blue"
 
 
 class Level(enum.IntEnum):
@@ -34,6 +35,10 @@ class Level(enum.IntEnum):
 class Point:
     x: int
     when: dt.date | None = None
+
+
+class Moment(dt.datetime):
+    """As other libraries make them."""
 
 
 class Person(BaseModel):
@@ -56,6 +61,13 @@ class Pair(NamedTuple):
 class Text(str):
     def __str__(self) -> str:
         return "something else"
+
+
+class Lazy(dict[str, Any]):
+    """Like a row whose session is gone."""
+
+    def items(self) -> Any:
+        raise RuntimeError("the session is closed")
 
 
 @dataclasses.dataclass
@@ -101,6 +113,8 @@ DAY = dt.date(2024, 2, 29)
         (DAY, "2024-02-29"),
         (dt.time(9, 30), "09:30:00"),
         (dt.timedelta(hours=1), "PT3600S"),
+        (Moment(2024, 2, 29, tzinfo=dt.timezone(dt.timedelta(hours=2))), "2024-02-29T00:00:00+02:00"),
+        ({Color.RED, Color.BLUE}, ["blue", "red"]),
         (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
         (decimal.Decimal("1.10"), "1.10"),
         (decimal.Decimal(0), "0"),
@@ -162,8 +176,10 @@ LOOP.append(LOOP)
         (lambda: 1, "result", "is of type function", "text"),
         (pathlib.Path, "result", "is of type type", "text"),
         (Row("x", color=object()), "result", "is of type object", "text"),  # type: ignore[arg-type]
-        (Anything(inner=object()), "result", "cannot be written", "JSON form"),
+        (Anything(inner=object()), "result", "cannot be read", "JSON form"),
         (1j, "result", "is of type complex", "text"),
+        ([Lazy()], "result", "the session is closed", "JSON form"),
+        ({"\ud800": b""}, "result", "bytes", "data:"),
     ],
 )
 def test_values_without_json_form_get_a_letter(value: Any, where: str, kind: str, instead: str) -> None:
@@ -174,7 +190,7 @@ def test_values_without_json_form_get_a_letter(value: Any, where: str, kind: str
     assert where in error.what
     assert kind in error.what
     assert instead in error.next_step
-    assert len(str(error)) < 500
+    assert len(str(error).encode()) < 500
 
 
 def test_a_deep_value_is_fine_up_to_a_limit() -> None:

@@ -1,1 +1,4 @@
+"""x"""
+
+
 class DemoModel: ...

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import os
 import re
 import weakref
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = ["model_named", "openai_compatible", "resolve_model"]
 
-_PROVIDERS = ["alibaba", "anthropic", "azure", "bedrock", "cerebras", "cohere", "deepseek", "fireworks", "github", "google", "google-cloud", "groq", "heroku", "huggingface", "litellm", "mistral", "moonshotai", "nebius", "ollama", "openai", "openai-chat", "openai-responses", "openrouter", "ovhcloud", "together", "vercel", "vllm", "xai", "zai"]
+# fmt: off
+_PROVIDERS = (
+    "alibaba", "anthropic", "azure", "bedrock", "cerebras", "cohere", "deepseek", "fireworks",
+    "github", "google", "google-cloud", "groq", "heroku", "huggingface", "litellm", "mistral",
+    "moonshotai", "nebius", "ollama", "openai", "openai-chat", "openai-responses", "openrouter",
+    "ovhcloud", "together", "vercel", "vllm", "xai", "zai",
+)
+# fmt: on
 
 _OUR_EXTRAS = {"anthropic": "anthropic", "bedrock": "bedrock", "google": "google", "google-cloud": "google"}
 _OTHER_EXTRAS = {"cohere", "groq", "huggingface", "mistral", "xai"}
@@ -55,7 +63,7 @@ def resolve_model(value: object) -> Model:
         return ProviderModel(cast("Any", value))
     raise UnknownModel(
         f"{value!r} is not a model.",
-        next_step='Use a name such as "anthropic:claude-sonnet-4-5" or "demo", or an object with stream(request).',
+        next_step='Use a name such as "anthropic:claude-sonnet-4-5" or "demo", or an object with `stream`.',
     )
 
 
@@ -72,7 +80,7 @@ def model_named(name: str) -> ProviderModel:
 
     _check_provider(provider, name)
     try:
-        return ProviderModel(infer_model(name), name=name)
+        return ProviderModel(infer_model(name, _provider), name=name)
     except ImportError as error:
         raise _missing_extra(provider) from error
     except UserError as error:
@@ -132,6 +140,17 @@ def _import_pydantic_ai(provider: str) -> None:
         raise _missing_extra(provider) from error
 
 
+def _provider(provider: str) -> Any:
+    """The provider object of a name. Ollama needs no setting when it runs where it usually runs."""
+    from pydantic_ai.providers import infer_provider
+
+    if provider == "ollama" and not os.environ.get("OLLAMA_BASE_URL"):
+        from pydantic_ai.providers.ollama import OllamaProvider
+
+        return OllamaProvider(base_url="http://localhost:11434/v1")
+    return infer_provider(provider)
+
+
 def _check_provider(provider: str, name: str) -> None:
     from pydantic_ai.providers import infer_provider_class
 
@@ -168,11 +187,14 @@ def _looks_misspelt(provider: str, name: str) -> bool:
         return False
     families = {_skeleton(other.partition(":")[2]) for other in known}
     family = _skeleton(name.partition(":")[2])
-    return family not in families and bool(difflib.get_close_matches(family, families, n=1, cutoff=0.9))
+    if any(family in other or other in family for other in families):
+        return False
+    return bool(difflib.get_close_matches(family, families, n=1, cutoff=0.9))
 
 
 def _nearest(name: str, cutoff: float = 0.6) -> str | None:
     plain = [other for other in _known_names() if not other.startswith("gateway/")]
+    plain.sort(key=lambda other: len(other.partition(":")[0]))  # "openai:" before "openai-chat:"
     if ":" in name:
         matches = difflib.get_close_matches(name, plain, n=1, cutoff=cutoff)
         return matches[0] if matches else None
@@ -215,7 +237,7 @@ def _missing_key(name: str, said: str) -> MissingKey:
     keys = [v for v in variables if v.endswith(("KEY", "TOKEN"))] or variables
     if keys:
         return MissingKey(
-            f"There is no key for {name!r}: {keys[0]} is not set.",
+            f"{name!r} is not set up: there is no {keys[0]}.",
             next_step=f"Set it in the environment: export {keys[0]}=… {_TRY_THE_DEMO}",
         )
     return MissingKey(f"{name!r} cannot be used: {without_secrets(said)}", next_step=_TRY_THE_DEMO)

@@ -18,7 +18,7 @@ from .context import ToolContext
 from .run import run, runs_on_loop
 from .signature import place
 
-__all__ = ["ask", "fill"]
+__all__ = ["ask"]
 
 _CONTEXT_NAMES = ("ctx", "context")
 
@@ -32,7 +32,7 @@ async def ask(
     ctx: ToolContext,
 ) -> bool:
     """What `predicate` says about this call."""
-    given = fill(predicate, input, arguments, set(parameters), ctx)
+    given = _fill(predicate, input, arguments, set(parameters), ctx)
     answer = await run(
         tool,
         lambda: predicate(*given.args, **given.kwargs),
@@ -48,7 +48,7 @@ async def ask(
     return answer
 
 
-def fill(
+def _fill(
     predicate: Callable[..., Any],
     input: Mapping[str, Any],
     arguments: Callable[[], Mapping[str, Any]],

@@ -35,7 +35,7 @@ def explain(
 
 def misfit(tool: str, problems: Sequence[str]) -> ToolInputError:
     """The letter that lists `problems`."""
-    told = list(problems[:_MOST])
+    told = [_clean(problem) for problem in problems[:_MOST]]
     if len(problems) > _MOST:
         told.append(f"and {len(problems) - _MOST} more")
     return ToolInputError(
@@ -112,6 +112,12 @@ def _real_path(loc: Sequence[str | int], given: Any, *, missing: bool) -> tuple[
         elif missing and is_last:
             path.append(step)
     return path, is_key
+
+
+def _clean(problem: str) -> str:
+    """Short, and free of half characters that no encoder takes: parts of it were written by the model."""
+    text = problem if len(problem) <= 300 else f"{problem[:297]}..."
+    return text.encode(errors="replace").decode()
 
 
 def _short(text: str) -> str:

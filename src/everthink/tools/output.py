@@ -36,7 +36,6 @@ log = logging.getLogger("everthink.tools")
 
 _DEEPEST = 100
 _SMALLEST_INT, _LARGEST_INT = -(2**63), 2**64 - 1
-_SCALARS = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, uuid.UUID)
 
 
 class ModelOutput(NamedTuple):
@@ -52,11 +51,12 @@ def jsonable(value: Any, *, tool: Tool | str) -> Any:
     """`value` as plain JSON. Raises `ToolOutputError` when it has none."""
     try:
         return _plain(value, 0)
-    except _NotPlain as problem:
+    except Exception as error:  # noqa: BLE001 - reading a foreign value runs foreign code
+        problem = error if isinstance(error, _NotPlain) else _unreadable(error)
         name = tool if isinstance(tool, str) else tool.name
-        where = f"result{_path(problem.path)}"
         raise ToolOutputError(
-            f"Tool {name!r} returned something that is not JSON: {where} {problem.what}.",
+            f"Tool {name!r} returned something that is not JSON: "
+            f"{_text(f'result{_path(problem.path)} {problem.what}')}.",
             kept="The call ran; its result was not stored.",
             next_step=problem.instead,
         ) from problem.__cause__
@@ -122,8 +122,13 @@ def _converted(value: Any, depth: int) -> Any:
         return _number(int.__int__(value))
     if isinstance(value, float):
         return _finite(float.__float__(value))
-    if isinstance(value, _SCALARS):
-        return msgspec.to_builtins(value)
+    if isinstance(value, (datetime.date, datetime.time)):
+        written = value.isoformat()
+        return f"{written[:-6]}Z" if written.endswith("+00:00") else written
+    if isinstance(value, datetime.timedelta):
+        return msgspec.to_builtins(datetime.timedelta(value.days, value.seconds, value.microseconds))
+    if isinstance(value, uuid.UUID):
+        return str(value)
     if isinstance(value, decimal.Decimal):
         return _plain(float(value), depth) if not value.is_finite() else str(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -219,7 +224,7 @@ def _sorted(values: Set[Any]) -> list[Any]:
     try:
         return sorted(values)
     except TypeError:
-        return list(values)
+        return sorted(values, key=repr)
 
 
 def _struct(value: msgspec.Struct, depth: int) -> Any:
@@ -235,7 +240,13 @@ def _foreign(dump: Any) -> Any:
     except _NotPlain:
         raise
     except Exception as error:
-        raise _NotPlain(f"cannot be written: {error}", "Return values that have a JSON form.") from error
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> _NotPlain:
+    problem = _NotPlain(f"cannot be read: {error!r:.200}", "Return values that have a JSON form.")
+    problem.__cause__ = error
+    return problem
 
 
 def _unknown(value: Any) -> _NotPlain:

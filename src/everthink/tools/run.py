@@ -2,7 +2,7 @@
 
     Tool.call, Tool.iterate --> run --> user code
 
-Async bodies run on the event loop, plain ones in a thread with the caller's context variables.
+Async bodies run on the event loop, plain ones in a thread with a copy of the caller's context variables.
 A body that hands back an iterator or an awaitable is followed to its last value. Cancelling the
 caller always propagates; nothing a body does by itself can look like that.
 """
@@ -10,23 +10,27 @@ caller always propagates; nothing a body does by itself can look like that.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
+import logging
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 from ..errors import AgentError, ToolTimeout
 
 __all__ = ["run", "runs_on_loop", "stream", "streams"]
 
+log = logging.getLogger("everthink.tools")
+
 
 async def run(tool: str, body: Callable[[], Any], *, is_async: bool, timeout: float | None) -> Any:
     """Call `body` and return its one value."""
     async with _guarded(tool, timeout, timeout, is_async=is_async):
-        return await _follow(await body() if is_async else await _in_thread(body))
+        return await _follow(await body() if is_async else await _in_thread(tool, body))
 
 
 async def stream(tool: str, body: Callable[[], Any], *, timeout: float | None) -> AsyncGenerator[Any, None]:
@@ -96,20 +100,45 @@ def _inner(body: Any) -> Any:
     return cast("Any", type(body)).__call__
 
 
-async def _in_thread(body: Callable[[], Any]) -> Any:
+async def _in_thread(tool: str, body: Callable[[], Any]) -> Any:
+    """Run `body` in a thread of its own.
+
+    Not in asyncio's pool: that one is small, shared with name lookups, and waited for when the process
+    ends. A tool that never returns would take a place in it for good and then keep the process alive.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
     given_up = threading.Event()
 
-    def call() -> Any:
+    def settle(value: Any, error: BaseException | None) -> None:
+        if done.cancelled():
+            if error is not None:
+                log.warning("tool %r failed when nobody waited for it any more: %r", tool, error)
+        elif error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(value)
+
+    def work() -> None:
+        value: Any = None
+        failure: BaseException | None = None
         try:
             value = body()
-            # Here and not on the loop: each `next` is the body's own, blocking code.
-            return _last(cast("Iterator[Any]", value), given_up) if isinstance(value, Iterator) else value
+            if isinstance(value, Iterator):
+                # Here and not on the loop: each `next` is the body's own, blocking code.
+                value = _last(cast("Iterator[Any]", value), given_up)
         except StopIteration as error:
-            # A future cannot carry it: on Python 3.11 the caller would wait forever.
-            raise RuntimeError("the tool raised StopIteration") from error
+            failure = RuntimeError("the tool raised StopIteration")  # a future cannot carry the original
+            failure.__cause__ = error
+        except BaseException as error:  # noqa: BLE001 - it is raised where the tool is awaited
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            loop.call_soon_threadsafe(settle, cast("Any", value), failure)
 
+    run_in_context = functools.partial(contextvars.copy_context().run, work)
+    threading.Thread(target=run_in_context, name=f"tool {tool}", daemon=True).start()
     try:
-        return await asyncio.to_thread(call)
+        return await done
     finally:
         given_up.set()
 

@@ -101,7 +101,7 @@ class Tool(Generic[P, R]):
     ) -> None:
         self._input = input
         self._body = body
-        self._source = source or body
+        self._source = body if source is None else source
         self._kind: Kind = kind
         self._receiver: Any = _UNBOUND
         if self._source is not None:
@@ -299,6 +299,10 @@ class Tool(Generic[P, R]):
         # Nothing that can fail: Python 3.11 would wrap the error.
         if isinstance(self._input, FunctionInput):
             self._input.belongs_to(owner)
+
+    @property
+    def __isabstractmethod__(self) -> bool:
+        return bool(getattr(self._source, "__isabstractmethod__", False))
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"

@@ -1,0 +1,1 @@
+"""One contract suite for each port: every adapter passes the same tests, ours and yours."""
