@@ -2,7 +2,7 @@
 
     AgentError                      what happened, what was kept, what to do next
     ├── InvalidMessage              a message that is not a valid UI message
-    ├── InvalidTurn                 a turn API was called with options that make no sense together (also TypeError)
+    ├── InvalidTurn                 options of a turn API that make no sense together
     ├── NestedTurn                  a turn was asked for from inside a running turn
     ├── TurnInterrupted             the process is stopping; the turn goes on at the next start
     ├── TurnFailed                  a turn ended with status "error"
@@ -85,7 +85,7 @@ class InvalidMessage(AgentError):
         super().__init__(
             f"Invalid message: {path} {problem}.",
             kept="Nothing was stored.",
-            next_step='A message looks like {"id": "…", "role": "user", "parts": [{"type": "text", "text": "…"}]}.',
+            next_step='It looks like {"id": "…", "role": "user", "parts": [{"type": "text", "text": "…"}]}.',
         )
         self.path = path
 

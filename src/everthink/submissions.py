@@ -227,7 +227,7 @@ class Submissions:
 
     async def _tell(self, submission: Submission) -> None:
         desk = self._desk
-        common = {"submission_id": submission.submission_id, "request_id": submission.request_id}
+        common: Any = {"submission_id": submission.submission_id, "request_id": submission.request_id}
         events: list[EventBody] = [SubmissionStatus(**common, status=submission.status)]
         if submission.status == "error" and submission.error:
             events.append(SubmissionError(**common, error=submission.error))
@@ -264,9 +264,9 @@ def _submission(row: Row) -> Submission:
     return Submission(
         submission_id=row[0],
         request_id=row[1],
-        status=_STATUS.get(row[3], row[3]),
+        status=cast("Status", _STATUS.get(row[3], row[3])),
         idempotency_key=row[7],
-        metadata=metadata if isinstance(metadata, dict) else None,
+        metadata=cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else None,
         error=row[9],
         created_at=row[10],
         started_at=row[11],

@@ -73,7 +73,8 @@ class Think(Agent):
     """Whether readers see the model's thinking."""
 
     message_concurrency: MessageConcurrency = "queue"
-    """What happens to a message typed while a turn runs: `"queue"`, `"latest"`, `"merge"`, `"drop"`, `Debounce(...)`."""
+    """What happens to a message typed while a turn runs:
+    `"queue"`, `"latest"`, `"merge"`, `"drop"`, `"debounce"` or `Debounce(seconds)`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the tools of a new agent class, so that a mistake shows where it was made."""
@@ -100,7 +101,7 @@ class Think(Agent):
         return {}
 
     def configure_session(self, session: Session) -> Session | Awaitable[Session | None] | None:
-        """Set up the conversation's memory. Runs once per start, before `on_start`; `get_config` works here."""
+        """Set up the conversation's memory. Once per start, before `on_start`; `get_config` works here."""
         return session
 
     # --- hooks, in the order of a turn
@@ -118,7 +119,7 @@ class Think(Agent):
         """
 
     def on_chunk(self, chunk: ChunkContext) -> Awaitable[None] | None:
-        """See each piece of the answer as it arrives. Awaited, so a slow one slows the stream. Raising is logged."""
+        """See each piece of the answer as it arrives. A slow one slows the stream. Raising is logged."""
 
     def before_tool_call(self, call: ToolCall) -> ToolDecision | Awaitable[ToolDecision | None] | None:
         """Stop, answer or adjust a tool call before it runs. `None` lets it run.
@@ -205,7 +206,7 @@ class Think(Agent):
     async def continue_last_turn(
         self, body: dict[str, Any] | None = None, *, signal: AbortSignal | None = None
     ) -> TurnResult:
-        """Let the model go on after its last message, in a new one. Skipped when the last message is not its own."""
+        """Let the model go on after its last message, in a new one. Skipped when the last is not its own."""
         return await control.go_on(self._home, body, signal=signal)
 
     async def regenerate(
@@ -251,7 +252,7 @@ class Think(Agent):
         )
 
     def cancel_chat(self, request_id: str, reason: object = None) -> bool:
-        """Stop a turn, queued or running. What it said so far is kept. False when there is none of that id."""
+        """Stop a turn, queued or running. What it said is kept. False when there is none of that id."""
         return control.cancel(self._home, request_id, reason)
 
     def abort_all_requests(self, reason: object = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,16 +42,27 @@ class TestPostgres(StoreContract):
 
 
 class TestPostgresWithoutTemporaryFunctions(StoreContract):
-    """A user who may use the tables and nothing else."""
+    """A user who may make tables and nothing else."""
+
+    @pytest.fixture(scope="class")
+    def database(self, postgres_server: Server) -> Iterator[str]:
+        url = postgres_server.create_database()
+        name = url.rpartition("/")[2]
+        postgres_server.run(
+            f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC",
+            "CREATE ROLE everthink_modest LOGIN PASSWORD 'any'",
+            url=url,
+        )
+        yield url
+        postgres_server.drop_database(url)
+        postgres_server.run("DROP ROLE everthink_modest")
 
     @pytest.fixture(autouse=True)
-    def place(self, postgres_server: Server, postgres_url: str) -> None:
-        database = postgres_url.rpartition("/")[2]
-        user = f"{database}_user"
-        postgres_server.run(f"REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC", url=postgres_url)
-        postgres_server.run(f"CREATE ROLE {user} LOGIN PASSWORD 'secret'", url=postgres_url)
-        postgres_server.run(f"GRANT CREATE ON SCHEMA public TO {user}", url=postgres_url)
-        self.url = postgres_server.at(database, user=user, password="secret")
+    def place(self, postgres_server: Server, database: str) -> Iterator[None]:
+        with postgres_server.empty(database, owner="everthink_modest") as url:
+            _, _, name = url.rpartition("/")
+            self.url = postgres_server.at(name, user="everthink_modest")
+            yield
 
     async def open(self, migrations: Sequence[Migration]) -> Store:
         return await open_postgres(self.url, migrations)

@@ -1,6 +1,7 @@
 """A real PostgreSQL for the tests: a throw-away cluster, or the server that a variable names.
 
-    postgres_url      a URL of a fresh, empty database for one test
+    postgres_url      a URL of an empty database for one test
+    postgres_server   the server, to make databases and users on
     own_cluster       a cluster that one module may stop and start
 
 `EVERTHINK_TEST_POSTGRES=postgresql://user:password@host/database` uses a server of yours; the user must be allowed
@@ -33,7 +34,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-__all__ = ["Cluster", "Server", "own_cluster", "postgres_server", "postgres_url"]
+__all__ = ["Cluster", "Server", "own_cluster", "postgres_database", "postgres_server", "postgres_url"]
 
 VARIABLE = "EVERTHINK_TEST_POSTGRES"
 MISSING = (
@@ -60,14 +61,25 @@ class Server:
         return self.at(name)
 
     def drop_database(self, url: str) -> None:
+        """Remove a database, whoever is connected to it."""
         self.run(f"DROP DATABASE {urlsplit(url).path.lstrip('/')} WITH (FORCE)")
 
-    def at(self, database: str, *, user: str = "", password: str = "") -> str:
+    @contextlib.contextmanager
+    def empty(self, url: str, *, owner: str = "CURRENT_USER") -> Iterator[str]:
+        """A URL that sees the database at `url` as an empty one: a schema of its own, made in a tenth of the time."""
+        name = next(self._names)
+        self.run(f"CREATE SCHEMA {name} AUTHORIZATION {owner}", url=url)
+        try:
+            yield f"{url}?search_path={name}"
+        finally:
+            self.run(f"DROP SCHEMA {name} CASCADE", url=url)
+
+    def at(self, database: str, *, user: str = "", password: str = "any") -> str:
         """The URL of `database` on this server, as another user if one is named."""
         parts = urlsplit(self.url)
         netloc = parts.netloc
         if user:
-            netloc = f"{user}:{password}@{netloc.rpartition('@')[2]}" if password else f"{user}@{netloc.rpartition('@')[2]}"
+            netloc = f"{user}:{password}@{netloc.rpartition('@')[2]}"
         return urlunsplit(parts._replace(netloc=netloc, path=f"/{database}"))
 
     def run(self, *statements: str, url: str = "") -> None:
@@ -225,12 +237,19 @@ def postgres_server() -> Iterator[Server]:
         cluster.remove()
 
 
-@pytest.fixture
-def postgres_url(postgres_server: Server) -> Iterator[str]:
-    """The URL of a fresh database."""
+@pytest.fixture(scope="session")
+def postgres_database(postgres_server: Server) -> Iterator[str]:
+    """The URL of one database for the whole run."""
     url = postgres_server.create_database()
     yield url
     postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Server, postgres_database: str) -> Iterator[str]:
+    """The URL of a database that is empty, for this test alone."""
+    with postgres_server.empty(postgres_database) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

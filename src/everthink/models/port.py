@@ -377,7 +377,7 @@ class Model(Protocol):
     """What the model is called in events, e.g. `anthropic:claude-sonnet-4-5`."""
 
     continues: ClassVar[Literal["prefill", "prompt"]]
-    """How a cut-off answer goes on: from the text so far as the last assistant message, or by being asked to."""
+    """How a cut-off answer goes on: from its text as the last assistant message, or by being asked to."""
 
     def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Ask the model. See the module's text for the contract."""

@@ -187,9 +187,8 @@ def _looks_misspelt(provider: str, name: str) -> bool:
         return False
     families = {_skeleton(other.partition(":")[2]) for other in known}
     family = _skeleton(name.partition(":")[2])
-    if any(family in other or other in family for other in families):
-        return False
-    return bool(difflib.get_close_matches(family, families, n=1, cutoff=0.9))
+    near = difflib.get_close_matches(family, families, n=1, cutoff=0.9)
+    return bool(near) and near[0] not in family and family not in near[0]
 
 
 def _nearest(name: str, cutoff: float = 0.6) -> str | None:

@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -32,17 +32,37 @@ from ..turn.admission import Door
 from ..turn.audience import Audience
 from ..turn.convert import Converter
 from ..turn.fold import Accumulator
-from ..turn.hooks import call_hook
+from ..turn.hooks import Hooks, call_hook
 from ..turn.overlap import Submits
 from ..turn.queue import TurnQueue
 from . import queries
 
-if TYPE_CHECKING:
-    from ..think import Think
-
-__all__ = ["Actor"]
+__all__ = ["Actor", "Resident"]
 
 log = logging.getLogger("everthink.runtime")
+
+
+class Resident(Hooks, Protocol):
+    """The agent as its home sees it: the hooks of a turn, and those of its life. `Think` is it."""
+
+    _home: Actor
+
+    @property
+    def message_concurrency(self) -> Any:
+        """What happens to a message typed while a turn runs."""
+        ...
+
+    def configure_session(self, session: Session) -> Any:
+        """See `Think.configure_session`."""
+        ...
+
+    def on_start(self, props: Any = None) -> Any:
+        """See `Agent.on_start`."""
+        ...
+
+    def on_submission_status(self, submission: Submission) -> Any:
+        """See `Think.on_submission_status`."""
+        ...
 
 
 class Actor:
@@ -50,10 +70,10 @@ class Actor:
 
     def __init__(
         self,
-        cls: type[Think],
+        cls: type[Resident],
         name: str,
         *,
-        base: type[Think],
+        base: type[Resident],
         store: Store,
         clock: Clock,
         bus: EventBus,

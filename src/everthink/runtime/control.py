@@ -25,7 +25,6 @@ from ..turn.hooks import TurnResult
 from ..turn.interactions import holder_of, is_pending, with_approval, with_result
 from ..turn.perform import with_stamps
 from ..turn.streamed import ChatStream, Prepared
-from ..turn.turn import InputFunction
 from .actor import Actor
 
 __all__ = [
@@ -48,12 +47,11 @@ __all__ = [
 log = logging.getLogger("everthink.turn")
 
 
-def _input(
-    home: Actor, given: Any, channel: str | None, metadata: dict[str, Any] | None
-) -> list[Message] | InputFunction:
+def _input(home: Actor, given: Any, channel: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
     if callable(given):
-        return cast("InputFunction", given)
-    return [with_stamps(m, channel, metadata) for m in as_messages(given, new_id=home.new_id)]
+        return {"compute_input": given}
+    messages = as_messages(given, new_id=home.new_id)
+    return {"input": [with_stamps(m, channel, metadata) for m in messages]}
 
 
 # --- turns
@@ -71,7 +69,7 @@ async def save(
     home.door.refuse_nested("programmatic")
     turn = home.door.turn(
         "programmatic",
-        input=_input(home, messages, channel, metadata),
+        **_input(home, messages, channel, metadata),
         body=home.last_body,
         client_tools=home.client_tools(),
         channel=channel,
@@ -143,7 +141,7 @@ def stream(
         home.door.refuse_nested("rpc")
         turn = home.door.turn(
             "rpc",
-            input=_input(home, given, channel, metadata),
+            **_input(home, given, channel, metadata),
             client_tools=_own_client_tools(client_tools, on_client_tool_call),
             channel=channel,
             metadata=metadata,
@@ -189,10 +187,10 @@ async def run_turn(
     _check_run(given, mode, continuation, callback)
     if continuation:
         return await go_on(home, body, signal=signal)
-    is_empty = not callable(given) and isinstance(given, str | Sequence) and len(given) == 0
+    is_empty = isinstance(given, str | list | tuple) and not given
     if mode == "submit":
         return await home.submissions.accept(
-            [] if is_empty else given,
+            [] if is_empty else cast("Any", given),
             submission_id=submission_id,
             idempotency_key=idempotency_key,
             metadata=metadata,
@@ -357,7 +355,7 @@ async def _apply(
     change: Callable[[Sequence[Part]], list[Part] | None],
     state: queries.CallState | None,
 ) -> str | None:
-    """Change the part of a call, in the message being streamed or in a stored one. Its tool's name, or `None`."""
+    """Change a call's part, in the message being streamed or a stored one. Its tool's name, or `None`."""
     ledger = (
         [] if state is None else [queries.settled(home.id, call_id, state=state, now=home.clock.now_ms())]
     )

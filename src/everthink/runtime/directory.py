@@ -13,7 +13,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..clock import Clock
 from ..errors import AgentError, StoreClosed
@@ -21,10 +21,7 @@ from ..models.port import Model
 from ..observe.bus import EventBus
 from ..store.port import Store
 from . import queries
-from .actor import Actor
-
-if TYPE_CHECKING:
-    from ..think import Think
+from .actor import Actor, Resident
 
 __all__ = ["Directory", "new_id"]
 
@@ -42,9 +39,9 @@ class Directory:
 
     def __init__(
         self,
-        classes: Mapping[str, type[Think]],
+        classes: Mapping[str, type[Resident]],
         *,
-        base: type[Think],
+        base: type[Resident],
         store: Store,
         clock: Clock,
         bus: EventBus,
@@ -67,7 +64,7 @@ class Directory:
     def __len__(self) -> int:
         return len(self._live)
 
-    async def reach(self, cls: type[Think], name: str, props: Any = None) -> Actor:
+    async def reach(self, cls: type[Resident], name: str, props: Any = None) -> Actor:
         """The live agent at this address, started if need be."""
         if self._closed:
             raise StoreClosed("The app is closed.", next_step="Use the agent inside `async with App(...)`.")
@@ -91,7 +88,7 @@ class Directory:
                 del self._live[key]
             raise
 
-    async def _start(self, cls: type[Think], name: str, props: Any) -> Actor:
+    async def _start(self, cls: type[Resident], name: str, props: Any) -> Actor:
         actor = Actor(cls, name, **self._parts)
         await self.store.apply(
             [queries.known(actor.id, cls=cls.__name__, name=name, now=self._clock.now_ms())]
@@ -99,7 +96,7 @@ class Directory:
         await actor.start(props)
         return actor
 
-    async def evict(self, cls: type[Think], name: str, *, grace: float = 0.0) -> None:
+    async def evict(self, cls: type[Resident], name: str, *, grace: float = 0.0) -> None:
         """Drop an agent from memory; the next one to reach it starts it anew."""
         task = self._live.pop((cls.__name__, name), None)
         if task is not None:

@@ -28,7 +28,8 @@ VALUES = "SELECT name, value FROM kv WHERE agent = ?"
 def known(agent: str, *, cls: str, name: str, now: int) -> Statement:
     """The agent exists from now on (or did already)."""
     return Statement(
-        "INSERT INTO agents (agent, class, name, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (agent) DO NOTHING",
+        "INSERT INTO agents (agent, class, name, created_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (agent) DO NOTHING",
         (agent, cls, name, now),
     )
 

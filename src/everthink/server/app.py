@@ -95,7 +95,7 @@ class App:
         try:
             return await asyncio.shield(self._opening)
         except BaseException:
-            if self._opening is not None and self._opening.done():
+            if self._opening.done():
                 self._opening = None
             raise
 

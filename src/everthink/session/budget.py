@@ -32,7 +32,7 @@ def storable(message: Message) -> Message:
 
 
 def clean(message: Message) -> Message:
-    """Drop provider data that is worthless later, and empty thinking. The same object when nothing changed."""
+    """Drop provider data that is worthless later, and empty thinking. The same object if unchanged."""
     parts: list[Part] = []
     changed = False
     for part in message.parts:

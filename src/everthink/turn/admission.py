@@ -105,7 +105,8 @@ class Door:
         self,
         trigger: Trigger,
         *,
-        input: list[Message] | InputFunction | None = None,
+        input: list[Message] | None = None,
+        compute_input: InputFunction | None = None,
         request_id: str | None = None,
         continuation: bool = False,
         parent: str | Unset | None = UNSET,
@@ -130,7 +131,8 @@ class Door:
             generation=host.queue.generation if generation is None else generation,
             admission="execute-submission" if trigger == "submission" else "queue",
             continuation=continuation,
-            input=[] if input is None else input,
+            input=input or [],
+            compute_input=compute_input,
             parent=parent,
             body=body,
             client_tools=client_tools or {},
@@ -179,7 +181,7 @@ class Door:
         await host.session.refresh()
         # Nothing is ahead: the row is running from the start and the input goes in with it.
         at_once = ticket.is_front and turn.trigger != "submission"
-        if plan is None and at_once and isinstance(turn.input, list):
+        if plan is None and at_once and turn.compute_input is None:
             plan = host.session.plan_append(turn.input)
             turn.message_ids = [message.id for message in turn.input]
         turn.is_applied = plan is not None

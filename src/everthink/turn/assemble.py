@@ -113,7 +113,7 @@ def _configured(
 def _conditions(given: StopCondition | Sequence[StopCondition] | None) -> list[StopCondition]:
     if given is None:
         return []
-    return list(given) if isinstance(given, Sequence) else [given]
+    return [given] if callable(given) else list(given)
 
 
 _SETTINGS = tuple(model.Settings.__struct_fields__)

@@ -130,8 +130,8 @@ class StepCalls:
             )
         if mended is None:
             return checked
-        name, value = mended if isinstance(mended, tuple) else (event.name, mended)
-        return self._check(str(cast("Any", name)), value)
+        pair = cast("tuple[Any, Any]", mended if isinstance(mended, tuple) else (event.name, mended))
+        return self._check(str(pair[0]), pair[1])
 
     def _refuse(self, event: model.ToolCallReady, checked: _Checked) -> None:
         text = str(checked.error)
@@ -292,7 +292,8 @@ class StepCalls:
                     pass
                 case other:
                     raise TypeError(
-                        f"before_tool_call returned {type(other).__name__}, not Allow, Block, Substitute or None"
+                        f"before_tool_call returned {type(other).__name__}; "
+                        "return Allow, Block, Substitute or None"
                     )
         self.run.writer.also(self._ledger(called, tool, given if lenient else None, started=True))
         await self.run.writer.settled()

@@ -222,7 +222,7 @@ def prune_tool_calls(messages: Sequence[model.ModelMessage], *, keep: int = 2) -
         if index >= edge:
             pruned.append(message)
         elif isinstance(message, model.AssistantMessage):
-            said = [
+            said: list[model.AssistantContent] = [
                 p for p in message.content if not isinstance(p, model.ToolCallPart | model.ToolResultPart)
             ]
             if said:

@@ -42,7 +42,7 @@ _decode = msgspec.json.Decoder(Envelope).decode
 def sealed(turn: Turn) -> str | None:
     """The JSON a row keeps, `None` when there is nothing to keep."""
     has_parent = not isinstance(turn.parent, Unset)
-    messages = None if turn.is_applied or not isinstance(turn.input, list) else turn.input
+    messages = None if turn.is_applied else turn.input or None
     if not (messages or has_parent or turn.body or turn.client_tools or turn.channel or turn.metadata):
         return None
     return encode_json(

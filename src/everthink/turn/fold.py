@@ -218,7 +218,7 @@ class Accumulator:
         part["state"] = "approval-requested"
         part["approval"] = {"id": chunk.approval_id}
         if chunk.approval_descriptor:
-            part["approval"]["descriptor"] = chunk.approval_descriptor
+            part["approval"] = {"id": chunk.approval_id, "descriptor": chunk.approval_descriptor}
 
     def _output_denied(self, chunk: ui.ToolOutputDenied) -> Action:
         part = self._calls.get(chunk.tool_call_id)

@@ -357,10 +357,17 @@ async def call_hook(hook: Callable[..., T | Awaitable[T]], *args: Any) -> T:
 class Hooks(Protocol):
     """The part of `Think` that a turn calls. See `think.py` for what each one means."""
 
-    max_steps: int
-    send_reasoning: bool
+    @property
+    def max_steps(self) -> int:
+        """How many model calls a turn may take."""
+        ...
 
-    def get_model(self) -> model.Model | str:
+    @property
+    def send_reasoning(self) -> bool:
+        """Whether readers see thinking."""
+        ...
+
+    def get_model(self) -> Any:
         """The model of a turn that names none."""
         ...
 

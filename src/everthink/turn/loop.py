@@ -11,12 +11,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
+
+import msgspec
 
 from .. import chunks as ui
 from ..abort import AbortController
 from ..clock import Timer
 from ..errors import ModelError
+from ..messages import normalize_input
 from ..models import port as model
 from ..observe.events import ChatStepFinish, ChatStepStart, ModelRetry
 from ..tools.tool import Tool
@@ -199,10 +202,7 @@ class Loop:
         choice = change.tool_choice if change.tool_choice is not None else config.tool_choice
         settings = assembled.settings
         if change.provider_options is not None:
-            settings = model.Settings(
-                **{f: getattr(settings, f) for f in settings.__struct_fields__}
-                | {"provider_options": change.provider_options}
-            )
+            settings = msgspec.structs.replace(settings, provider_options=change.provider_options)
         request = model.Request(
             system=change.system if change.system is not None else assembled.system,
             messages=messages,
@@ -288,7 +288,7 @@ class Loop:
                     model.ToolCallPart(
                         called.tool_call_id,
                         called.tool_name,
-                        called.input if isinstance(called.input, dict) else {},
+                        normalize_input(called.input),
                         called.provider_executed,
                         event.provider_metadata,
                     )
@@ -370,8 +370,7 @@ class Loop:
         transform = self._assembled.config.experimental_transform
         if transform is None:
             return events
-        changed = cast("AsyncIterator[model.ModelEvent]", transform(events))
-        return changed if isinstance(changed, AsyncGenerator) else _generator(changed)
+        return _generator(transform(events), events)
 
     async def _back_off(self, attempt: int, error: ModelError) -> None:
         delay = FIRST_DELAY * 2 ** (attempt - 1)
@@ -469,6 +468,11 @@ def _only(tools: Mapping[str, Tool], names: Any) -> dict[str, Tool]:
     return {name: tool for name, tool in tools.items() if name in wanted}
 
 
-async def _generator(events: AsyncIterator[model.ModelEvent]) -> AsyncGenerator[model.ModelEvent, None]:
-    async for event in events:
-        yield event
+async def _generator(
+    changed: AsyncIterator[model.ModelEvent], source: AsyncGenerator[model.ModelEvent, None]
+) -> AsyncGenerator[model.ModelEvent, None]:
+    try:
+        async for event in changed:
+            yield event
+    finally:
+        await source.aclose()

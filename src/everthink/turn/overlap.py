@@ -64,7 +64,8 @@ def decide(policy: Any, *, overlaps: bool) -> Decision:
             return Supersede(_quiet(seconds))
         case _:
             raise ValueError(
-                f"message_concurrency is {policy!r}; use 'queue', 'latest', 'merge', 'drop' or Debounce(seconds)."
+                f"message_concurrency is {policy!r}; "
+                "use 'queue', 'latest', 'merge', 'drop', 'debounce' or Debounce(seconds)."
             )
 
 

@@ -268,11 +268,10 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
 
 
 async def _resolved(host: Host, turn: Turn) -> list[Message]:
-    given = turn.input
-    if isinstance(given, list):
-        return given
+    if turn.compute_input is None:
+        return turn.input
     await host.session.refresh()
-    produced = given([message.copy() for message in host.session.path])
+    produced = turn.compute_input([message.copy() for message in host.session.path])
     if inspect.isawaitable(produced):
         produced = await cast("Awaitable[Any]", produced)
     messages = as_messages(cast("Any", produced), new_id=host.new_id)

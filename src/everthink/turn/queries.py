@@ -146,7 +146,8 @@ def accepted(
 def started(agent: str, id: str, *, now: int) -> Statement:
     """The turn's messages are in the conversation (same commit) and its work begins."""
     return Statement(
-        "UPDATE turns SET status = 'running', started_at = ? WHERE agent = ? AND id = ? AND status = 'accepted'",
+        "UPDATE turns SET status = 'running', started_at = ?"
+        " WHERE agent = ? AND id = ? AND status = 'accepted'",
         (now, agent, id),
         guard=True,
     )
@@ -219,7 +220,8 @@ def called(
 ) -> Statement:
     """The call's body is about to run. Durable before it does."""
     return Statement(
-        "INSERT INTO calls (agent, turn, call_id, tool, step, state, on_interrupt, input, asked_at, started_at)"
+        "INSERT INTO calls"
+        " (agent, turn, call_id, tool, step, state, on_interrupt, input, asked_at, started_at)"
         " VALUES (?, ?, ?, ?, ?, 'started', ?, ?, ?, ?)"
         " ON CONFLICT (agent, call_id, turn) DO UPDATE SET state = 'started', input = excluded.input,"
         " started_at = excluded.started_at",
@@ -242,7 +244,8 @@ def settled(agent: str, call_id: str, *, state: CallState, now: int) -> Statemen
 def abandoned(agent: str, turn: str, *, now: int) -> Statement:
     """The turn stopped while calls ran: nobody knows how they ended."""
     return Statement(
-        "UPDATE calls SET state = 'unknown', settled_at = ? WHERE agent = ? AND turn = ? AND state = 'started'",
+        "UPDATE calls SET state = 'unknown', settled_at = ?"
+        " WHERE agent = ? AND turn = ? AND state = 'started'",
         (now, agent, turn),
     )
 

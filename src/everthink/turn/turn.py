@@ -54,7 +54,9 @@ class Turn:
     seq: int = 0
     admission: Admission = "queue"
     continuation: bool = False
-    input: list[Message] | InputFunction = field(default_factory=list[Message])
+    input: list[Message] = field(default_factory=list[Message])
+    compute_input: InputFunction | None = None
+    """Gives the input when the turn begins; such a turn cannot be taken over by another process."""
     parent: str | Unset | None = UNSET
     """Where the answer is stored, for a regeneration; otherwise below the tip."""
     body: dict[str, Any] | None = None
@@ -76,18 +78,27 @@ class Host(Protocol):
     """What a turn needs of the place it runs in. `runtime/actor.py` is it."""
 
     id: str
-    agent: Hooks
     store: Store
     session: Session
     clock: Clock
     audience: Audience
     converter: Converter
     aborts: AbortRegistry
-    generation: int
     inflight: Accumulator | None
 
-    def new_id(self) -> str:
-        """A fresh id."""
+    @property
+    def agent(self) -> Hooks:
+        """The agent, for its hooks."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """The queue's generation now."""
+        ...
+
+    @property
+    def new_id(self) -> Callable[[], str]:
+        """Gives a fresh id."""
         ...
 
     def emit(self, event: EventBody) -> None:
@@ -106,8 +117,9 @@ class Host(Protocol):
         """The `@tool` methods, bound."""
         ...
 
-    def resolve_model(self, value: Any) -> Model:
-        """A model from its name or itself."""
+    @property
+    def resolve_model(self) -> Callable[[Any], Model]:
+        """Gives a model from its name or itself."""
         ...
 
     def remember(self, key: str, value: Any) -> Statement:

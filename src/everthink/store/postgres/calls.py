@@ -99,6 +99,8 @@ class Session:
 
     async def run(self, commit: Commit) -> list[Rows]:
         """Apply one commit, or raise."""
+        if not commit:
+            return []
         if len(commit) == 1:
             return [await self._run_statement(commit[0])]
         try:
@@ -166,6 +168,10 @@ class Session:
         return rows
 
     async def _arguments(self, commit: Commit) -> _Arguments:
+        if self._may_create is None:
+            self._may_create = await self._can_create()
+        if not self._may_create:
+            raise _Plain
         numbers: list[int] = []
         offsets: list[int] = []
         texts: list[str] = []
@@ -179,9 +185,7 @@ class Session:
 
     async def _create(self, key: tuple[str, bool, Kinds]) -> int:
         """Make a function of a statement that this connection has not met before."""
-        if self._may_create is None:
-            self._may_create = await self._can_create()
-        if not self._may_create or len(self._numbers) == _MOST_FUNCTIONS:
+        if len(self._numbers) == _MOST_FUNCTIONS:
             raise _Plain
         sql, guard, kinds = key
         number = len(self._numbers) + 1
