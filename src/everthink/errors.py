@@ -6,6 +6,7 @@
     ├── NestedTurn                  a turn was asked for from inside a running turn
     ├── TurnInterrupted             the process is stopping; the turn goes on at the next start
     ├── TurnFailed                  a turn ended with status "error"
+    ├── StreamStalled               the model fell silent for longer than it may
     ├── NoModel / NoMessages        the turn has nothing to run with
     ├── UnknownMessage              a message id that is not in this session
     ├── SubmissionConflict          id and idempotency key name different submissions
@@ -56,6 +57,7 @@ __all__ = [
     "StoreTooNew",
     "StoreUnavailable",
     "StoreUnreadable",
+    "StreamStalled",
     "SubmissionConflict",
     "ToolDefinitionError",
     "ToolInputError",
@@ -122,6 +124,17 @@ class TurnInterrupted(AgentError):
             next_step="It goes on at the next start.",
         )
         self.request_id = request_id
+
+
+class StreamStalled(AgentError):
+    """Nothing arrived for longer than `chat_stream_stall_timeout`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"Chat stream stalled: no activity for {seconds * 1000:.0f}ms; "
+            "the turn was aborted by the stall watchdog."
+        )
+        self.seconds = seconds
 
 
 class NoModel(AgentError):

@@ -72,6 +72,10 @@ class Think(Agent):
     send_reasoning: bool = True
     """Whether readers see the model's thinking."""
 
+    chat_stream_stall_timeout: float = 0.0
+    """Seconds without a chunk after which a turn is given up; 0 never does.
+    Time in tools counts: set it above the slowest one."""
+
     message_concurrency: MessageConcurrency = "queue"
     """What happens to a message typed while a turn runs:
     `"queue"`, `"latest"`, `"merge"`, `"drop"`, `"debounce"` or `Debounce(seconds)`."""

@@ -41,25 +41,25 @@ class TestPostgres(StoreContract):
         return await open_postgres(self.url, migrations)
 
 
+@pytest.fixture(scope="module")
+def modest_database(postgres_server: Server) -> Iterator[str]:
+    """A database in which the user `everthink_modest` may not make temporary functions."""
+    url = postgres_server.create_database()
+    postgres_server.run(
+        f"REVOKE TEMPORARY ON DATABASE {url.rpartition('/')[2]} FROM PUBLIC",
+        "CREATE ROLE everthink_modest LOGIN PASSWORD 'any'",
+    )
+    yield url
+    postgres_server.drop_database(url)
+    postgres_server.run("DROP ROLE everthink_modest")
+
+
 class TestPostgresWithoutTemporaryFunctions(StoreContract):
     """A user who may make tables and nothing else."""
 
-    @pytest.fixture(scope="class")
-    def database(self, postgres_server: Server) -> Iterator[str]:
-        url = postgres_server.create_database()
-        name = url.rpartition("/")[2]
-        postgres_server.run(
-            f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC",
-            "CREATE ROLE everthink_modest LOGIN PASSWORD 'any'",
-            url=url,
-        )
-        yield url
-        postgres_server.drop_database(url)
-        postgres_server.run("DROP ROLE everthink_modest")
-
     @pytest.fixture(autouse=True)
-    def place(self, postgres_server: Server, database: str) -> Iterator[None]:
-        with postgres_server.empty(database, owner="everthink_modest") as url:
+    def place(self, postgres_server: Server, modest_database: str) -> Iterator[None]:
+        with postgres_server.empty(modest_database, owner="everthink_modest") as url:
             _, _, name = url.rpartition("/")
             self.url = postgres_server.at(name, user="everthink_modest")
             yield

@@ -52,10 +52,9 @@ class ProviderModel:
         """Ask the provider. A pause it makes in a long answer is bridged here."""
         opened = False
         try:
-            messages = self._history.map(request.messages)
             parameters = provider_request.parameters(self.model, request)
             settings = provider_request.settings(self.model, request)
-            messages = self.model.prepare_messages(messages, parameters)
+            messages = self._history.map(request.messages, parameters)
             _follow_event_loop(self.model)
             tool = parameters.output_tools[0].name if parameters.output_tools else None
             translation = Translation(tool)

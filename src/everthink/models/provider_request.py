@@ -56,11 +56,21 @@ class History:
     def __init__(self, model: AIModel[Any]) -> None:
         self._system = model.system
         self._own = {model.system, model.canonical_system, *model.compatible_systems}
+        self._model = model
         # By id(); the message is kept beside its parts so that its id stays taken.
         self._known: dict[int, tuple[ModelMessage, int, Sequence[Any]]] = {}
 
-    def map(self, messages: Sequence[ModelMessage]) -> list[ai.ModelMessage]:
+    def map(
+        self, messages: Sequence[ModelMessage], parameters: ModelRequestParameters
+    ) -> list[ai.ModelMessage]:
         """The conversation as requests and responses; what follows each other on one side is one message."""
+        mapped = self._map(messages)
+        if self._model.profile.get("tool_call_id_length") is not None or any(map(_is_special, messages)):
+            # Only then: it goes over everything, and explains <system> tags to models that see none.
+            return self._model.prepare_messages(mapped, parameters)
+        return mapped
+
+    def _map(self, messages: Sequence[ModelMessage]) -> list[ai.ModelMessage]:
         mapped: list[ai.ModelMessage] = []
         pending: list[ai.ModelRequestPart] = []
         last = len(messages) - 1
@@ -98,6 +108,13 @@ class History:
             if part.provider_metadata and self._system in part.provider_metadata:
                 return self._system
         return None
+
+
+def _is_special(message: ModelMessage) -> bool:
+    """Whether not every model takes such a message as it is: instructions on the way, files from a tool."""
+    if isinstance(message, ToolMessage):
+        return any(isinstance(part, ToolResultPart) and part.content is not None for part in message.content)
+    return isinstance(message, SystemMessage)
 
 
 def _map(message: ModelMessage, own: set[str]) -> list[Any]:

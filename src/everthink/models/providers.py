@@ -1,6 +1,6 @@
 """Find the model a developer means.
 
-    model = "anthropic:claude-sonnet-4-5" --> resolve_model --> Model
+    model = "anthropic:claude-sonnet-5" --> resolve_model --> Model
 
 Names are checked here, when the agent asks for its model, so that a typing error, a missing
 package or a missing key is a letter that says what to do and not a failed turn. Nothing of
@@ -63,7 +63,7 @@ def resolve_model(value: object) -> Model:
         return ProviderModel(cast("Any", value))
     raise UnknownModel(
         f"{value!r} is not a model.",
-        next_step='Use a name such as "anthropic:claude-sonnet-4-5" or "demo", or an object with `stream`.',
+        next_step='Use a name such as "anthropic:claude-sonnet-5" or "demo", or an object with `stream`.',
     )
 
 
@@ -207,7 +207,7 @@ def _no_provider(name: str) -> UnknownModel:
     return UnknownModel(
         f"{name!r} does not say which provider serves it.",
         next_step=(f"Did you mean {near!r}? " if near else "")
-        + 'A name is "provider:model", such as "anthropic:claude-sonnet-4-5", or "demo".',
+        + 'A name is "provider:model", such as "anthropic:claude-sonnet-5", or "demo".',
     )
 
 

@@ -384,6 +384,8 @@ class ChatStepStart(EventBody):
     step_number: int
     model: str
     request: Request | None = content(default=None)
+    telemetry: dict[str, Any] | None = content(default=None)
+    """What `TurnConfig.telemetry` asked for."""
 
 
 @event("chat:step:finish")

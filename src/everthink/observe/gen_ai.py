@@ -61,6 +61,8 @@ TRIGGER = "everthink.turn.trigger"
 CONTINUATION = "everthink.turn.continuation"
 STATUS = "everthink.turn.status"
 STEP = "everthink.step.number"
+FUNCTION_ID = "everthink.function.id"
+METADATA = "everthink.metadata"
 CANCELED = "everthink.canceled"
 TRUNCATED = "everthink.truncated"
 

@@ -11,8 +11,9 @@ is not an error. Imported by `otel.instrument` alone: this module needs OpenTele
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -56,6 +57,7 @@ class _Turn:
     steps: dict[int, _Open] = field(default_factory=dict[int, _Open])
     calls: dict[str, _Open] = field(default_factory=dict[str, _Open])
     usage: dict[str, int] = field(default_factory=dict[str, int])
+    records_output: bool = False
 
     def children(self) -> list[_Open]:
         """Calls before steps: the innermost close first."""
@@ -133,7 +135,8 @@ class SpanRecorder:
 
     def _step_started(self, event: Event, body: ChatStepStart) -> None:
         turn = self._turn(event, body.request_id)
-        if turn is None:
+        wanted = body.telemetry or {}
+        if turn is None or wanted.get("is_enabled") is False:
             return
         provider, model = gen_ai.provider_and_model(body.model)
         attributes: dict[str, AttributeValue] = {
@@ -144,7 +147,9 @@ class SpanRecorder:
         }
         if provider is not None:
             attributes[gen_ai.PROVIDER] = provider
-        if self._record_content and body.request is not None:
+        attributes |= _asked_for(wanted)
+        turn.records_output = bool(wanted.get("record_outputs", self._record_content))
+        if wanted.get("record_inputs", self._record_content) and body.request is not None:
             attributes[gen_ai.SYSTEM_INSTRUCTIONS] = gen_ai.system_instructions(body.request)
             attributes[gen_ai.INPUT_MESSAGES] = gen_ai.input_messages(body.request)
         turn.steps[body.step_number] = self._start(f"chat {model}", SpanKind.CLIENT, turn.own, attributes)
@@ -163,7 +168,7 @@ class SpanRecorder:
         for name, tokens in _tokens(body.usage):
             span.set_attribute(name, tokens)
             turn.usage[name] = turn.usage.get(name, 0) + tokens
-        if self._record_content and body.answer is not None:
+        if turn.records_output and body.answer is not None:
             answer = gen_ai.output_messages(body.answer, body.finish_reason)
             span.set_attribute(gen_ai.OUTPUT_MESSAGES, answer)
         failed = body.error_type is not None or body.finish_reason == "error"
@@ -280,3 +285,14 @@ def _fail(span: Span, error_type: str) -> None:
 
 def _truncate(span: Span) -> None:
     span.set_attribute(gen_ai.TRUNCATED, True)
+
+
+def _asked_for(telemetry: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    """What `TurnConfig.telemetry` wants on the span of each model call."""
+    attributes: dict[str, AttributeValue] = {}
+    if telemetry.get("function_id"):
+        attributes[gen_ai.FUNCTION_ID] = str(telemetry["function_id"])
+    for name, value in (telemetry.get("metadata") or {}).items():
+        plain = isinstance(value, str | bool | int | float)
+        attributes[f"{gen_ai.METADATA}.{name}"] = value if plain else str(value)
+    return attributes

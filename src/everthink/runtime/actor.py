@@ -94,6 +94,7 @@ class Actor:
         self.submissions = Submissions(self)
         self.inflight: Accumulator | None = None
         self.next_turn_seq = 0
+        self.prunes_at = 0
         self.client_tool_schemas: list[dict[str, Any]] = []
         self.last_body: dict[str, Any] | None = None
         self.config: Any = None

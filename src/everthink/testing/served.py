@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,7 +38,7 @@ Dialect = OpenAIChat | OpenAIResponses | Anthropic
 
 
 @contextlib.asynccontextmanager
-async def served(model: Model, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Endpoint]:
+async def served(model: Model, *, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[Endpoint, None]:
     """Serve `model` while the block runs.
 
     async with served(ScriptedModel(says("Hello"))) as endpoint:
@@ -89,7 +89,7 @@ class Endpoint:
         provider = OpenAIProvider(base_url=f"{self.url}/v1", api_key="sk-served-key")
         return self._adapter(OpenAIResponsesModel(name, provider=provider))
 
-    def anthropic_model(self, name: str = "claude-sonnet-4-5") -> ProviderModel:
+    def anthropic_model(self, name: str = "claude-sonnet-5") -> ProviderModel:
         """Anthropic's adapter, pointed here."""
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider

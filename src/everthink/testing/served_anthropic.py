@@ -39,7 +39,7 @@ from ..models.port import (
     Usage,
     UserMessage,
 )
-from .served_openai import error_headers, sse, status_of
+from .served_wire import JSON, each, error_headers, inner, sse, status_of
 
 __all__ = ["Anthropic"]
 
@@ -54,13 +54,11 @@ _ERRORS = {
     529: "overloaded_error",
 }
 
-_JSON = dict[str, Any]
-
 
 class Anthropic:
     """`POST /v1/messages`."""
 
-    def read(self, body: _JSON) -> Request:
+    def read(self, body: JSON) -> Request:
         """The request that a client sent."""
         names: dict[str, str] = {}
         messages: list[ModelMessage] = []
@@ -73,7 +71,7 @@ class Anthropic:
                     messages.append(SystemMessage(_text(blocks)))
                 case _:
                     messages.extend(_from_user(blocks, names))
-        wanted = (body.get("output_config") or {}).get("format")
+        wanted = inner(inner(body, "output_config"), "format")
         return Request(
             _text(_blocks(body.get("system") or [])),
             messages,
@@ -81,7 +79,7 @@ class Anthropic:
                 ToolSpec(
                     tool["name"], tool.get("description") or "", tool["input_schema"], tool.get("strict")
                 )
-                for tool in body.get("tools") or []
+                for tool in each(body, "tools")
                 if "input_schema" in tool
             ],
             _choice(body.get("tool_choice")),
@@ -95,11 +93,11 @@ class Anthropic:
             OutputSchema(wanted["schema"]) if wanted else None,
         )
 
-    def writer(self, body: _JSON) -> _Writer:
+    def writer(self, body: JSON) -> _Writer:
         """Writes one answer."""
         return _Writer(body["model"])
 
-    def error(self, error: ModelError) -> tuple[int, _JSON, dict[str, str]]:
+    def error(self, error: ModelError) -> tuple[int, JSON, dict[str, str]]:
         """Status, body and headers of a refusal."""
         return status_of(error), _error(error), error_headers(error)
 
@@ -114,7 +112,7 @@ class _Writer:
         """The lines for one event."""
         match event:
             case Opened():
-                message = {
+                message: JSON = {
                     "id": event.response_id or "msg_1",
                     "type": "message",
                     "role": "assistant",
@@ -170,12 +168,12 @@ class _Writer:
             case _:
                 return b""
 
-    def _begin(self, id: str, block: _JSON) -> bytes:
+    def _begin(self, id: str, block: JSON) -> bytes:
         self._index += 1
         self._at[id] = self._index
         return _line("content_block_start", index=self._index, content_block=block)
 
-    def _more(self, id: str, delta: _JSON) -> bytes:
+    def _more(self, id: str, delta: JSON) -> bytes:
         return _line("content_block_delta", index=self._at[id], delta=delta)
 
     def _stop(self, id: str) -> bytes:
@@ -200,15 +198,15 @@ def _line(type: str, **fields: Any) -> bytes:
     return sse({"type": type, **fields}, type)
 
 
-def _error(error: ModelError) -> _JSON:
+def _error(error: ModelError) -> JSON:
     status = status_of(error)
     kind = _ERRORS.get(status, "api_error" if status >= 500 else "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": str(error)}}
 
 
-def _usage(usage: Usage) -> _JSON:
+def _usage(usage: Usage) -> JSON:
     cached, written = usage.cached_input_tokens or 0, usage.cache_write_tokens or 0
-    counts: _JSON = {"output_tokens": usage.output_tokens or 0}
+    counts: JSON = {"output_tokens": usage.output_tokens or 0}
     if usage.input_tokens is not None:
         counts["input_tokens"] = usage.input_tokens - cached - written  # reported without the cached ones
         counts["cache_read_input_tokens"] = cached
@@ -218,20 +216,20 @@ def _usage(usage: Usage) -> _JSON:
     return counts
 
 
-def _choice(choice: _JSON | None) -> ToolChoice:
+def _choice(choice: JSON | None) -> ToolChoice:
     kind = (choice or {}).get("type", "auto")
     return f"tool:{(choice or {})['name']}" if kind == "tool" else "required" if kind == "any" else kind
 
 
-def _blocks(content: Any) -> list[_JSON]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else cast("list[_JSON]", content)
+def _blocks(content: Any) -> list[JSON]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else cast("list[JSON]", content)
 
 
-def _text(blocks: list[_JSON]) -> str:
+def _text(blocks: list[JSON]) -> str:
     return "\n\n".join(block["text"] for block in blocks if block["type"] == "text")
 
 
-def _from_user(blocks: list[_JSON], names: dict[str, str]) -> list[ModelMessage]:
+def _from_user(blocks: list[JSON], names: dict[str, str]) -> list[ModelMessage]:
     """A user turn holds the results of the calls before it and what the person said."""
     results: list[Any] = []
     content: list[TextPart | FilePart] = []
@@ -252,10 +250,10 @@ def _from_user(blocks: list[_JSON], names: dict[str, str]) -> list[ModelMessage]
     return [*messages, UserMessage(content)] if content else messages
 
 
-def _content(blocks: list[_JSON]) -> list[TextPart | FilePart]:
+def _content(blocks: list[JSON]) -> list[TextPart | FilePart]:
     parts: list[TextPart | FilePart] = []
     for block in blocks:
-        source = block.get("source") or {}
+        source = inner(block, "source")
         match (block["type"], source.get("type")):
             case ("text", _):
                 parts.append(TextPart(block["text"]))
@@ -269,7 +267,7 @@ def _content(blocks: list[_JSON]) -> list[TextPart | FilePart]:
     return parts
 
 
-def _answer(block: _JSON, names: dict[str, str]) -> AssistantContent:
+def _answer(block: JSON, names: dict[str, str]) -> AssistantContent:
     match block["type"]:
         case "text":
             return TextPart(block["text"])

@@ -42,31 +42,41 @@ from ..models.port import (
     Usage,
     UserMessage,
 )
-from .served_openai import error_body, error_headers, file, sse, status_of, tool_choice, tool_input
+from .served_wire import (
+    JSON,
+    each,
+    error_body,
+    error_headers,
+    file,
+    inner,
+    sse,
+    status_of,
+    tool_choice,
+    tool_input,
+)
 
 __all__ = ["OpenAIResponses"]
 
-_JSON = dict[str, Any]
 _INCOMPLETE = {"length": "max_output_tokens", "content-filter": "content_filter"}
 
 
 class OpenAIResponses:
     """`POST /v1/responses`."""
 
-    def read(self, body: _JSON) -> Request:
+    def read(self, body: JSON) -> Request:
         """The request that a client sent."""
         reader = _Reader()
         given = body["input"]
         for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
             reader.item(item)
-        wanted = (body.get("text") or {}).get("format") or {}
+        wanted = inner(inner(body, "text"), "format")
         system = [body["instructions"]] if body.get("instructions") else []
         return Request(
             "\n\n".join(system + reader.system),
             reader.messages,
             [
                 ToolSpec(tool["name"], tool.get("description") or "", tool["parameters"], tool.get("strict"))
-                for tool in body.get("tools") or []
+                for tool in each(body, "tools")
                 if tool["type"] == "function"
             ],
             tool_choice(body.get("tool_choice")),
@@ -80,11 +90,11 @@ class OpenAIResponses:
             else None,
         )
 
-    def writer(self, body: _JSON) -> _Writer:
+    def writer(self, body: JSON) -> _Writer:
         """Writes one answer."""
         return _Writer(body["model"])
 
-    def error(self, error: ModelError) -> tuple[int, _JSON, dict[str, str]]:
+    def error(self, error: ModelError) -> tuple[int, JSON, dict[str, str]]:
         """Status, body and headers of a refusal."""
         return status_of(error), {"error": error_body(error)}, error_headers(error)
 
@@ -97,7 +107,7 @@ class _Reader:
         self.messages: list[ModelMessage] = []
         self._names: dict[str, str] = {}
 
-    def item(self, item: _JSON) -> None:
+    def item(self, item: JSON) -> None:
         match item.get("type", "message"):
             case "function_call":
                 id = item["call_id"]
@@ -106,7 +116,7 @@ class _Reader:
             case "function_call_output":
                 self._result(item)
             case "reasoning":
-                text = "".join(part["text"] for part in item.get("summary") or [])
+                text = "".join(part["text"] for part in each(item, "summary"))
                 signature = item.get("encrypted_content")
                 self._answer(ReasoningPart(text, {"openai": {"signature": signature}} if signature else None))
             case "message":
@@ -114,7 +124,7 @@ class _Reader:
             case _:
                 pass
 
-    def _message(self, item: _JSON) -> None:
+    def _message(self, item: JSON) -> None:
         content = _content(item["content"])
         text = "".join(part.text for part in content if isinstance(part, TextPart))
         match item["role"]:
@@ -133,7 +143,7 @@ class _Reader:
         else:
             self.messages.append(AssistantMessage([part]))
 
-    def _result(self, item: _JSON) -> None:
+    def _result(self, item: JSON) -> None:
         id, output = item["call_id"], item["output"]
         content = None if isinstance(output, str) else _content(output)
         text = output if content is None else "".join(p.text for p in content if isinstance(p, TextPart))
@@ -151,7 +161,7 @@ class _Writer:
         self._numbers = itertools.count()
         self._items: dict[str, tuple[int, str]] = {}
         self._texts: dict[str, str] = {}
-        self._calls: dict[str, _JSON] = {}
+        self._calls: dict[str, JSON] = {}
 
     def event(self, event: ModelEvent) -> bytes:
         """The lines for one event."""
@@ -160,8 +170,8 @@ class _Writer:
                 self._id = event.response_id or self._id
                 return self._line("response.created", response=self._response("in_progress"))
             case TextStart():
-                item = {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
-                part = {"type": "output_text", "text": "", "annotations": []}
+                item: JSON = {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
+                part: JSON = {"type": "output_text", "text": "", "annotations": []}
                 return self._add("msg", event.id, item) + self._in(
                     "response.content_part.added", event.id, part=part
                 )
@@ -213,7 +223,7 @@ class _Writer:
             case _:
                 return b""
 
-    def _add(self, prefix: str, id: str, item: _JSON) -> bytes:
+    def _add(self, prefix: str, id: str, item: JSON) -> bytes:
         self._items[id] = (len(self._items), f"{prefix}_{self._id}_{len(self._items)}")
         self._texts[id] = ""
         index, name = self._items[id]
@@ -223,13 +233,13 @@ class _Writer:
         index, name = self._items[id]
         return self._line(type, item_id=name, output_index=index, content_index=0, **fields)
 
-    def _done(self, id: str, item: _JSON) -> bytes:
+    def _done(self, id: str, item: JSON) -> bytes:
         index, name = self._items[id]
         return self._line("response.output_item.done", output_index=index, item={"id": name, **item})
 
     def _end_text(self, id: str) -> bytes:
-        part = {"type": "output_text", "text": self._texts[id], "annotations": []}
-        item = {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
+        part: JSON = {"type": "output_text", "text": self._texts[id], "annotations": []}
+        item: JSON = {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
         return (
             self._in("response.output_text.done", id, text=self._texts[id])
             + self._in("response.content_part.done", id, part=part)
@@ -252,7 +262,7 @@ class _Writer:
             response["incomplete_details"] = {"reason": why}
         return self._line("response.incomplete" if why else "response.completed", response=response)
 
-    def _response(self, status: str) -> _JSON:
+    def _response(self, status: str) -> JSON:
         return {
             "id": self._id,
             "object": "response",
@@ -282,7 +292,7 @@ def _content(content: Any) -> list[TextPart | FilePart]:
     return parts
 
 
-def _usage(usage: Usage) -> _JSON:
+def _usage(usage: Usage) -> JSON:
     return {
         "input_tokens": usage.input_tokens or 0,
         "input_tokens_details": {"cached_tokens": usage.cached_input_tokens or 0},

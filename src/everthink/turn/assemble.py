@@ -47,6 +47,7 @@ class Assembled:
     send_reasoning: bool
     timeouts: Timeouts
     output: Structured | None
+    stall_timeout: float
 
 
 async def assemble(host: Host, turn: Turn) -> Assembled:
@@ -107,6 +108,9 @@ def _configured(
         send_reasoning=host.agent.send_reasoning if config.send_reasoning is None else config.send_reasoning,
         timeouts=config.timeout if isinstance(config.timeout, Timeouts) else Timeouts(total=config.timeout),
         output=structured(config.output),
+        stall_timeout=host.agent.chat_stream_stall_timeout
+        if config.chat_stream_stall_timeout is None
+        else config.chat_stream_stall_timeout,
     )
 
 

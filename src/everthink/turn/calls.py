@@ -228,6 +228,7 @@ class StepCalls:
                 tool_call_id=called.tool_call_id,
                 tool_name=called.tool_name,
                 step_number=self.step,
+                input=called.input,
             )
         )
         failure: Exception | None = None
@@ -249,6 +250,7 @@ class StepCalls:
                 duration_ms=round(duration),
                 error=str(failure) if failure else None,
                 error_type=type(failure).__name__ if failure else None,
+                output=output,
             )
         )
         await self.run.tell(self.outcomes[called.tool_call_id])

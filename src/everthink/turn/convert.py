@@ -17,7 +17,7 @@ from ..session.budget import KEEP_RECENT, shorten
 from ..tools.output import model_output
 from ..tools.tool import Tool
 
-__all__ = ["Converter", "convert", "paired", "prune_tool_calls"]
+__all__ = ["Converter", "convert", "has_approvals", "paired", "prune_tool_calls"]
 
 DENIED_TEXT = "Tool call execution denied."
 
@@ -26,43 +26,51 @@ class Converter:
     """Converts a growing history, each message once.
 
     Messages are never changed in place, so what was converted stays valid for the same object.
+    The cost of a turn does not grow with the conversation: all but the last few messages are one
+    list that only gets longer.
     """
 
     def __init__(self) -> None:
+        # The messages of which `_older_converted` is the shortened, converted form.
+        self._older: list[Message] = []
+        self._older_converted: list[model.ModelMessage] = []
         self._recent: dict[str, tuple[Message, list[model.ModelMessage]]] = {}
-        self._older: dict[str, tuple[Message, list[model.ModelMessage]]] = {}
         self._custom: frozenset[str] = frozenset()
 
-    def unchecked(self, messages: Iterable[Message]) -> list[Message]:
+    def unchecked(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages not seen before: those a repair has to look at."""
-        known, older = self._recent, self._older
-        return [
-            m for m in messages if (entry := known.get(m.id) or older.get(m.id)) is None or entry[0] is not m
-        ]
+        known = len(self._older) if self._starts_as_before(messages) else 0
+        recent = self._recent
+        return [m for m in messages[known:] if (entry := recent.get(m.id)) is None or entry[0] is not m]
 
     def convert(self, messages: Sequence[Message], tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
-        """All messages, with those before the last few shortened."""
+        """All messages, with those before the last few shortened, every call paired with its result."""
         custom = frozenset(name for name, tool in tools.items() if tool.to_model_output)
-        if custom != self._custom:
+        if custom != self._custom or not self._starts_as_before(messages):
             self.forget()
             self._custom = custom
-        edge = len(messages) - KEEP_RECENT
-        converted: list[model.ModelMessage] = []
-        for index, message in enumerate(messages):
-            cache = self._older if index < edge else self._recent
-            entry = cache.get(message.id)
+        edge = max(0, len(messages) - KEEP_RECENT)
+        for message in messages[len(self._older) : edge]:
+            self._older.append(message)
+            self._older_converted += convert(shorten(message), tools)
+            self._recent.pop(message.id, None)
+        converted = list(self._older_converted)
+        for message in messages[edge:]:
+            entry = self._recent.get(message.id)
             if entry is None or entry[0] is not message:
-                shown = shorten(message) if index < edge else message
-                entry = cache[message.id] = (message, convert(shown, tools))
-                if index < edge:
-                    self._recent.pop(message.id, None)
+                entry = self._recent[message.id] = (message, convert(message, tools))
             converted += entry[1]
         return converted
 
     def forget(self) -> None:
-        """Start afresh (the conversation was cleared)."""
-        self._recent.clear()
+        """Start afresh (the conversation was cleared, or its beginning changed)."""
         self._older.clear()
+        self._older_converted.clear()
+        self._recent.clear()
+
+    def _starts_as_before(self, messages: Sequence[Message]) -> bool:
+        edge = max(0, len(messages) - KEEP_RECENT)
+        return len(self._older) <= edge and messages[: len(self._older)] == self._older
 
 
 def convert(message: Message, tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
@@ -200,6 +208,16 @@ def paired(messages: Sequence[model.ModelMessage]) -> list[model.ModelMessage]:
         else:
             kept.append(message)
     return kept
+
+
+def has_approvals(messages: Iterable[model.ModelMessage]) -> bool:
+    """True when a person's answer stands where a result should be."""
+    return any(
+        type(part) is model.ApprovalResponse
+        for message in messages
+        if type(message) is model.ToolMessage
+        for part in message.content
+    )
 
 
 def _results_of(message: model.ModelMessage | None) -> set[str]:

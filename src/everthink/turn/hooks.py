@@ -96,6 +96,7 @@ class TurnConfig:
     stop_when: StopCondition | Sequence[StopCondition] | None = None
     send_reasoning: bool | None = None
     chat_stream_stall_timeout: float | None = None
+    """Seconds of silence after which this turn is given up; 0 switches the watchdog off."""
     output: Any = None
     """A pydantic model, any type pydantic understands, or a JSON schema: the final text must follow it."""
     max_output_tokens: int | None = None
@@ -111,6 +112,7 @@ class TurnConfig:
     headers: dict[str, str] | None = None
     provider_options: dict[str, Any] | None = None
     telemetry: dict[str, Any] | None = None
+    """For traces of this turn: `function_id`, `metadata` (a dict), `is_enabled=False` for none."""
     experimental_telemetry: dict[str, Any] | None = None
     """The older name of `telemetry`, which wins over it."""
     experimental_transform: Transform | None = None
@@ -365,6 +367,11 @@ class Hooks(Protocol):
     @property
     def send_reasoning(self) -> bool:
         """Whether readers see thinking."""
+        ...
+
+    @property
+    def chat_stream_stall_timeout(self) -> float:
+        """Seconds of silence after which a turn is given up; 0 never."""
         ...
 
     def get_model(self) -> Any:

@@ -25,7 +25,7 @@ from ..observe.events import ChatStepFinish, ChatStepStart, ModelRetry
 from ..tools.tool import Tool
 from .assemble import Assembled
 from .calls import StepCalls
-from .convert import paired
+from .convert import has_approvals, paired
 from .hooks import StepConfig, StepContext, StepResult, call_hook
 from .run import Run
 
@@ -108,7 +108,7 @@ class Loop:
         """Go through the steps. Raises what broke the answer off."""
         run, limits = self._run, self._assembled.timeouts
         run.say(ui.Start(message_id=None if run.turn.continuation else run.turn.message_id))
-        with self._limit("turn", limits.total):
+        with self._limit("turn", limits.total), run.watched(self._assembled.stall_timeout, self._abort):
             head = await self._head()
             produced: list[model.ModelMessage] = []
             while True:
@@ -136,16 +136,21 @@ class Loop:
                 and isinstance(answers, model.ToolMessage)
                 and any(isinstance(part, model.ApprovalResponse) for part in answers.content)
             ):
-                calls = self._calls = StepCalls(self._run, 0, self._assembled.tools, messages[:-2])
-                await calls.take_approvals(said, answers)
-                done = calls.message()
-                given = {p.id: p for p in answers.content if isinstance(p, model.ToolResultPart)}
-                given |= {
-                    p.id: p for p in (done.content if done else []) if isinstance(p, model.ToolResultPart)
-                }
-                order = [p.id for p in said.content if isinstance(p, model.ToolCallPart)]
-                messages = [*messages[:-1], model.ToolMessage([given[id] for id in order if id in given])]
-        return paired(messages)
+                messages = [*messages[:-1], await self._approved(said, answers, messages[:-2])]
+        # Converted history pairs calls and results by itself; a hook's own list may not.
+        is_ours = self._assembled.config.messages is None and not has_approvals(messages)
+        return messages if is_ours else paired(messages)
+
+    async def _approved(
+        self, said: model.AssistantMessage, answers: model.ToolMessage, before: list[model.ModelMessage]
+    ) -> model.ToolMessage:
+        calls = self._calls = StepCalls(self._run, 0, self._assembled.tools, before)
+        await calls.take_approvals(said, answers)
+        done = calls.message()
+        given = {p.id: p for p in answers.content if isinstance(p, model.ToolResultPart)}
+        given |= {p.id: p for p in (done.content if done else []) if isinstance(p, model.ToolResultPart)}
+        order = [p.id for p in said.content if isinstance(p, model.ToolCallPart)]
+        return model.ToolMessage([given[id] for id in order if id in given])
 
     # --- one step
 
@@ -159,6 +164,7 @@ class Loop:
                 step_number=plan.number,
                 model=plan.model.name,
                 request=plan.request,
+                telemetry=self._assembled.config.telemetry or self._assembled.config.experimental_telemetry,
             )
         )
         answer = _Answer()

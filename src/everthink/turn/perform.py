@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..abort import AbortController
-from ..errors import StoreError
+from ..errors import ModelError, StoreError, StreamStalled
 from ..messages import Message, as_messages
 from ..observe.events import ChatRequestFailed, ChatTurnFinish, ChatTurnStart, MessageError
 from ..session.tree import Plan
@@ -145,6 +145,8 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
     failure: BaseException | None = None
     if work.cancelled():
         status: TurnStatus = "aborted"
+        if isinstance(turn.signal.reason, StreamStalled):
+            return await _failed(host, turn, turn.signal.reason, "stream", run)
     elif (failure := work.exception()) is not None:
         status = "error"
     else:
@@ -173,7 +175,6 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     plan = Plan()
     if run.fold.has_content:
         plan = host.session.plan_append([run.fold.message()], run.turn.parent)
-    before = host.clock.now_ms() - SEGMENT_GRACE_MS
     run.is_closed = True
 
     def confirm() -> None:
@@ -181,7 +182,7 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
 
     run.writer.afterwards(confirm)
     try:
-        await run.writer.close([*plan.statements, *last, queries.pruned(host.id, before=before)])
+        await run.writer.close([*plan.statements, *last, *_pruning(host)])
     except BaseException:
         host.session.fail()
         raise
@@ -189,6 +190,15 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
         return None
     host.audience.show(HistoryChanged(run.turn))
     return plan.writes[0][0]
+
+
+def _pruning(host: Host) -> list[Statement]:
+    """Now and then: drop the chunks of turns that ended long ago."""
+    now = host.clock.now_ms()
+    if now < host.prunes_at:
+        return []
+    host.prunes_at = now + SEGMENT_GRACE_MS
+    return [queries.pruned(host.id, before=now - SEGMENT_GRACE_MS)]
 
 
 async def _failed(host: Host, turn: Turn, error: Exception, stage: Stage, run: Run | None) -> Outcome:
@@ -217,7 +227,8 @@ async def explain(
     host: Host, error: Exception, stage: Stage, request_id: str | None, persisted: bool
 ) -> tuple[BaseException, str]:
     """Ask `on_chat_error` what to say of a failure, and tell observers. Once per failed turn."""
-    context = ChatErrorContext(stage, persisted, request_id)
+    overflows = isinstance(error, ModelError) and error.kind == "context_overflow"
+    context = ChatErrorContext(stage, persisted, request_id, "context_overflow" if overflows else None)
     told: Any = error
     try:
         answer = await call_hook(host.agent.on_chat_error, error, context)

@@ -8,10 +8,16 @@ the journal can never disagree.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from .. import chunks as ui
+from ..abort import AbortController
+from ..clock import Timer
+from ..errors import StreamStalled
 from ..messages import Message
+from ..observe.events import ChatStreamStalled
 from ..store.port import Statement
 from .assemble import Assembled
 from .audience import MessageUpdated
@@ -21,11 +27,35 @@ from .interactions import holder_of, settled_across
 from .stream import StreamWriter
 from .turn import Host, Turn
 
-__all__ = ["Run"]
+__all__ = ["Run", "Watchdog"]
 
 _MAY_REPEAT = frozenset(
     {ui.ToolInputStart, ui.ToolInputDelta, ui.ToolInputAvailable, ui.ToolOutputDenied, ui.ToolApprovalRequest}
 )
+
+
+class Watchdog:
+    """Aborts a turn that has said nothing for too long."""
+
+    def __init__(self, host: Host, turn: Turn, seconds: float, abort: AbortController) -> None:
+        self._host, self._turn, self._seconds, self._abort = host, turn, seconds, abort
+        self._timer: Timer | None = None
+
+    def stroke(self) -> None:
+        """Something was said: wait anew."""
+        self.stop()
+        self._timer = self._host.clock.call_later(self._seconds, self._bark)
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _bark(self) -> None:
+        self._host.emit(
+            ChatStreamStalled(request_id=self._turn.request_id, timeout_ms=round(self._seconds * 1000))
+        )
+        self._abort.abort(StreamStalled(self._seconds))
 
 
 class Run:
@@ -38,6 +68,7 @@ class Run:
         self.assembled: Assembled | None = None
         self.output: Any = None
         self.watches_chunks = host.overrides("on_chunk")
+        self._watchdog: Watchdog | None = None
         # Once closed nothing more is said: a tool that ignored the abort finishes in vain.
         self.is_closed = False
 
@@ -51,6 +82,22 @@ class Run:
         if type(action) is CrossMessage:
             statements = (*statements, *self._across(action))
         self.writer.put(chunk, *statements)
+        if self._watchdog is not None:
+            self._watchdog.stroke()
+
+    @contextlib.contextmanager
+    def watched(self, seconds: float, abort: AbortController) -> Iterator[None]:
+        """Give the turn up when nothing is said for `seconds`; 0 never does."""
+        if seconds <= 0:
+            yield
+            return
+        watchdog = self._watchdog = Watchdog(self.host, self.turn, seconds, abort)
+        watchdog.stroke()
+        try:
+            yield
+        finally:
+            self._watchdog = None
+            watchdog.stop()
 
     def _across(self, outcome: CrossMessage) -> list[Statement]:
         session = self.host.session

@@ -85,6 +85,8 @@ class Host(Protocol):
     converter: Converter
     aborts: AbortRegistry
     inflight: Accumulator | None
+    prunes_at: int
+    """When chunks of ended turns are next dropped (ms)."""
 
     @property
     def agent(self) -> Hooks:

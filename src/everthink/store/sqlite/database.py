@@ -44,7 +44,8 @@ class Database:
     def close(self) -> None:
         """Empty the WAL into the file, then let go of both."""
         try:
-            self.connection.execute("PRAGMA incremental_vacuum").fetchall()
+            # execute() would stop after one page.
+            self.connection.executescript("PRAGMA incremental_vacuum")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error:
             pass  # A full disk or a foreign reader: the WAL keeps what the file has not got yet.

@@ -122,10 +122,9 @@ class StoreContract:
     async def test_a_reader_sees_a_commit_whole_or_not_at_all(self) -> None:
         async with self.opened() as store:
             await store.apply([put("from", 1000), put("to", 0)])
-            moves = [
-                store.apply([Statement(BUMP, (-1, "from")), Statement(BUMP, (1, "to"))]) for _ in range(200)
-            ]
-            while not all(move.done() for move in moves):  # pyright: ignore
+            move = [Statement(BUMP, (-1, "from")), Statement(BUMP, (1, "to"))]
+            moves = [asyncio.ensure_future(store.apply(move)) for _ in range(200)]
+            while not all(move.done() for move in moves):
                 assert await store.fetch("SELECT SUM(n) FROM notes") == [(1000,)]
                 await asyncio.sleep(0)
             await asyncio.gather(*moves)
@@ -400,9 +399,9 @@ class StoreContract:
 
     async def test_a_commit_is_applied_although_nobody_waits_for_it(self) -> None:
         async with self.opened() as store:
-            futures = [store.apply([put(f"{i}")]) for i in range(10)]
+            futures = [asyncio.ensure_future(store.apply([put(f"{i}")])) for i in range(10)]
             for future in futures:
-                future.cancel()  # pyright: ignore
+                future.cancel()
             await store.apply([put("last")])
             assert set(await notes(store)) == {*(f"{i}" for i in range(10)), "last"}
 
