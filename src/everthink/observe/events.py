@@ -12,11 +12,10 @@ fields are `None` when absent, and absent ones do not appear in the payload.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar, cast, dataclass_transform
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 import msgspec
 
@@ -45,6 +44,7 @@ __all__ = [
     "ChatTurnFinish",
     "ChatTurnStart",
     "Connect",
+    "Content",
     "Destroy",
     "Disconnect",
     "Event",
@@ -86,7 +86,6 @@ __all__ = [
     "ToolResult",
     "TurnStatus",
     "channel_of",
-    "content",
     "event",
 ]
 
@@ -125,10 +124,13 @@ def channel_of(event_type: str) -> str:
 # --- how events are made -----------------------------------------------------------------
 
 
-class EventBody:
-    """What one kind of event says. Subclasses are declared with `@event("its:type")`."""
+T = TypeVar("T")
+Content = Annotated[T | None, "content"]
+"""Marks a field that holds what people or models said: never in a payload, log or `repr`."""
 
-    __slots__ = ()
+
+class EventBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What one kind of event says. Subclasses are declared with `@event("its:type")`."""
 
     type: ClassVar[str] = ""
     channel: ClassVar[str] = ""
@@ -142,6 +144,10 @@ class EventBody:
             for field, wire in self.wire_names
             if (value := getattr(self, field)) is not None
         }
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{field}={getattr(self, field)!r}" for field, _ in self.wire_names)
+        return f"{type(self).__name__}({fields})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,29 +183,29 @@ EVENTS: dict[str, type[EventBody]] = {}
 Body = TypeVar("Body", bound=EventBody)
 
 
-def content(*, default: Any) -> Any:
-    """Declare a field that holds what people or models said: never in a payload, log or `repr`."""
-    return dataclasses.field(default=default, repr=False, compare=False, metadata={"content": True})
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field, content))
 def event(event_type: str, /, *, level: int = logging.DEBUG) -> Callable[[type[Body]], type[Body]]:
     """Declare a kind of event; `level` is how loud it is in the log. Applications may add their own:
     `@event("shop:order")` above `class ShopOrder(EventBody)` with its fields.
     """
 
     def declare(cls: type[Body]) -> type[Body]:
-        made = dataclass(frozen=True, kw_only=True, slots=True)(cls)
-        made.type, made.channel, made.level = event_type, channel_of(event_type), level
-        made.wire_names = tuple(
-            (field.name, _camel(field.name))
-            for field in dataclasses.fields(made)  # pyright: ignore[reportArgumentType]
-            if "content" not in field.metadata
-        )
-        EVENTS[event_type] = made
-        return made
+        cls.type, cls.channel, cls.level = event_type, channel_of(event_type), level
+        hidden = _content_fields(cls)
+        cls.wire_names = tuple((f, _camel(f)) for f in cls.__struct_fields__ if f not in hidden)
+        EVENTS[event_type] = cls
+        return cls
 
     return declare
+
+
+def _content_fields(cls: type[EventBody]) -> set[str]:
+    # Read as written: resolving some sixty classes' hints would cost more than the rest of the import.
+    return {
+        name
+        for base in cls.__mro__
+        for name, hint in vars(base).get("__annotations__", {}).items()
+        if "Content[" in str(hint) or "'content'" in str(hint)
+    }
 
 
 def _plain(value: object) -> Any:
@@ -216,12 +222,12 @@ def _camel(name: str) -> str:
 
 
 @event("state:update")
-class StateUpdate(EventBody):
+class StateUpdate(EventBody, frozen=True, kw_only=True):
     """The agent's state was replaced."""
 
 
 @event("rpc")
-class Rpc(EventBody):
+class Rpc(EventBody, frozen=True, kw_only=True):
     """A callable method was called by a client."""
 
     method: str
@@ -229,7 +235,7 @@ class Rpc(EventBody):
 
 
 @event("rpc:error", level=logging.WARNING)
-class RpcError(EventBody):
+class RpcError(EventBody, frozen=True, kw_only=True):
     """A callable method raised."""
 
     method: str
@@ -240,36 +246,36 @@ class RpcError(EventBody):
 
 
 @event("message:request")
-class MessageRequest(EventBody):
+class MessageRequest(EventBody, frozen=True, kw_only=True):
     """A client asked for a reply."""
 
 
 @event("message:response")
-class MessageResponse(EventBody):
+class MessageResponse(EventBody, frozen=True, kw_only=True):
     """A reply was stored."""
 
 
 @event("message:clear")
-class MessageClear(EventBody):
+class MessageClear(EventBody, frozen=True, kw_only=True):
     """The conversation was emptied."""
 
 
 @event("message:cancel")
-class MessageCancel(EventBody):
+class MessageCancel(EventBody, frozen=True, kw_only=True):
     """Somebody asked for a running turn to stop."""
 
     request_id: str
 
 
 @event("message:error", level=logging.WARNING)
-class MessageError(EventBody):
+class MessageError(EventBody, frozen=True, kw_only=True):
     """A reply broke off."""
 
     error: str
 
 
 @event("tool:result")
-class ToolResult(EventBody):
+class ToolResult(EventBody, frozen=True, kw_only=True):
     """A client delivered the result of a tool it ran."""
 
     tool_call_id: str
@@ -277,7 +283,7 @@ class ToolResult(EventBody):
 
 
 @event("tool:approval")
-class ToolApproval(EventBody):
+class ToolApproval(EventBody, frozen=True, kw_only=True):
     """A person answered a call that asked first."""
 
     tool_call_id: str
@@ -285,18 +291,18 @@ class ToolApproval(EventBody):
 
 
 @event("tool:call:start")
-class ToolCallStart(EventBody):
+class ToolCallStart(EventBody, frozen=True, kw_only=True):
     """A tool of ours is about to run. `step_number` is absent before the first step."""
 
     request_id: str
     tool_call_id: str
     tool_name: str
     step_number: int | None = None
-    input: Any = content(default=None)
+    input: Content[Any] = None
 
 
 @event("tool:call:finish")
-class ToolCallFinish(EventBody):
+class ToolCallFinish(EventBody, frozen=True, kw_only=True):
     """A tool of ours gave its result or failed; the model reads either."""
 
     request_id: str
@@ -307,33 +313,32 @@ class ToolCallFinish(EventBody):
     duration_ms: int
     error: str | None = None
     error_type: str | None = None
-    output: Any = content(default=None)
+    output: Content[Any] = None
 
 
 # --- submissions -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Submission(EventBody):
+class _Submission(EventBody, frozen=True, kw_only=True):
     submission_id: str
     request_id: str | None = None
     idempotency_key: str | None = None
 
 
 @event("submission:create")
-class SubmissionCreate(_Submission):
+class SubmissionCreate(_Submission, frozen=True, kw_only=True):
     """Work was accepted, to run later."""
 
 
 @event("submission:status")
-class SubmissionStatus(_Submission):
+class SubmissionStatus(_Submission, frozen=True, kw_only=True):
     """Accepted work moved on."""
 
     status: str
 
 
 @event("submission:error", level=logging.WARNING)
-class SubmissionError(_Submission):
+class SubmissionError(_Submission, frozen=True, kw_only=True):
     """Accepted work failed."""
 
     error: str
@@ -343,7 +348,7 @@ class SubmissionError(_Submission):
 
 
 @event("chat:request:failed", level=logging.WARNING)
-class ChatRequestFailed(EventBody):
+class ChatRequestFailed(EventBody, frozen=True, kw_only=True):
     """A turn failed; `stage` says how far it had come."""
 
     request_id: str | None = None
@@ -352,8 +357,7 @@ class ChatRequestFailed(EventBody):
     error: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Turn(EventBody):
+class _Turn(EventBody, frozen=True, kw_only=True):
     request_id: str
     trigger: str
     admission: str
@@ -362,12 +366,12 @@ class _Turn(EventBody):
 
 
 @event("chat:turn:start")
-class ChatTurnStart(_Turn):
+class ChatTurnStart(_Turn, frozen=True, kw_only=True):
     """A turn left the queue and runs."""
 
 
 @event("chat:turn:finish", level=logging.INFO)
-class ChatTurnFinish(_Turn):
+class ChatTurnFinish(_Turn, frozen=True, kw_only=True):
     """A turn ended. Exactly one for each start."""
 
     status: TurnStatus
@@ -377,19 +381,19 @@ class ChatTurnFinish(_Turn):
 
 
 @event("chat:step:start")
-class ChatStepStart(EventBody):
+class ChatStepStart(EventBody, frozen=True, kw_only=True):
     """The model is about to be asked."""
 
     request_id: str
     step_number: int
     model: str
-    request: Request | None = content(default=None)
-    telemetry: dict[str, Any] | None = content(default=None)
+    request: Content[Request | None] = None
+    telemetry: Content[dict[str, Any] | None] = None
     """What `TurnConfig.telemetry` asked for."""
 
 
 @event("chat:step:finish")
-class ChatStepFinish(EventBody):
+class ChatStepFinish(EventBody, frozen=True, kw_only=True):
     """The model answered. `usage` holds what the provider reported."""
 
     request_id: str
@@ -401,11 +405,11 @@ class ChatStepFinish(EventBody):
     response_id: str | None = None
     response_model: str | None = None
     error_type: str | None = None
-    answer: AssistantMessage | None = content(default=None)
+    answer: Content[AssistantMessage | None] = None
 
 
 @event("model:retry", level=logging.INFO)
-class ModelRetry(EventBody):
+class ModelRetry(EventBody, frozen=True, kw_only=True):
     """A model call did not open and is tried again after `delay_ms`."""
 
     request_id: str
@@ -416,7 +420,7 @@ class ModelRetry(EventBody):
 
 
 @event("chat:stream:stalled", level=logging.WARNING)
-class ChatStreamStalled(EventBody):
+class ChatStreamStalled(EventBody, frozen=True, kw_only=True):
     """A model sent nothing for as long as the agent allows."""
 
     request_id: str
@@ -424,7 +428,7 @@ class ChatStreamStalled(EventBody):
 
 
 @event("chat:context:compacted", level=logging.INFO)
-class ChatContextCompacted(EventBody):
+class ChatContextCompacted(EventBody, frozen=True, kw_only=True):
     """The conversation was shortened (or could not be) to fit the model."""
 
     reason: Literal["proactive", "reactive"]
@@ -434,7 +438,7 @@ class ChatContextCompacted(EventBody):
 
 
 @event("chat:transcript:repaired", level=logging.INFO)
-class ChatTranscriptRepaired(EventBody):
+class ChatTranscriptRepaired(EventBody, frozen=True, kw_only=True):
     """Calls that nobody will answer any more were closed before the next prompt."""
 
     request_id: str | None = None
@@ -444,7 +448,7 @@ class ChatTranscriptRepaired(EventBody):
 
 
 @event("chat:onstart:degraded", level=logging.WARNING)
-class ChatOnstartDegraded(EventBody):
+class ChatOnstartDegraded(EventBody, frozen=True, kw_only=True):
     """One step of starting up failed; the agent serves without it."""
 
     step: str
@@ -452,7 +456,7 @@ class ChatOnstartDegraded(EventBody):
 
 
 @event("chat:hydration:windowed")
-class ChatHydrationWindowed(EventBody):
+class ChatHydrationWindowed(EventBody, frozen=True, kw_only=True):
     """Only the recent part of a large conversation was loaded."""
 
     total_content_bytes: int
@@ -461,7 +465,7 @@ class ChatHydrationWindowed(EventBody):
 
 
 @event("chat:media:evicted")
-class ChatMediaEvicted(EventBody):
+class ChatMediaEvicted(EventBody, frozen=True, kw_only=True):
     """Old files and large outputs were moved out of the messages."""
 
     messages: int
@@ -473,8 +477,7 @@ class ChatMediaEvicted(EventBody):
 # --- recovery ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Recovery(EventBody):
+class _Recovery(EventBody, frozen=True, kw_only=True):
     incident_id: str
     request_id: str
     attempt: int
@@ -483,41 +486,41 @@ class _Recovery(EventBody):
 
 
 @event("chat:recovery:detected", level=logging.INFO)
-class ChatRecoveryDetected(_Recovery):
+class ChatRecoveryDetected(_Recovery, frozen=True, kw_only=True):
     """A turn was found interrupted."""
 
 
 @event("chat:recovery:scheduled")
-class ChatRecoveryScheduled(_Recovery):
+class ChatRecoveryScheduled(_Recovery, frozen=True, kw_only=True):
     """The interrupted turn will be taken up again."""
 
 
 @event("chat:recovery:attempt")
-class ChatRecoveryAttempt(_Recovery):
+class ChatRecoveryAttempt(_Recovery, frozen=True, kw_only=True):
     """The interrupted turn is being taken up again."""
 
 
 @event("chat:recovery:completed", level=logging.INFO)
-class ChatRecoveryCompleted(_Recovery):
+class ChatRecoveryCompleted(_Recovery, frozen=True, kw_only=True):
     """The interrupted turn was brought to its end."""
 
 
 @event("chat:recovery:skipped")
-class ChatRecoverySkipped(_Recovery):
+class ChatRecoverySkipped(_Recovery, frozen=True, kw_only=True):
     """Recovery found nothing left to do."""
 
     reason: str | None = None
 
 
 @event("chat:recovery:failed", level=logging.WARNING)
-class ChatRecoveryFailed(_Recovery):
+class ChatRecoveryFailed(_Recovery, frozen=True, kw_only=True):
     """An attempt failed; another may follow."""
 
     reason: str | None = None
 
 
 @event("chat:recovery:exhausted", level=logging.WARNING)
-class ChatRecoveryExhausted(_Recovery):
+class ChatRecoveryExhausted(_Recovery, frozen=True, kw_only=True):
     """The budget is spent; the turn ended with the terminal message."""
 
     reason: str
@@ -526,51 +529,48 @@ class ChatRecoveryExhausted(_Recovery):
 # --- schedules and the queue -------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Callback(EventBody):
+class _Callback(EventBody, frozen=True, kw_only=True):
     callback: str
     id: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _CallbackRetry(_Callback):
+class _CallbackRetry(_Callback, frozen=True, kw_only=True):
     attempt: int
     max_attempts: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _CallbackError(_Callback):
+class _CallbackError(_Callback, frozen=True, kw_only=True):
     error: str
     attempts: int
 
 
 @event("schedule:create")
-class ScheduleCreate(_Callback):
+class ScheduleCreate(_Callback, frozen=True, kw_only=True):
     """A callback was put on the schedule."""
 
 
 @event("schedule:execute")
-class ScheduleExecute(_Callback):
+class ScheduleExecute(_Callback, frozen=True, kw_only=True):
     """A scheduled callback ran."""
 
 
 @event("schedule:cancel")
-class ScheduleCancel(_Callback):
+class ScheduleCancel(_Callback, frozen=True, kw_only=True):
     """A scheduled callback was taken off the schedule."""
 
 
 @event("schedule:retry")
-class ScheduleRetry(_CallbackRetry):
+class ScheduleRetry(_CallbackRetry, frozen=True, kw_only=True):
     """A scheduled callback raised and is tried again."""
 
 
 @event("schedule:error", level=logging.WARNING)
-class ScheduleError(_CallbackError):
+class ScheduleError(_CallbackError, frozen=True, kw_only=True):
     """A scheduled callback raised for the last time."""
 
 
 @event("schedule:duplicate_warning", level=logging.WARNING)
-class ScheduleDuplicateWarning(EventBody):
+class ScheduleDuplicateWarning(EventBody, frozen=True, kw_only=True):
     """The same callback is on the schedule many times, most likely by mistake."""
 
     callback: str
@@ -579,22 +579,22 @@ class ScheduleDuplicateWarning(EventBody):
 
 
 @event("queue:create")
-class QueueCreate(_Callback):
+class QueueCreate(_Callback, frozen=True, kw_only=True):
     """A callback was put on the queue."""
 
 
 @event("queue:retry")
-class QueueRetry(_CallbackRetry):
+class QueueRetry(_CallbackRetry, frozen=True, kw_only=True):
     """A queued callback raised and is tried again."""
 
 
 @event("queue:error", level=logging.WARNING)
-class QueueError(_CallbackError):
+class QueueError(_CallbackError, frozen=True, kw_only=True):
     """A queued callback raised for the last time."""
 
 
 @event("alarm:memory_limit_reset", level=logging.WARNING)
-class AlarmMemoryLimitReset(EventBody):
+class AlarmMemoryLimitReset(EventBody, frozen=True, kw_only=True):
     """Waking up ran out of memory; after `limit` strikes the work is sealed."""
 
     strikes: int
@@ -606,27 +606,26 @@ class AlarmMemoryLimitReset(EventBody):
 # --- fibers ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Fiber(EventBody):
+class _Fiber(EventBody, frozen=True, kw_only=True):
     fiber_id: str
     fiber_name: str
     managed: bool | None = None
 
 
 @event("fiber:run:started")
-class FiberRunStarted(_Fiber):
+class FiberRunStarted(_Fiber, frozen=True, kw_only=True):
     """A fiber runs."""
 
 
 @event("fiber:run:completed")
-class FiberRunCompleted(_Fiber):
+class FiberRunCompleted(_Fiber, frozen=True, kw_only=True):
     """A fiber returned."""
 
     elapsed_ms: int | None = None
 
 
 @event("fiber:run:failed", level=logging.WARNING)
-class FiberRunFailed(_Fiber):
+class FiberRunFailed(_Fiber, frozen=True, kw_only=True):
     """A fiber raised."""
 
     error: str
@@ -634,28 +633,28 @@ class FiberRunFailed(_Fiber):
 
 
 @event("fiber:run:interrupted")
-class FiberRunInterrupted(_Fiber):
+class FiberRunInterrupted(_Fiber, frozen=True, kw_only=True):
     """A fiber was cut off by the end of its process."""
 
     recovery_reason: str
 
 
 @event("fiber:recovery:detected")
-class FiberRecoveryDetected(_Fiber):
+class FiberRecoveryDetected(_Fiber, frozen=True, kw_only=True):
     """An interrupted fiber was found."""
 
     recovery_reason: str
 
 
 @event("fiber:recovery:attempt")
-class FiberRecoveryAttempt(_Fiber):
+class FiberRecoveryAttempt(_Fiber, frozen=True, kw_only=True):
     """An interrupted fiber is being taken up again."""
 
     recovery_reason: str
 
 
 @event("fiber:recovery:handled")
-class FiberRecoveryHandled(_Fiber):
+class FiberRecoveryHandled(_Fiber, frozen=True, kw_only=True):
     """An interrupted fiber was dealt with."""
 
     status: str | None = None
@@ -663,14 +662,14 @@ class FiberRecoveryHandled(_Fiber):
 
 
 @event("fiber:recovery:skipped")
-class FiberRecoverySkipped(_Fiber):
+class FiberRecoverySkipped(_Fiber, frozen=True, kw_only=True):
     """An interrupted fiber was left alone."""
 
     reason: str
 
 
 @event("fiber:recovery:failed", level=logging.WARNING)
-class FiberRecoveryFailed(_Fiber):
+class FiberRecoveryFailed(_Fiber, frozen=True, kw_only=True):
     """Taking up an interrupted fiber raised."""
 
     error: str
@@ -681,14 +680,14 @@ class FiberRecoveryFailed(_Fiber):
 
 
 @event("connect")
-class Connect(EventBody):
+class Connect(EventBody, frozen=True, kw_only=True):
     """A client connected."""
 
     connection_id: str
 
 
 @event("disconnect")
-class Disconnect(EventBody):
+class Disconnect(EventBody, frozen=True, kw_only=True):
     """A client left."""
 
     connection_id: str
@@ -697,5 +696,5 @@ class Disconnect(EventBody):
 
 
 @event("destroy")
-class Destroy(EventBody):
+class Destroy(EventBody, frozen=True, kw_only=True):
     """The agent and everything it kept were deleted."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -292,7 +292,8 @@ def _asked_for(telemetry: Mapping[str, Any]) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {}
     if telemetry.get("function_id"):
         attributes[gen_ai.FUNCTION_ID] = str(telemetry["function_id"])
-    for name, value in (telemetry.get("metadata") or {}).items():
+    metadata = cast("dict[str, Any]", telemetry.get("metadata") or {})
+    for name, value in metadata.items():
         plain = isinstance(value, str | bool | int | float)
         attributes[f"{gen_ai.METADATA}.{name}"] = value if plain else str(value)
     return attributes

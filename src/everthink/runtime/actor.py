@@ -99,7 +99,6 @@ class Actor:
         self.last_body: dict[str, Any] | None = None
         self.config: Any = None
         self._tools: dict[str, Tool] | None = None
-        self._overrides: dict[str, bool] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self.agent = cls.__new__(cls)
         self.agent._home = self  # pyright: ignore[reportPrivateUsage] - the agent's one link to its home
@@ -151,12 +150,9 @@ class Actor:
 
     def overrides(self, hook: str) -> bool:
         """True when the developer wrote that hook, in the class or on the instance."""
-        known = self._overrides.get(hook)
-        if known is None:
-            written = getattr(self.agent, hook)
-            default = getattr(self._base, hook)
-            known = self._overrides[hook] = getattr(written, "__func__", written) is not default
-        return known
+        # Not remembered: a hook may be assigned to a live agent at any time.
+        written = getattr(self.agent, hook)
+        return getattr(written, "__func__", written) is not getattr(self._base, hook)
 
     def own_tools(self) -> Mapping[str, Tool]:
         """The `@tool` methods, bound to the agent."""

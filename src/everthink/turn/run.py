@@ -9,7 +9,7 @@ the journal can never disagree.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from .. import chunks as ui
@@ -86,7 +86,7 @@ class Run:
             self._watchdog.stroke()
 
     @contextlib.contextmanager
-    def watched(self, seconds: float, abort: AbortController) -> Iterator[None]:
+    def watched(self, seconds: float, abort: AbortController) -> Generator[None]:
         """Give the turn up when nothing is said for `seconds`; 0 never does."""
         if seconds <= 0:
             yield
