@@ -1,46 +1,41 @@
 """The floor: what a person would write by hand, without a framework, to stream and journal answers.
 
-It keeps the same promises in the plainest way: the question is stored before the model is asked, a word
-is stored before the reader has it, a tool call is stored before its body runs, and WAL with
-`synchronous=FULL` makes each commit survive a power cut. Everything happens on the event loop's thread,
-which saves the hop to another one (and blocks all other conversations meanwhile). There are no hooks, no
-cancellation, no queue, no branches, no checks and no recovery.
+It keeps the promises that matter in the plainest way: the question is stored before the model is asked, a
+word before the reader has it, a tool call before its body runs, in WAL with `synchronous=FULL`, so each
+commit survives a power cut. All of it happens on the event loop's thread, which saves the hop to another one
+(and holds up every other conversation meanwhile). No hooks, checks, queue, branches, cancellation, recovery.
 
-How often to commit decides what a delta costs, so there are three of them:
+How often to commit decides what a delta costs, so there are two floors:
 
-    commit per delta    an INSERT and a commit for every delta
-    batched rows        an INSERT per delta, one commit for as many as come within 50 ms (512 at most)
-    batched segments    the same, with one row for the whole batch: the least work that journals every delta
+    commit per delta    an INSERT and a commit for every delta, as one writes it first
+    batched             one row and one commit for what comes within 50 ms (512 deltas at most), and the
+                        last words go in with the answer: the least work that still journals every delta
 
-Ratios are taken against the cheapest of the three. In a turn, the batched ones also save a commit by storing the
-last words together with the answer.
+Ratios are taken against the batched one, the cheaper by far.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 
 from .work import QUESTION, Job, add
 
-__all__ = ["CHEAPEST", "PER_DELTA", "ROWS", "Floor"]
-
-PER_DELTA, ROWS, CHEAPEST = "floor, commit per delta", "floor, batched rows", "floor, batched segments"
-
+PER_DELTA, BATCHED = "floor, commit per delta", "floor, batched"
+LARGEST, LONGEST = 512, 0.05
 SCHEMA = """
     CREATE TABLE messages (agent TEXT, seq INTEGER, role TEXT, content TEXT, PRIMARY KEY (agent, seq));
     CREATE TABLE deltas (agent TEXT, turn INTEGER, seq INTEGER, body TEXT, PRIMARY KEY (agent, turn, seq));
-    CREATE TABLE calls (agent TEXT, turn INTEGER, state TEXT, input TEXT, output TEXT, PRIMARY KEY (agent, turn));
+    CREATE TABLE calls (agent TEXT, turn INTEGER, state TEXT, input TEXT, output TEXT,
+                        PRIMARY KEY (agent, turn));
 """
 MESSAGE = "INSERT INTO messages VALUES (?, ?, ?, ?)"
-DELTA = "INSERT INTO deltas VALUES (?, ?, ?, ?)"
+DELTAS = "INSERT INTO deltas VALUES (?, ?, ?, ?)"
 CALL = "INSERT INTO calls VALUES (?, ?, 'started', ?, NULL)"
 SETTLE = "UPDATE calls SET state = 'done', output = ? WHERE agent = ? AND turn = ?"
-LARGEST, LONGEST = 512, 0.05
 
 
 class Delta(msgspec.Struct, tag_field="type", tag="text-delta"):
@@ -58,6 +53,7 @@ class Floor:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
+        self._largest = 1 if name == PER_DELTA else LARGEST
         self._db = sqlite3.connect(folder / f"{name}.db", isolation_level=None)
         self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;" + SCHEMA)
         self._histories: dict[str, list[dict[str, str]]] = {}
@@ -67,60 +63,38 @@ class Floor:
 
     async def turn(self, agent: str, job: Job) -> None:
         history = self._histories.setdefault(agent, [])
-        question = {"role": "user", "content": QUESTION}
-        history.append(question)
+        history.append({"role": "user", "content": QUESTION})
         turn = len(history)
-        self._db.execute(MESSAGE, (agent, turn, "user", encode(question).decode()))
+        self._db.execute(MESSAGE, (agent, turn, "user", encode(history[-1]).decode()))
         if job.calls_tool:
-            await self._call(agent, turn)
+            input = {"a": 1, "b": 2}
+            self._db.execute(CALL, (agent, turn, encode(input).decode()))
+            output = add(**input)
         words: list[str] = []
-        waiting: list[Delta] = []
+        batch: list[Delta] = []
         began = 0.0
-        async for word in model(job, history):
+        async for word in job.speak():
             words.append(word)
-            waiting.append(Delta("1", word))
+            batch.append(Delta("text_1", word))
             now = time.perf_counter()
-            began = began if len(waiting) > 1 else now
-            if self.name == PER_DELTA or len(waiting) == LARGEST or now - began > LONGEST:
-                self._keep(agent, turn, len(words), waiting)
-                self._show(job, waiting)
-                waiting = []
-        answer = {"role": "assistant", "content": "".join(words)}
+            began = now if len(batch) == 1 else began
+            if len(batch) >= self._largest or now - began > LONGEST:
+                self._keep(agent, turn, len(words), batch)
+                self._show(job, batch)
+                batch = []
+        history.append({"role": "assistant", "content": "".join(words)})
         self._db.execute("BEGIN")
-        if waiting:
-            self._keep(agent, turn, len(words), waiting, within=True)
+        if batch:
+            self._keep(agent, turn, len(words), batch)
         if job.calls_tool:
-            self._db.execute(SETTLE, ("3", agent, turn))
-        self._db.execute(MESSAGE, (agent, turn + 1, "assistant", encode(answer).decode()))
+            self._db.execute(SETTLE, (str(output), agent, turn))
+        self._db.execute(MESSAGE, (agent, turn + 1, "assistant", encode(history[-1]).decode()))
         self._db.execute("COMMIT")
-        self._show(job, waiting)
-        history.append(answer)
+        self._show(job, batch)
 
-    async def _call(self, agent: str, turn: int) -> None:
-        input = {"a": 1, "b": 2}
-        self._db.execute(CALL, (agent, turn, encode(input).decode()))
-        add(**input)
-
-    def _keep(self, agent: str, turn: int, last: int, batch: list[Delta], *, within: bool = False) -> None:
-        first = last - len(batch)
-        if self.name == CHEAPEST:
-            self._db.execute(DELTA, (agent, turn, first, encode(batch).decode()))
-            return
-        rows = ((agent, turn, first + i, encode(delta).decode()) for i, delta in enumerate(batch))
-        if within or len(batch) == 1:
-            self._db.executemany(DELTA, rows)
-        else:
-            self._db.execute("BEGIN")
-            self._db.executemany(DELTA, rows)
-            self._db.execute("COMMIT")
+    def _keep(self, agent: str, turn: int, last: int, batch: list[Delta]) -> None:
+        self._db.execute(DELTAS, (agent, turn, last - len(batch), encode(batch).decode()))
 
     def _show(self, job: Job, batch: list[Delta]) -> None:
         now = time.perf_counter()
         job.heard += [now for _ in batch]
-
-
-async def model(job: Job, history: list[dict[str, str]]) -> AsyncIterator[str]:
-    """The model is shown the whole history, as it would be over HTTP."""
-    assert history
-    async for word in job.speak():
-        yield word

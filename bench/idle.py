@@ -1,7 +1,6 @@
-"""Many idle agents in a process of its own: `python -m bench.idle rss|traced|talked COUNT FILE` prints JSON.
+"""Many idle agents, in a process of its own: `python -m bench.idle fresh|talked COUNT FILE`.
 
-rss and talked read the resident memory of the process; traced asks tracemalloc, which sees what
-Python allocated and nothing else. `talked` lets each agent have one short turn first.
+Prints the bytes of resident memory and of disk per agent. `talked`: each has had one short turn.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import gc
 import json
 import os
 import sys
-import tracemalloc
 from pathlib import Path
 
 from everthink import App
@@ -25,38 +23,27 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def traced() -> int:
-    """Bytes Python has allocated since tracing began."""
-    return tracemalloc.get_traced_memory()[0]
-
-
-async def measure(how: str, count: int, path: Path) -> dict[str, float]:
+async def measure(how: str, count: int, path: str) -> list[float]:
+    """Memory and disk per agent."""
     cls = agent_class(SHORT)
-    used = traced if how == "traced" else resident
 
-    async def reach(name: str) -> None:
-        agent = app.agent(cls, name)
-        await (agent.save_messages(QUESTION) if how == "talked" else agent.instance())
+    async def reach(start: int, end: int) -> tuple[int, int]:
+        for first in range(start, end, 100):
+            agents = [app.agent(cls, f"agent {number}") for number in range(first, first + 100)]
+            await asyncio.gather(
+                *(a.save_messages(QUESTION) if how == "talked" else a.instance() for a in agents)
+            )
+        gc.collect()
+        [(pages,)] = await store.fetch("PRAGMA page_count")
+        [(page,)] = await store.fetch("PRAGMA page_size")
+        return resident(), pages * page
 
     async with App(cls, store=f"sqlite:///{path}") as app:
-        await asyncio.gather(*(reach(f"first {n}") for n in range(100)))  # caches, threads, statements
-        gc.collect()
-        if how == "traced":
-            tracemalloc.start()
-        before = used()
-        for start in range(0, count, 100):
-            await asyncio.gather(*(reach(f"agent {start + n}") for n in range(100)))
-        gc.collect()
-        after = used()
-    found = {how: (after - before) / count}
-    if how == "rss":
-        async with App(cls, store=f"sqlite:///{path.with_suffix('.empty')}") as app:
-            await app.open()
-        empty = path.with_suffix(".empty").stat().st_size
-        found["disk"] = (path.stat().st_size - empty) / (count + 100)
-    return found
+        store = (await app.open()).store
+        before = await reach(0, 200)  # caches, threads and statements are there after these
+        after = await reach(200, 200 + count)
+    return [(late - early) / count for early, late in zip(before, after, strict=True)]
 
 
 if __name__ == "__main__":
-    how, count, file = sys.argv[1:]
-    print(json.dumps(asyncio.run(measure(how, int(count), Path(file)))))
+    print(json.dumps(asyncio.run(measure(sys.argv[1], int(sys.argv[2]), sys.argv[3]))))

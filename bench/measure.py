@@ -1,92 +1,73 @@
-"""Measure: contestants take turns within one run, and medians are compared, so that a noisy machine is noisy for all.
+"""Let the contestants take turns within one run and compare medians: a noisy machine is noisy for all.
 
-CPU is `time.process_time`: user and system time of all threads of this process, so the writer thread of
-everthink and the kernel's share of a commit are included. Wall is `time.perf_counter`. Other programs
-on the machine disturb wall time far more than CPU time; budgets of cost are therefore judged on CPU.
+CPU is `time.process_time`: user and system time of all threads, so everthink's writer thread and the kernel's
+share of a commit count. Wall is `time.perf_counter`. Other programs disturb wall time far more than CPU
+time, so what something costs is judged on CPU.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
+from .floor import BATCHED
 from .work import Contestant
 
-__all__ = ["Cost", "Row", "Samples", "compare", "costs", "ratio"]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What something took, in seconds."""
-
-    cpu: float
-    wall: float
-
-
-Samples = Mapping[str, Sequence[Cost]]
-"""Costs by contestant; the n-th ones were taken right after each other."""
+Work = Callable[[Contestant, int], Awaitable[None]]
 
 
 @dataclass
 class Row:
-    """One line of the table. Values are in `unit`; ratios are medians of the ratios within each repetition."""
+    """One line of the table: a value per contestant, ratios, and a budget if there is one."""
 
     what: str
     unit: str
-    values: dict[str, float] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict[str, float])
     times_floor: float | None = None
     times_peer: float | None = None
     budget: str = ""
     is_met: bool | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+    def held_to(self, budget: str, is_met: bool) -> Row:
+        """The same row with its budget."""
+        self.budget, self.is_met = budget, is_met
+        return self
+
+
+def calm() -> None:
+    """Collect garbage, and keep what others left behind out of later collections."""
+    gc.collect()
+    gc.freeze()
 
 
 async def compare(
-    contestants: Sequence[Contestant],
-    work: Callable[[Contestant, int], Awaitable[None]],
-    *,
-    repetitions: int,
-    per: Mapping[str, int] | int,
-    warm: Callable[[Contestant, int], Awaitable[None]] | None = None,
-) -> Samples:
-    """Let each do `work(contestant, repetition)`, in turn, `repetitions` times; costs are divided by `per`."""
-    samples: dict[str, list[Cost]] = {contestant.name: [] for contestant in contestants}
-    for repetition in range(-1, repetitions):  # The first time is for warming up.
+    what: str, contestants: Sequence[Contestant], work: Work, *, repetitions: int, per: int, warm: Work
+) -> tuple[Row, Row]:
+    """CPU and wall of `work(contestant, repetition)`, divided by `per`, in µs.
+
+    Ratios are medians of the ratios within each repetition. The first round is not counted.
+    """
+    rounds: list[dict[str, tuple[float, float]]] = []
+    for repetition in range(-1, repetitions):
+        taken: dict[str, tuple[float, float]] = {}
         for contestant in contestants:
-            if warm is not None:
-                await warm(contestant, repetition)
-            gc.collect()
+            await warm(contestant, repetition)
+            calm()
             cpu, wall = time.process_time(), time.perf_counter()
             await work(contestant, repetition)
-            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-            share = per if isinstance(per, int) else per[contestant.name]
-            if repetition >= 0:
-                samples[contestant.name].append(Cost(cpu / share, wall / share))
-    return samples
+            taken[contestant.name] = (time.process_time() - cpu, time.perf_counter() - wall)
+        if repetition >= 0:
+            rounds.append(taken)
 
+    def row(kind: int, name: str) -> Row:
+        values = {one: median(r[one][kind] for r in rounds) / per * 1e6 for one in rounds[0]}
+        times = [
+            median(r["everthink"][kind] / r[to][kind] for r in rounds) if to in values else None
+            for to in (BATCHED, "pydantic-ai")
+        ]
+        return Row(f"{name} per {what}", "µs", values, *times)
 
-def ratio(samples: Samples, of: str, to: str, kind: str = "cpu") -> float | None:
-    """How many times more `of` takes than `to`."""
-    if of not in samples or to not in samples:
-        return None
-    pairs = zip(samples[of], samples[to], strict=True)
-    return median(getattr(a, kind) / getattr(b, kind) for a, b in pairs)
-
-
-def costs(
-    what: str, unit: str, samples: Samples, *, floor: str, kind: str = "cpu", scale: float = 1e6
-) -> Row:
-    """A row of medians with ratios against the floor and the peer."""
-    return Row(
-        what,
-        unit,
-        {name: median(getattr(cost, kind) for cost in taken) * scale for name, taken in samples.items()},
-        ratio(samples, "everthink", floor, kind),
-        ratio(samples, "everthink", "pydantic-ai", kind),
-    )
+    return row(0, "CPU"), row(1, "wall")

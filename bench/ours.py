@@ -12,39 +12,24 @@ from everthink.testing.scripted import Play, ScriptedModel, calls, says
 
 from .work import JOBS, QUESTION, Job, add
 
-__all__ = ["Ours", "agent_class"]
+_ADD = tool(add)
 
 
 def agent_class(job: Job) -> type[Think]:
     """An agent that does this job."""
-    members = {"model": ScriptedModel.forever(_script(job)), "__module__": __name__}
+    answer = says(*job.text) if job.pace is None else Play()
+    for word in job.text if job.pace is not None else ():
+        answer = answer.waits(job.pause).says(word)
+    asks = calls("add", a=1, b=2)
+
+    def play(request: Request) -> Play:
+        has_result = isinstance(request.messages[-1], ToolMessage)
+        return asks if job.calls_tool and not has_result else answer
+
+    members = {"model": ScriptedModel.forever(play), "__module__": __name__}
     if job.calls_tool:
         members["get_tools"] = lambda self: [_ADD]
     return type(job.name, (Think,), members)
-
-
-_ADD = tool(add)
-
-
-def _script(job: Job):
-    answer = _answer(job)
-    if not job.calls_tool:
-        return answer
-    asks = calls("add", a=1, b=2)
-
-    def next_play(request: Request) -> Play:
-        return answer if isinstance(request.messages[-1], ToolMessage) else asks
-
-    return next_play
-
-
-def _answer(job: Job) -> Play:
-    if job.pace is None:
-        return says(*job.text)
-    play = Play()
-    for word in job.text:
-        play = play.waits(job.pause).says(word)
-    return play
 
 
 class Ours:
@@ -54,14 +39,14 @@ class Ours:
 
     def __init__(self, folder: Path) -> None:
         self._classes = {job: agent_class(job) for job in JOBS}
-        self.app = App(*self._classes.values(), store=f"sqlite:///{folder / 'everthink.db'}")
+        self._app = App(*self._classes.values(), store=f"sqlite:///{folder / 'everthink.db'}")
 
     async def close(self) -> None:
-        await self.app.close()
+        await self._app.close()
 
     async def turn(self, agent: str, job: Job) -> None:
         heard = 0
-        async for chunk in self.app.agent(self._classes[job], agent).chat(QUESTION):
+        async for chunk in self._app.agent(self._classes[job], agent).chat(QUESTION):
             if type(chunk) is TextDelta:
                 heard += 1
                 if job.pace is not None:

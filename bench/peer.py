@@ -15,8 +15,6 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from .work import JOBS, QUESTION, Job, add
 
-__all__ = ["Peer"]
-
 
 def _agent(job: Job) -> Agent[None, str]:
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
@@ -51,9 +49,8 @@ class Peer:
                 async with node.stream(run.ctx) as events:
                     async for event in events:
                         # The first word comes inside the event that opens the part.
-                        if isinstance(event, PartDeltaEvent) or (
-                            isinstance(event, PartStartEvent) and isinstance(event.part, TextPart)
-                        ):
+                        opens = isinstance(event, PartStartEvent) and isinstance(event.part, TextPart)
+                        if opens or isinstance(event, PartDeltaEvent):
                             heard += 1
                             if job.pace is not None:
                                 job.heard.append(time.perf_counter())

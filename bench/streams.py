@@ -6,106 +6,83 @@ import asyncio
 from collections.abc import Sequence
 from statistics import median, quantiles
 
-from .floor import CHEAPEST, PER_DELTA
-from .measure import Row, compare, costs
+from .floor import BATCHED, PER_DELTA
+from .measure import Row, compare
 from .work import BURST, PACED, SHORT, SLOW, TOOL, Contestant, Job
-
-__all__ = ["concurrency", "deltas", "latency", "turns"]
 
 
 async def deltas(contestants: Sequence[Contestant], *, repetitions: int) -> list[Row]:
-    """CPU per delta of a long answer: without a pause, and with a turn of the event loop between two deltas."""
-    rows: list[Row] = []
-    for job, how in ((BURST, "burst"), (PACED, "paced")):
-
-        async def work(contestant: Contestant, repetition: int, job: Job = job) -> None:
-            await contestant.turn(f"{job.name} {repetition}", job)
-
-        samples = await compare(contestants, work, repetitions=repetitions, per=job.words)
-        row = costs(f"CPU per delta, {how} of {job.words}", "µs", samples, floor=CHEAPEST)
-        if job is BURST:
-            row.budget, row.is_met = "≤ 5 × floor", (row.times_floor or 0) <= 5
-        rows.append(row)
-    return rows
+    """A long answer: in a burst, and with a turn of the event loop between two deltas."""
+    burst = await _one_job("delta, burst of 2,000", contestants, BURST, 1, repetitions, per=BURST.words)
+    paced = await _one_job(
+        "delta, a turn of the loop between them", contestants, PACED, 1, repetitions, per=PACED.words
+    )
+    return [_at_most(5, burst[0]), paced[0]]
 
 
 async def turns(contestants: Sequence[Contestant], *, repetitions: int, count: int = 20) -> list[Row]:
-    """A short turn, one after the other on one agent, without and with a tool call."""
-    rows: list[Row] = []
-    for job, what in ((SHORT, "short turn"), (TOOL, "short turn with a tool")):
+    """Short turns, one after the other on one agent, without and with a tool call."""
+    short = await _one_job("short turn", contestants, SHORT, count, repetitions, per=count)
+    tool = await _one_job("short turn with a tool", contestants, TOOL, count, repetitions, per=count)
+    return [_at_most(10, short[0]), short[1], _at_most(10, tool[0]), tool[1]]
 
-        async def warm(contestant: Contestant, repetition: int, job: Job = job) -> None:
+
+async def _one_job(
+    what: str, contestants: Sequence[Contestant], job: Job, count: int, repetitions: int, *, per: int
+) -> tuple[Row, Row]:
+    async def warm(contestant: Contestant, repetition: int) -> None:
+        if job in (SHORT, TOOL):
             await contestant.turn(f"{job.name} {repetition}", job)
 
-        async def work(contestant: Contestant, repetition: int, job: Job = job) -> None:
-            for _ in range(count):
-                await contestant.turn(f"{job.name} {repetition}", job)
+    async def work(contestant: Contestant, repetition: int) -> None:
+        for _ in range(count):
+            await contestant.turn(f"{job.name} {repetition}", job)
 
-        samples = await compare(contestants, work, repetitions=repetitions, per=count, warm=warm)
-        row = costs(f"CPU per {what}", "µs", samples, floor=CHEAPEST)
-        row.budget, row.is_met = "≤ 10 × floor", (row.times_floor or 0) <= 10
-        rows += [row, costs(f"wall per {what}", "µs", samples, floor=CHEAPEST, kind="wall")]
-    return rows
+    return await compare(what, contestants, work, repetitions=repetitions, per=per, warm=warm)
+
+
+def _at_most(times: int, row: Row) -> Row:
+    return row.held_to(f"≤ {times} × floor", (row.times_floor or 0) <= times)
 
 
 async def concurrency(contestants: Sequence[Contestant], agents: int, *, repetitions: int) -> list[Row]:
-    """`agents` agents doing two short turns each, all at once."""
-    count = 2 * agents
+    """One short turn of each of `agents` agents, all at once. They are in memory already."""
 
-    async def one(contestant: Contestant, agent: str, times: int) -> None:
-        for _ in range(times):
-            await contestant.turn(agent, SHORT)
-
-    async def crowd(contestant: Contestant, repetition: int, times: int) -> None:
+    async def crowd(contestant: Contestant, repetition: int) -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(agents):
-                group.create_task(one(contestant, f"crowd {agents} {repetition} {number}", times))
+                group.create_task(contestant.turn(f"crowd {agents} {number}", SHORT))
 
-    samples = await compare(
-        contestants,
-        lambda contestant, repetition: crowd(contestant, repetition, 2),
-        repetitions=repetitions,
-        per=count,
-        warm=lambda contestant, repetition: crowd(contestant, repetition, 1),
-    )
-    cpu = costs(f"CPU per short turn, {agents} agents at once", "µs", samples, floor=CHEAPEST)
-    wall = costs(f"turns per second, {agents} agents at once", "1/s", samples, floor=CHEAPEST, kind="wall")
-    wall.values = {name: 1e6 / value for name, value in wall.values.items()}
-    wall.times_floor = 1 / wall.times_floor if wall.times_floor else None
-    wall.times_peer = 1 / wall.times_peer if wall.times_peer else None
-    return [cpu, wall]
+    async def warm(contestant: Contestant, repetition: int) -> None:
+        if repetition < 0:
+            await crowd(contestant, repetition)
+
+    what = f"short turn, {agents} agents at once"
+    cpu, wall = await compare(what, contestants, crowd, repetitions=repetitions, per=agents, warm=warm)
+    rates = {name: 1e6 / value for name, value in wall.values.items()}
+    inverse = [1 / times if times else None for times in (wall.times_floor, wall.times_peer)]
+    return [cpu, Row(f"short turns per second, {agents} agents at once", "1/s", rates, *inverse)]
 
 
 async def latency(contestants: Sequence[Contestant], *, repetitions: int) -> list[Row]:
     """Wall time from the model saying a word to the reader having it, on a slow stream.
 
-    The batched floors are left out: they show a word when its batch is full.
+    Against the floor that commits each delta: the batched one shows a word when its batch is full.
     """
     waits: dict[str, list[float]] = {}
     for repetition in range(repetitions):
         for contestant in contestants:
-            if contestant.name.startswith("floor") and contestant.name != PER_DELTA:
-                continue
-            SLOW.spoken.clear()
-            SLOW.heard.clear()
-            await contestant.turn(f"slow {repetition}", SLOW)
-            pairs = zip(SLOW.spoken, SLOW.heard, strict=True)
-            waits.setdefault(contestant.name, []).extend(heard - spoken for spoken, heard in pairs)
-    middle = {name: median(taken) * 1e6 for name, taken in waits.items()}
-    late = {name: quantiles(taken, n=100)[98] * 1e6 for name, taken in waits.items()}
-    return [
-        _latency("median", middle),
-        _latency("99 %", late),
-    ]
+            if contestant.name != BATCHED:
+                SLOW.spoken.clear()
+                SLOW.heard.clear()
+                await contestant.turn(f"slow {repetition}", SLOW)
+                pairs = zip(SLOW.spoken, SLOW.heard, strict=True)
+                waits.setdefault(contestant.name, []).extend((there - said) * 1e6 for said, there in pairs)
+    middle = {name: median(taken) for name, taken in waits.items()}
+    late = {name: quantiles(taken, n=100)[98] for name, taken in waits.items()}
+    return [_delay("median", middle), _delay("99 %", late)]
 
 
-def _latency(which: str, values: dict[str, float]) -> Row:
-    peer = values.get("pydantic-ai")
-    ours = values["everthink"]
-    return Row(
-        f"added to a delta of a slow stream (wall, {which})",
-        "µs",
-        values,
-        ours / values[PER_DELTA],
-        ours / peer if peer else None,
-    )
+def _delay(which: str, values: dict[str, float]) -> Row:
+    times = [values["everthink"] / values[to] if to in values else None for to in (PER_DELTA, "pydantic-ai")]
+    return Row(f"wall added to a delta of a slow stream, {which}", "µs", values, *times)

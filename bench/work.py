@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-__all__ = ["BURST", "JOBS", "PACED", "QUESTION", "SHORT", "SLOW", "TOOL", "Contestant", "Job", "add"]
-
 QUESTION = "Tell me something about the weather, please."
 
 
@@ -44,7 +42,7 @@ class Job:
 
 
 BURST = Job("Burst", 2000)
-PACED = Job("Paced", 2000, pace=0)
+PACED = Job("Paced", 2000, pace=0)  # sleep(0): one turn of the event loop between two words
 SHORT = Job("Short", 20)
 TOOL = Job("Tool", 20, calls_tool=True)
 SLOW = Job("Slow", 200, pace=0.004)

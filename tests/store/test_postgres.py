@@ -99,8 +99,7 @@ async def sleeping(cluster: Cluster) -> None:
     import asyncpg
 
     connection = await asyncpg.connect(cluster.url)
-    busy = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid() AND state = 'active'"
-    while not await connection.fetch(busy):
+    while not await connection.fetch("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):
         pass
     connection.terminate()
 

@@ -177,14 +177,10 @@ any_chunks = st.one_of(
     st.builds(ui.ToolInputAvailable, words, words, json_values, st.booleans(), metadata, st.none() | objects),
     st.builds(ui.ToolInputError, words, words, json_values, words, dynamic=st.booleans()),
     st.builds(ui.ToolApprovalRequest, words, words, st.none() | words, st.none() | objects),
-    st.builds(
-        ui.ToolOutputAvailable, words, json_values, st.booleans(), metadata, preliminary=st.booleans()
-    ),
+    st.builds(ui.ToolOutputAvailable, words, json_values, st.booleans(), metadata, preliminary=st.booleans()),
     st.builds(ui.ToolOutputError, words, words, st.booleans(), metadata, st.booleans()),
     st.builds(ui.ToolOutputDenied, words),
-    st.builds(
-        ui.Finish, st.none() | st.sampled_from(["stop", "tool-calls", "other"]), st.none() | objects
-    ),
+    st.builds(ui.Finish, st.none() | st.sampled_from(["stop", "tool-calls", "other"]), st.none() | objects),
     st.builds(ui.Error, words),
     st.builds(ui.Abort, st.none() | words),
     _small,
@@ -222,7 +218,9 @@ def _tool_part(draw: st.DrawFn, ids: st.SearchStrategy[str]) -> dict[str, Any]:
         "preliminary": st.booleans(),
         "providerExecuted": st.booleans(),
         "callProviderMetadata": st.just({"x": {"y": 1}}),
-        "approval": st.fixed_dictionaries({}, optional={"id": words, "approved": st.booleans(), "reason": words}),
+        "approval": st.fixed_dictionaries(
+            {}, optional={"id": words, "approved": st.booleans(), "reason": words}
+        ),
     }
     for key, values in optional.items():
         value = draw(_missing | values)

@@ -176,8 +176,16 @@ async def test_what_readers_were_shown_is_what_the_journal_holds(open_app: OpenA
 
 
 @settings(max_examples=25)
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20), min_size=1, max_size=60))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20), min_size=1, max_size=60
+    )
+)
 def test_many_small_deltas_join_to_their_text(deltas: list[str]) -> None:
-    chunks: list[ui.Chunk] = [ui.TextStart("t"), *(ui.TextDelta("t", delta) for delta in deltas), ui.TextEnd("t")]
+    chunks: list[ui.Chunk] = [
+        ui.TextStart("t"),
+        *(ui.TextDelta("t", delta) for delta in deltas),
+        ui.TextEnd("t"),
+    ]
     assert fold(chunks).message().text == "".join(deltas)
     check_every_cut(chunks)

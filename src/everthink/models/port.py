@@ -67,21 +67,21 @@ FinishReason = Literal["stop", "length", "content-filter", "tool-calls", "error"
 # --- what the model is shown -------------------------------------------------------------
 
 
-class TextPart(msgspec.Struct, tag_field="type", tag="text", omit_defaults=True):
+class TextPart(msgspec.Struct, tag_field="type", tag="text", omit_defaults=True, frozen=True):
     """Text of a person or of the model."""
 
     text: str
     provider_metadata: ProviderMetadata | None = None
 
 
-class ReasoningPart(msgspec.Struct, tag_field="type", tag="reasoning", omit_defaults=True):
+class ReasoningPart(msgspec.Struct, tag_field="type", tag="reasoning", omit_defaults=True, frozen=True):
     """Thinking that a provider wants back, with its signature in `provider_metadata`."""
 
     text: str
     provider_metadata: ProviderMetadata | None = None
 
 
-class FilePart(msgspec.Struct, tag_field="type", tag="file", omit_defaults=True):
+class FilePart(msgspec.Struct, tag_field="type", tag="file", omit_defaults=True, frozen=True):
     """A file by URL (`https:` or `data:`)."""
 
     url: str
@@ -90,7 +90,7 @@ class FilePart(msgspec.Struct, tag_field="type", tag="file", omit_defaults=True)
     provider_metadata: ProviderMetadata | None = None
 
 
-class ToolCallPart(msgspec.Struct, tag_field="type", tag="tool-call", omit_defaults=True):
+class ToolCallPart(msgspec.Struct, tag_field="type", tag="tool-call", omit_defaults=True, frozen=True):
     """A call the model made earlier. `input` is a JSON object."""
 
     id: str
@@ -100,7 +100,7 @@ class ToolCallPart(msgspec.Struct, tag_field="type", tag="tool-call", omit_defau
     provider_metadata: ProviderMetadata | None = None
 
 
-class ToolResultPart(msgspec.Struct, tag_field="type", tag="tool-result", omit_defaults=True):
+class ToolResultPart(msgspec.Struct, tag_field="type", tag="tool-result", omit_defaults=True, frozen=True):
     """What a call gave. `output` is text or any JSON value; `content` replaces it for
     models that take text and files as a tool's answer."""
 
@@ -113,7 +113,9 @@ class ToolResultPart(msgspec.Struct, tag_field="type", tag="tool-result", omit_d
     provider_metadata: ProviderMetadata | None = None
 
 
-class ApprovalResponse(msgspec.Struct, tag_field="type", tag="approval-response", omit_defaults=True):
+class ApprovalResponse(
+    msgspec.Struct, tag_field="type", tag="approval-response", omit_defaults=True, frozen=True
+):
     """A person's answer to a call that asked first. The loop consumes these; no model sees one."""
 
     approval_id: str

@@ -7,11 +7,10 @@ Nothing shown is lost: the chunks in the journal are folded into the message the
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
-from .. import chunks as ui
 from ..store.port import Row
 from ..submissions import Submissions
 from ..tools.collect import client_tools_from
@@ -19,6 +18,7 @@ from ..turn import queries
 from ..turn.admission import Door, House
 from ..turn.envelope import Envelope, opened
 from ..turn.fold import fold
+from ..turn.segments import unpack
 
 __all__ = ["INTERRUPTED_TEXT", "wake"]
 
@@ -43,10 +43,8 @@ async def wake(house: Sleeper) -> None:
 async def _end_interrupted(house: Sleeper, row: Row) -> None:
     turn_id, continuation, message_id = row[0], bool(row[4]), row[8]
     envelope = _envelope(row)
-    bodies: list[Any] = []
-    for (chunks,) in await house.store.fetch(queries.SEGMENTS, house.id, turn_id):
-        bodies += msgspec.json.decode(chunks, type=list[msgspec.Raw])
-    folded = fold((ui.decode(bytes(body)) for body in bodies), id=message_id)
+    segments = await house.store.fetch(queries.SEGMENTS, house.id, turn_id)
+    folded = fold((chunk for row in segments for chunk in unpack(row[0])), id=message_id)
     if continuation:
         folded.id = message_id
     session, now = house.session, house.clock.now_ms()

@@ -27,7 +27,6 @@ from ..store.port import Statement, Store
 from ..submissions import Submission, Submissions
 from ..tools.collect import client_tools_from, collect_tools
 from ..tools.tool import Tool
-from ..turn import queries as turns
 from ..turn.admission import Door
 from ..turn.audience import Audience
 from ..turn.convert import Converter
@@ -93,7 +92,8 @@ class Actor:
         self.door = Door(self)
         self.submissions = Submissions(self)
         self.inflight: Accumulator | None = None
-        self.next_turn_seq = 0
+        # Grows with every turn; starting from the time keeps it growing across restarts without a look-up.
+        self.next_turn_seq = clock.now_ms() << 10
         self.prunes_at = 0
         self.client_tool_schemas: list[dict[str, Any]] = []
         self.last_body: dict[str, Any] | None = None
@@ -112,8 +112,6 @@ class Actor:
         self.config = _value(values.get("config"))
         self.client_tool_schemas = _value(values.get("lastClientTools")) or []
         self.last_body = _value(values.get("lastBody"))
-        counters = await self.store.fetch(turns.COUNTERS, self.id)
-        self.next_turn_seq = counters[0][0] or 0
         configured = await call_hook(self.agent.configure_session, self.session)
         self.session = configured or self.session
         await self.session.load()

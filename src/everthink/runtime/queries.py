@@ -13,13 +13,13 @@ TABLES = (
         name TEXT NOT NULL,
         created_at BIGINT NOT NULL,
         PRIMARY KEY (agent)
-    )""",
+    ) /* clustered */""",
     """CREATE TABLE kv (
         agent TEXT NOT NULL,
         name TEXT NOT NULL,
         value TEXT NOT NULL,
         PRIMARY KEY (agent, name)
-    )""",
+    ) /* clustered */""",
 )
 
 VALUES = "SELECT name, value FROM kv WHERE agent = ?"

@@ -33,7 +33,6 @@ TABLES = (
         PRIMARY KEY (agent, session, id)
     )""",
     "CREATE UNIQUE INDEX messages_by_seq ON messages (agent, session, seq)",
-    "CREATE INDEX messages_by_parent ON messages (agent, session, parent)",
 )
 
 # A child is always stored after its parent, so the newest row has no children: it is the tip.

@@ -7,7 +7,9 @@ transaction open across an `await`. When `apply` resolves, the commit is durable
 raises, nothing of it was written.
 
 The SQL is the subset that SQLite >= 3.35 and PostgreSQL >= 14 share: `?` placeholders,
-`ON CONFLICT`, `RETURNING`, JSON as TEXT, times as BIGINT milliseconds.
+`ON CONFLICT`, `RETURNING`, JSON as TEXT, times as BIGINT milliseconds. A table definition may
+end in `/* clustered */`: small rows that are found by their key; an engine that can keep them
+in the key's own tree does.
 """
 
 from __future__ import annotations

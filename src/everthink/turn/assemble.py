@@ -21,6 +21,7 @@ from ..session.tree import Unset
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
 from .audience import HistoryChanged
+from .convert import unshared
 from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext, call_hook, step_count_is
 from .prompt import CONTINUE_NUDGE, with_capabilities
 from .structured import Structured, structured
@@ -64,6 +65,8 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
         )
     chosen = host.resolve_model(await call_hook(agent.get_model))
     config: TurnConfig | None = None
+    if host.overrides("before_turn") or host.overrides("before_step"):
+        messages = unshared(messages)
     if host.overrides("before_turn"):
         context = TurnContext(
             system=system,

@@ -410,10 +410,12 @@ class StepCalls:
             outcome = self.outcomes.get(call.tool_call_id)
             if outcome is None:
                 continue
-            part = model.ToolResultPart(call.tool_call_id, call.tool_name, outcome.output, outcome.is_error)
+            output, content = outcome.output, None
             if not outcome.is_error:
-                part.output, part.content = model_output(self.tools.get(call.tool_name), outcome.output)
-            parts.append(part)
+                output, content = model_output(self.tools.get(call.tool_name), output)
+            parts.append(
+                model.ToolResultPart(call.tool_call_id, call.tool_name, output, outcome.is_error, content)
+            )
         return model.ToolMessage(parts) if parts else None
 
 

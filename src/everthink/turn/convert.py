@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+import msgspec
+
 from ..messages import Message, Part, is_tool_part, normalize_input, text_of, tool_name
 from ..models import port as model
 from ..session.budget import KEEP_RECENT, shorten
 from ..tools.output import model_output
 from ..tools.tool import Tool
 
-__all__ = ["Converter", "convert", "has_approvals", "paired", "prune_tool_calls"]
+__all__ = ["Converter", "convert", "has_approvals", "paired", "prune_tool_calls", "unshared"]
 
 DENIED_TEXT = "Tool call execution denied."
 
@@ -136,8 +138,7 @@ def _step(parts: Sequence[Part], tools: Mapping[str, Tool]) -> list[model.ModelM
                 )
             )
             if executed and isinstance(outcome, model.ToolResultPart):
-                outcome.provider_executed = True
-                said.append(outcome)
+                said.append(msgspec.structs.replace(outcome, provider_executed=True))
             else:
                 results.append(outcome)
         elif spoken := _spoken(part):
@@ -230,6 +231,14 @@ def _calls_of(message: model.ModelMessage | None) -> set[str]:
     if isinstance(message, model.AssistantMessage):
         return {p.id for p in message.content if isinstance(p, model.ToolCallPart)}
     return set()
+
+
+def unshared(messages: Iterable[model.ModelMessage]) -> list[model.ModelMessage]:
+    """Messages a hook may change without changing what is remembered of them. Parts cannot be changed."""
+    return [
+        m if isinstance(m, model.SystemMessage) else msgspec.structs.replace(m, content=list(m.content))
+        for m in messages
+    ]
 
 
 def prune_tool_calls(messages: Sequence[model.ModelMessage], *, keep: int = 2) -> list[model.ModelMessage]:

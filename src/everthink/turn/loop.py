@@ -39,6 +39,16 @@ class TimedOut(Exception):
     """The reason a turn is aborted with when one of its `timeout`s runs out."""
 
 
+class _Block:
+    """A block of text or thinking that may still grow."""
+
+    __slots__ = ("make", "metadata", "pieces", "place")
+
+    def __init__(self, make: Callable[..., Any], place: int, metadata: model.ProviderMetadata | None) -> None:
+        self.make, self.place, self.metadata = make, place, metadata
+        self.pieces: list[str] = []
+
+
 class _Answer:
     """What the model has said in this step, in order."""
 
@@ -50,26 +60,24 @@ class _Answer:
         self.finish: model.Finish | None = None
         self.response_id: str | None = None
         self.model_id: str | None = None
-        self._open: dict[str, tuple[model.TextPart | model.ReasoningPart, list[str]]] = {}
+        self._open: dict[str, _Block] = {}
 
-    def begin(self, id: str, part: model.TextPart | model.ReasoningPart) -> list[str]:
-        self.content.append(part)
-        pieces: list[str] = []
-        self._open[id] = (part, pieces)
-        return pieces
+    def begin(
+        self, id: str, make: Callable[..., Any], metadata: model.ProviderMetadata | None = None
+    ) -> list[str]:
+        block = self._open[id] = _Block(make, len(self.content), metadata)
+        self.content.append(make(""))
+        return block.pieces
 
-    def grow(self, id: str, make: Callable[[str], model.TextPart | model.ReasoningPart]) -> list[str]:
-        opened = self._open.get(id)
-        return opened[1] if opened else self.begin(id, make(""))
+    def grow(self, id: str, make: Callable[..., Any]) -> list[str]:
+        block = self._open.get(id)
+        return block.pieces if block else self.begin(id, make)
 
     def end(self, id: str, metadata: model.ProviderMetadata | None) -> None:
-        opened = self._open.pop(id, None)
-        if opened is None:
-            return
-        part, pieces = opened
-        part.text += "".join(pieces)
-        if metadata:
-            part.provider_metadata = {**(part.provider_metadata or {}), **metadata}
+        block = self._open.pop(id, None)
+        if block is not None:
+            known = {**(block.metadata or {}), **(metadata or {})} or None
+            self.content[block.place] = block.make("".join(block.pieces), known)
 
     def close(self) -> None:
         for id in list(self._open):
@@ -267,13 +275,13 @@ class Loop:
         run, reasons = self._run, self._assembled.send_reasoning
         match event:
             case model.TextStart(id, metadata):
-                answer.begin(id, model.TextPart("", metadata))
+                answer.begin(id, model.TextPart, metadata)
                 run.say(ui.TextStart(self._unique(id, ids), metadata))
             case model.TextEnd(id, metadata):
                 answer.end(id, metadata)
                 run.say(ui.TextEnd(ids.get(id, id), metadata))
             case model.ReasoningStart(id, metadata):
-                answer.begin("r" + id, model.ReasoningPart("", metadata))
+                answer.begin("r" + id, model.ReasoningPart, metadata)
                 if reasons:
                     run.say(ui.ReasoningStart(self._unique(id, ids, "r" + id), metadata))
             case model.ReasoningEnd(id, metadata):

@@ -14,7 +14,6 @@ from ..store.port import Statement
 __all__ = [
     "ACCEPTED",
     "CALLS",
-    "COUNTERS",
     "OPEN",
     "SEGMENTS",
     "SUBMISSION",
@@ -56,9 +55,9 @@ TABLES = (
         started_at BIGINT,
         ended_at BIGINT,
         PRIMARY KEY (agent, id)
-    )""",
-    "CREATE UNIQUE INDEX turns_by_key ON turns (agent, idempotency_key)",
-    "CREATE INDEX turns_by_status ON turns (agent, status, seq)",
+    ) /* clustered */""",
+    "CREATE UNIQUE INDEX turns_by_key ON turns (agent, idempotency_key) WHERE idempotency_key IS NOT NULL",
+    "CREATE INDEX turns_open ON turns (agent, seq) WHERE ended_at IS NULL",
     """CREATE TABLE segments (
         agent TEXT NOT NULL,
         turn TEXT NOT NULL,
@@ -80,7 +79,7 @@ TABLES = (
         started_at BIGINT,
         settled_at BIGINT,
         PRIMARY KEY (agent, call_id, turn)
-    )""",
+    ) /* clustered */""",
 )
 
 CallState = Literal["asked", "started", "done", "failed", "denied", "unknown"]
@@ -90,14 +89,15 @@ _TURN = (
     " error, created_at, started_at, ended_at, seq"
 )
 TURNS = f"SELECT {_TURN} FROM turns WHERE agent = ? ORDER BY seq"
-ACCEPTED = f"SELECT {_TURN} FROM turns WHERE agent = ? AND status = 'accepted' ORDER BY seq"
-OPEN = f"SELECT {_TURN} FROM turns WHERE agent = ? AND status IN ('running', 'interrupted') ORDER BY seq"
+ACCEPTED = (
+    f"SELECT {_TURN} FROM turns WHERE agent = ? AND ended_at IS NULL AND status = 'accepted' ORDER BY seq"
+)
+OPEN = f"SELECT {_TURN} FROM turns WHERE agent = ? AND ended_at IS NULL AND status <> 'accepted' ORDER BY seq"
 SUBMISSION = f"SELECT {_TURN} FROM turns WHERE agent = ? AND trigger = 'submission' AND id = ?"
 SUBMISSION_BY_KEY = f"SELECT {_TURN} FROM turns WHERE agent = ? AND idempotency_key = ?"
 SUBMISSIONS = (
     f"SELECT {_TURN} FROM turns WHERE agent = ? AND trigger = 'submission' ORDER BY created_at DESC, seq DESC"
 )
-COUNTERS = "SELECT MAX(seq) FROM turns WHERE agent = ?"
 SEGMENTS = "SELECT chunks FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
 CALLS = (
     "SELECT call_id, tool, step, state, on_interrupt, input, asked_at, started_at, settled_at FROM calls"
@@ -175,7 +175,7 @@ def skipped(agent: str, *, error: str, now: int) -> Statement:
     """End every turn that has not begun (a reset). Returns id and trigger of each."""
     return Statement(
         "UPDATE turns SET status = 'skipped', error = ?, ended_at = ?, input = NULL"
-        " WHERE agent = ? AND status = 'accepted' RETURNING id, trigger",
+        " WHERE agent = ? AND ended_at IS NULL AND status = 'accepted' RETURNING id, trigger",
         (error, now, agent),
     )
 
@@ -254,7 +254,8 @@ def pruned(agent: str, *, before: int) -> Statement:
     """Drop the chunks of turns that ended before `before`: their messages are the truth now."""
     return Statement(
         "DELETE FROM segments WHERE agent = ? AND turn IN"
-        " (SELECT id FROM turns WHERE agent = ? AND ended_at IS NOT NULL AND ended_at < ?)",
+        " (SELECT DISTINCT s.turn FROM segments s JOIN turns t ON t.agent = s.agent AND t.id = s.turn"
+        " WHERE s.agent = ? AND t.ended_at < ?)",
         (agent, agent, before),
     )
 

@@ -16,6 +16,7 @@ from .. import chunks as ui
 from ..store.port import Rows, Statement
 from . import queries
 from .audience import ShownChunks
+from .segments import pack
 from .turn import Host, Turn
 
 __all__ = ["StreamWriter"]
@@ -43,7 +44,7 @@ class _Batch:
     def commit(self, agent: str, turn: str) -> list[Statement]:
         if not self.chunks:
             return self.statements
-        text = f"[{','.join(self.bodies)}]"
+        text = pack(self.chunks, self.bodies)
         last = self.first + len(self.chunks) - 1
         return [*self.statements, queries.segment(agent, turn, first=self.first, last=last, chunks=text)]
 

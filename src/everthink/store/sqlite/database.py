@@ -151,10 +151,15 @@ def _migrate(connection: sqlite3.Connection, migrations: Sequence[Migration], pa
         raise
 
 
+def _native(sql: str) -> str:
+    """A `/* clustered */` table keeps its rows in the tree of its key."""
+    return sql.replace("/* clustered */", "WITHOUT ROWID")
+
+
 def _run_step(connection: sqlite3.Connection, step: Migration, where: str) -> None:
     for sql in step.statements:
         try:
-            connection.execute(sql).fetchall()
+            connection.execute(_native(sql)).fetchall()
         except (sqlite3.Error, sqlite3.Warning) as error:
             code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
             if code & 0xFF not in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISUSE):

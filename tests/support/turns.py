@@ -1,0 +1,235 @@
+"""Ways to watch a turn from outside: the database, the readers, the events, the store itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from everthink import App, Think
+from everthink import chunks as ui
+from everthink.observe.events import Event
+from everthink.runtime.actor import Actor
+from everthink.runtime.schema import MIGRATIONS
+from everthink.store.open import open_store
+from everthink.store.port import Commit, Rows, Statement, Store
+from everthink.turn.audience import Shown, ShownChunks, TurnAccepted
+
+
+class Database:
+    """A second, read-only look into the file an app writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "everthink.db"
+
+    def rows(self, sql: str, *params: Any) -> list[dict[str, Any]]:
+        connection = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)
+        try:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(sql, params)]
+        finally:
+            connection.close()
+
+    def turns(self) -> list[dict[str, Any]]:
+        return self.rows("SELECT * FROM turns ORDER BY agent, seq")
+
+    def statuses(self) -> list[str]:
+        return [row["status"] for row in self.turns()]
+
+    def messages(self) -> list[dict[str, Any]]:
+        """The stored messages of all agents, in the order they were stored, as JSON."""
+        return [json.loads(row["content"]) for row in self.rows("SELECT content FROM messages ORDER BY seq")]
+
+    def texts(self) -> list[str]:
+        return [
+            "".join(part.get("text", "") for part in message["parts"] if part["type"] == "text")
+            for message in self.messages()
+        ]
+
+    def segments(self, turn: str | None = None) -> list[dict[str, Any]]:
+        if turn is None:
+            return self.rows("SELECT * FROM segments ORDER BY agent, turn, first_seq")
+        return self.rows("SELECT * FROM segments WHERE turn = ? ORDER BY first_seq", turn)
+
+    def chunks(self, turn: str | None = None) -> list[ui.Chunk]:
+        """Every chunk in the journal, decoded."""
+        return [
+            ui.decode(json.dumps(chunk))
+            for segment in self.segments(turn)
+            for chunk in json.loads(segment["chunks"])
+        ]
+
+    def calls(self) -> dict[str, dict[str, Any]]:
+        """The ledger, by call id."""
+        return {row["call_id"]: row for row in self.rows("SELECT * FROM calls ORDER BY asked_at")}
+
+
+class GatedStore:
+    """The real store, with a gate in front of every commit and a record of what passed.
+
+    Commits pass one after the other, in the order they were asked for; `hold` closes the gate,
+    `refuse` makes some of them fail.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self._line = asyncio.Lock()
+        self._gate = asyncio.Event()
+        self._gate.set()
+        self._waiting = asyncio.Event()
+        self._refuses: Callable[[Commit], Exception | None] = lambda commit: None
+        self.commits: list[list[Statement]] = []
+        """Every commit that became durable."""
+
+    def hold(self) -> None:
+        self._gate.clear()
+        self._waiting.clear()
+
+    def release(self) -> None:
+        self._gate.set()
+
+    def refuse(self, why: Callable[[Commit], Exception | None]) -> None:
+        """`why(commit)` returns the error a commit fails with, or `None` to let it pass."""
+        self._refuses = why
+
+    async def until_waiting(self) -> None:
+        """Return once a commit stands at the closed gate."""
+        await self._waiting.wait()
+
+    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+        return asyncio.shield(asyncio.ensure_future(self._apply(list(commit))))
+
+    async def _apply(self, commit: list[Statement]) -> list[Rows]:
+        async with self._line:
+            if not self._gate.is_set():
+                self._waiting.set()
+                await self._gate.wait()
+            if (error := self._refuses(commit)) is not None:
+                raise error
+            rows = await self._inner.apply(commit)
+            self.commits.append(commit)
+            return rows
+
+    async def fetch(self, sql: str, *params: Any) -> Rows:
+        return await self._inner.fetch(sql, *params)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+@asynccontextmanager
+async def gated_app(folder: Path, *agents: type[Think], **options: Any) -> AsyncIterator[tuple[App, GatedStore]]:
+    """An app on a real SQLite file behind a gate."""
+    store = GatedStore(await open_store(f"sqlite:///{folder}/everthink.db", MIGRATIONS))
+    try:
+        async with App(*agents, store=store, grace=0.0, **options) as app:
+            yield app, store
+            store.release()
+    finally:
+        store.release()
+        await store.close()
+
+
+async def home_of(app: App, cls: type[Think], name: str = "default") -> Actor:
+    """Where an agent lives, for tests that need its queue or its readers."""
+    return (await app.agent(cls, name).instance())._home
+
+
+class Witness:
+    """A reader that remembers everything it was shown."""
+
+    def __init__(self, home: Actor, look: Callable[[Shown], object] | None = None) -> None:
+        self.shown: list[Shown] = []
+        self._look = look
+        self._more = asyncio.Event()
+        self.leave = home.audience.join(self._see)
+
+    def _see(self, shown: Shown) -> None:
+        if self._look is not None:
+            self._look(shown)
+        self.shown.append(shown)
+        self._more.set()
+
+    @property
+    def chunks(self) -> list[ui.Chunk]:
+        return [chunk for s in self.shown if isinstance(s, ShownChunks) for chunk in s.chunks]
+
+    @property
+    def text(self) -> str:
+        return "".join(chunk.delta for chunk in self.chunks if isinstance(chunk, ui.TextDelta))
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Return once what was shown makes `reached()` true."""
+        while not reached():
+            self._more.clear()
+            await self._more.wait()
+
+    async def until_text(self, text: str) -> None:
+        await self.until(lambda: text in self.text)
+
+    async def until_accepted(self, count: int) -> None:
+        """Return once `count` turns were accepted."""
+        await self.until(lambda: sum(isinstance(s, TurnAccepted) for s in self.shown) >= count)
+
+
+class Heard:
+    """A callback for `chat()` that remembers what it was told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    def on_start(self, request_id: str) -> None:
+        self.told.append(("start", request_id))
+
+    def on_event(self, json: str) -> None:
+        self.told.append(("event", json))
+
+    def on_done(self) -> None:
+        self.told.append(("done", None))
+
+    def on_error(self, error: str) -> None:
+        self.told.append(("error", error))
+
+    @property
+    def names(self) -> list[str]:
+        """What was told besides the chunks."""
+        return [name for name, _ in self.told if name != "event"]
+
+    @property
+    def chunks(self) -> list[dict[str, Any]]:
+        return [json.loads(value) for name, value in self.told if name == "event"]
+
+    @property
+    def text(self) -> str:
+        return "".join(chunk["delta"] for chunk in self.chunks if chunk["type"] == "text-delta")
+
+
+def record_events(app: App, *types: str) -> list[Event]:
+    """Everything the app reports from now on, or events of these types only."""
+    events: list[Event] = []
+    app.events.subscribe(events.append, type=types or None)
+    return events
+
+
+def roles(messages: list[Any]) -> list[str]:
+    return [message.role for message in messages]
+
+
+def prompt(request: Any) -> list[tuple[str, str]]:
+    """What a model was shown: (role, text) of each message."""
+    return [(_role(message), _text(message)) for message in request.messages]
+
+
+def _role(message: Any) -> str:
+    return type(message).__name__.removesuffix("Message").lower()
+
+
+def _text(message: Any) -> str:
+    content = getattr(message, "content", None)
+    if content is None:
+        return message.text
+    return "".join(getattr(part, "text", "") for part in content)

@@ -1,0 +1,145 @@
+"""Chunks on the wire: the browser's names, nothing null, nothing lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from tests.support.conversations import any_chunks, json_values
+
+from everthink import chunks as ui
+
+EXAMPLES: list[tuple[ui.Chunk, dict[str, Any]]] = [
+    (ui.Start(), {"type": "start"}),
+    (ui.Start("m", {"a": 1}), {"type": "start", "messageId": "m", "messageMetadata": {"a": 1}}),
+    (ui.StartStep(), {"type": "start-step"}),
+    (ui.FinishStep(), {"type": "finish-step"}),
+    (ui.TextStart("1"), {"type": "text-start", "id": "1"}),
+    (ui.TextDelta("1", ""), {"type": "text-delta", "id": "1", "delta": ""}),
+    (ui.TextEnd("1", {"p": {}}), {"type": "text-end", "id": "1", "providerMetadata": {"p": {}}}),
+    (ui.ReasoningStart("1"), {"type": "reasoning-start", "id": "1"}),
+    (ui.ReasoningDelta("1", "hm"), {"type": "reasoning-delta", "id": "1", "delta": "hm"}),
+    (ui.ReasoningEnd("1"), {"type": "reasoning-end", "id": "1"}),
+    (ui.ToolInputStart("c", "t"), {"type": "tool-input-start", "toolCallId": "c", "toolName": "t"}),
+    (
+        ui.ToolInputStart("c", "t", True, {"p": {}}, {"m": 1}, True, "T"),
+        {
+            "type": "tool-input-start",
+            "toolCallId": "c",
+            "toolName": "t",
+            "providerExecuted": True,
+            "providerMetadata": {"p": {}},
+            "toolMetadata": {"m": 1},
+            "dynamic": True,
+            "title": "T",
+        },
+    ),
+    (ui.ToolInputDelta("c", "{"), {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "{"}),
+    (
+        ui.ToolInputAvailable("c", "t", None),
+        {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": None},
+    ),
+    (
+        ui.ToolInputError("c", "t", "{", "broken", dynamic=True),
+        {
+            "type": "tool-input-error",
+            "toolCallId": "c",
+            "toolName": "t",
+            "input": "{",
+            "errorText": "broken",
+            "dynamic": True,
+        },
+    ),
+    (
+        ui.ToolApprovalRequest("a", "c"),
+        {"type": "tool-approval-request", "approvalId": "a", "toolCallId": "c"},
+    ),
+    (ui.ToolOutputAvailable("c", None), {"type": "tool-output-available", "toolCallId": "c", "output": None}),
+    (
+        ui.ToolOutputAvailable("c", [1], preliminary=True),
+        {"type": "tool-output-available", "toolCallId": "c", "output": [1], "preliminary": True},
+    ),
+    (ui.ToolOutputError("c", "no"), {"type": "tool-output-error", "toolCallId": "c", "errorText": "no"}),
+    (ui.ToolOutputDenied("c"), {"type": "tool-output-denied", "toolCallId": "c"}),
+    (ui.SourceUrl("s", "u"), {"type": "source-url", "sourceId": "s", "url": "u"}),
+    (
+        ui.SourceDocument("s", "m", "t", "f"),
+        {"type": "source-document", "sourceId": "s", "mediaType": "m", "title": "t", "filename": "f"},
+    ),
+    (ui.File("u", "m"), {"type": "file", "url": "u", "mediaType": "m"}),
+    (ui.Data("data-x", {"a": None}), {"type": "data-x", "data": {"a": None}}),
+    (ui.Data("data-x", 1, "i", True), {"type": "data-x", "data": 1, "id": "i", "transient": True}),
+    (ui.MessageMetadata({"a": 1}), {"type": "message-metadata", "messageMetadata": {"a": 1}}),
+    (ui.Error("no"), {"type": "error", "errorText": "no"}),
+    (ui.Abort(), {"type": "abort"}),
+    (ui.Finish("stop"), {"type": "finish", "finishReason": "stop"}),
+    (ui.Other({"type": "new", "x": None}), {"type": "new", "x": None}),
+]
+
+
+@pytest.mark.parametrize(("chunk", "wire"), EXAMPLES, ids=[ui.encode(chunk)[:40] for chunk, _ in EXAMPLES])
+def test_a_chunk_has_the_browser_s_names_and_no_field_it_lacks(chunk: ui.Chunk, wire: dict[str, Any]) -> None:
+    assert json.loads(ui.encode(chunk)) == wire
+    assert ui.decode(json.dumps(wire)) == chunk
+    assert chunk.type == wire["type"]
+
+
+@given(any_chunks)
+def test_every_chunk_survives_the_trip(chunk: ui.Chunk) -> None:
+    text = ui.encode(chunk)
+    assert ui.decode(text) == ui.decode(text.encode()) == chunk
+    assert json.loads(text)["type"] == chunk.type
+    assert ui.encode(ui.decode(text)) == text
+
+
+@given(any_chunks)
+def test_optional_fields_are_absent_and_never_null(chunk: ui.Chunk) -> None:
+    fields = json.loads(ui.encode(chunk))
+    carried = {"input", "output", "data", "value"}
+    assert [name for name, value in fields.items() if value is None and name not in carried] == []
+
+
+@given(json_values)
+def test_a_chunk_of_an_unknown_type_is_carried_as_it_is(value: Any) -> None:
+    wire = {"type": "hologram", "value": value}
+    chunk = ui.decode(json.dumps(wire))
+    assert chunk == ui.Other(wire)
+    assert json.loads(ui.encode(chunk)) == wire
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {},
+        {"type": None},
+        {"type": 7},
+        {"type": "text-delta"},
+        {"type": "text-delta", "id": 1, "delta": "x"},
+        {"type": "data-x"},
+        {"type": "data-x", "data": 1, "id": 7},
+    ],
+    ids=json.dumps,
+)
+def test_a_chunk_that_does_not_fit_its_type_is_carried_too(wire: dict[str, Any]) -> None:
+    chunk = ui.decode(json.dumps(wire))
+    assert chunk == ui.Other(wire)
+    assert isinstance(chunk.type, str)
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", "[]", '"text-delta"', "7"])
+def test_what_is_no_object_is_refused(text: str) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        ui.decode(text)
+
+
+def test_half_an_emoji_is_mended_rather_than_refused() -> None:
+    # Given a provider that cut an emoji in two
+    text = ui.encode(ui.TextDelta("1", "so \ud83d"))
+
+    # Then what is left of it can be stored and read
+    assert ui.decode(text) == ui.TextDelta("1", "so �")
+    whole = ui.encode(ui.ToolOutputAvailable("c", {"\ud83d\ude00": ["\ud83d\ude00"]}))
+    assert ui.decode(whole) == ui.ToolOutputAvailable("c", {"😀": ["😀"]})
