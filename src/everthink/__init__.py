@@ -2,8 +2,9 @@
 
 from .abort import AbortController, AbortSignal
 from .agent import Agent
-from .errors import AgentError
+from .errors import AgentError, ModelError, TurnFailed
 from .messages import Message
+from .models.classify import default_context_overflow_classifier
 from .server.app import App, Handle
 from .session.tree import UNSET, Session
 from .submissions import Submission
@@ -48,6 +49,7 @@ __all__ = [
     "Debounce",
     "Handle",
     "Message",
+    "ModelError",
     "Session",
     "StepConfig",
     "StepContext",
@@ -62,8 +64,10 @@ __all__ = [
     "ToolOutcome",
     "TurnConfig",
     "TurnContext",
+    "TurnFailed",
     "TurnResult",
     "client_tool",
+    "default_context_overflow_classifier",
     "has_tool_call",
     "prune_tool_calls",
     "step_count_is",

@@ -4,7 +4,46 @@ from __future__ import annotations
 
 import everthink
 
-EXPORTS: list[str] = []
+EXPORTS: list[str] = [
+    "AbortController",
+    "AbortSignal",
+    "Agent",
+    "AgentError",
+    "Allow",
+    "App",
+    "Block",
+    "ChatErrorContext",
+    "ChatResponse",
+    "ChatStream",
+    "ChunkContext",
+    "Debounce",
+    "Handle",
+    "Message",
+    "ModelError",
+    "Session",
+    "StepConfig",
+    "StepContext",
+    "StepResult",
+    "Submission",
+    "Substitute",
+    "Think",
+    "Timeouts",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolOutcome",
+    "TurnConfig",
+    "TurnContext",
+    "TurnFailed",
+    "TurnResult",
+    "UNSET",
+    "client_tool",
+    "default_context_overflow_classifier",
+    "has_tool_call",
+    "prune_tool_calls",
+    "step_count_is",
+    "tool",
+]
 
 
 def test_the_package_exports_exactly_this() -> None:

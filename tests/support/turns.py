@@ -18,6 +18,7 @@ from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
 from everthink.store.port import Commit, Rows, Statement, Store
 from everthink.turn.audience import Shown, ShownChunks, TurnAccepted
+from everthink.turn.segments import unpack
 
 
 class Database:
@@ -57,11 +58,7 @@ class Database:
 
     def chunks(self, turn: str | None = None) -> list[ui.Chunk]:
         """Every chunk in the journal, decoded."""
-        return [
-            ui.decode(json.dumps(chunk))
-            for segment in self.segments(turn)
-            for chunk in json.loads(segment["chunks"])
-        ]
+        return [chunk for segment in self.segments(turn) for chunk in unpack(segment["chunks"])]
 
     def calls(self) -> dict[str, dict[str, Any]]:
         """The ledger, by call id."""

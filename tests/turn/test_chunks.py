@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given
-from tests.support.conversations import any_chunks, json_values
+from hypothesis import strategies as st
+from tests.support.conversations import any_chunks, chunk_streams, json_values
 
 from everthink import chunks as ui
+from everthink.turn.segments import pack, unpack
 
 EXAMPLES: list[tuple[ui.Chunk, dict[str, Any]]] = [
     (ui.Start(), {"type": "start"}),
@@ -143,3 +145,34 @@ def test_half_an_emoji_is_mended_rather_than_refused() -> None:
     assert ui.decode(text) == ui.TextDelta("1", "so �")
     whole = ui.encode(ui.ToolOutputAvailable("c", {"\ud83d\ude00": ["\ud83d\ude00"]}))
     assert ui.decode(whole) == ui.ToolOutputAvailable("c", {"😀": ["😀"]})
+
+
+# --- packed into a segment
+
+
+def packed(chunks: list[ui.Chunk]) -> str:
+    return pack(chunks, [ui.encode(chunk) for chunk in chunks])
+
+
+@given(chunk_streams() | st.lists(any_chunks, max_size=12))
+def test_a_segment_gives_back_every_chunk_as_it_was_put(chunks: list[ui.Chunk]) -> None:
+    assert unpack(packed(chunks)) == chunks
+
+
+@given(chunk_streams(), st.integers(0, 60))
+def test_chunks_are_the_same_however_they_fell_into_segments(chunks: list[ui.Chunk], place: int) -> None:
+    assert unpack(packed(chunks[:place])) + unpack(packed(chunks[place:])) == chunks
+
+
+def test_a_run_of_deltas_takes_one_entry() -> None:
+    run: list[ui.Chunk] = [ui.TextDelta("1", "a"), ui.TextDelta("1", "b"), ui.TextDelta("1", "")]
+    assert json.loads(packed([*run, ui.ReasoningDelta("1", "c"), ui.TextDelta("2", "d", {"p": {}})])) == [
+        ["t", "1", "a", "b", ""],
+        ["r", "1", "c"],
+        {"type": "text-delta", "id": "2", "delta": "d", "providerMetadata": {"p": {}}},
+    ]
+
+
+def test_half_an_emoji_in_a_run_is_mended_as_it_was_shown() -> None:
+    halves: list[ui.Chunk] = [ui.TextDelta("1", "\ud83d"), ui.TextDelta("1", "\ude00")]
+    assert unpack(packed(halves)) == [ui.decode(ui.encode(chunk)) for chunk in halves]

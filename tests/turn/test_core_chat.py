@@ -11,7 +11,7 @@ import pytest
 
 from everthink import Message, Think, tool
 from everthink.errors import NoModel, UnknownModel
-from everthink.testing.scripted import ScriptedModel, says
+from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Heard, prompt, roles
@@ -275,12 +275,12 @@ async def test_an_agent_without_a_model_says_how_to_give_it_one(open_app: OpenAp
 
 
 @pytest.mark.case(20)
-@pytest.mark.parametrize("name", ["nobody:nothing", "nonsense", ""])
+@pytest.mark.parametrize("name", ["opnai:gpt-5", "nonsense", ""])
 async def test_a_model_name_nobody_serves_fails_the_turn_with_that_name(open_app: OpenApp, name: str) -> None:
     app = await open_app(cls := assistant(name))
     with pytest.raises(UnknownModel) as failed:
         await app.agent(cls).save_messages("Hi")
-    assert repr(name) in str(failed.value)
+    assert name in str(failed.value)
     assert "model" in str(failed.value)
     assert [m.text for m in await app.agent(cls).messages()] == ["Hi"]
 
@@ -326,15 +326,15 @@ async def test_cancelling_what_does_not_run_is_harmless(open_app: OpenApp) -> No
 
 @pytest.mark.case(24)
 async def test_a_tool_call_is_followed_by_a_text_step_in_the_same_turn(open_app: OpenApp) -> None:
-    @tool
-    async def add(self: Think, a: int, b: int) -> int:
-        """Add two numbers."""
-        return a + b
+    class Calculator(Think):
+        model = ScriptedModel(calls("add", a=2, b=3), says("It is 5."))
 
-    from everthink.testing.scripted import calls
+        @tool
+        async def add(self, a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
 
-    model = ScriptedModel(calls("add", a=2, b=3), says("It is 5."))
-    app = await open_app(cls := assistant(model, add=add))
+    app = await open_app(cls := Calculator)
 
     result = await app.agent(cls).save_messages("2 + 3?")
 

@@ -123,8 +123,7 @@ class Session:
         above = self._tip if isinstance(parent, Unset) else parent
         for message in messages:
             if message.id in self._places:
-                above = message.id
-                continue
+                continue  # stays where it is, and so does the place of what follows
             message = storable(message)
             self._seq += 1
             plan.statements.append(

@@ -210,6 +210,8 @@ class Accumulator:
         part["state"] = "output-error"
         part["input"] = normalize_input(chunk.input)
         part["errorText"] = chunk.error_text
+        part.pop("output", None)
+        part.pop("preliminary", None)
 
     def _approval_request(self, chunk: ui.ToolApprovalRequest) -> None:
         part = self._calls.get(chunk.tool_call_id)
