@@ -15,15 +15,20 @@ import asyncio
 import logging
 import operator
 import os
+import re
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
 from everthink import AbortController, AgentError, App, Handle, Think, chunks, tool
 from everthink.messages import Message, Part, tool_name
+
+with suppress(ImportError):
+    import readline  # noqa: F401 - arrow keys and history for input()
 
 # --- the agent: this is all that everthink needs -----------------------------------------
 
@@ -37,8 +42,9 @@ class Hello(Think):
     @tool
     def weather(self, city: str) -> str:
         """The weather in a city. Invented, but always the same."""
-        sky = ("sunny", "cloudy", "windy", "rainy")[sum(map(ord, city)) % 4]
-        return f"It is {sky} in {city}, {8 + sum(map(ord, city)) % 20} degrees."
+        mood = sum(map(ord, city))
+        sky = ("windy", "sunny", "cloudy", "rainy", "foggy")[mood % 5]
+        return f"It is {sky} in {city}, {8 + mood % 20} degrees."
 
     @tool
     def clock(self) -> str:
@@ -111,9 +117,11 @@ class Screen:
     """Prints chunks as they arrive. Thinking is dim, tools are cyan, the answer is plain."""
 
     def __init__(self) -> None:
+        self.is_terminal = sys.stdout.isatty()
         self._styles = {"dim": "2", "tool": "36", "bad": "31", "you": "1"} if uses_color() else {}
-        # What the current line belongs to: "text", "thinking", or nothing when it is empty.
+        # What the current line belongs to: "text", "thinking", "progress", or nothing when it is empty.
         self._open = ""
+        self._column = 0
         self._calls: dict[str, str] = {}
 
     def styled(self, text: str, style: str) -> str:
@@ -127,16 +135,29 @@ class Screen:
         print(self.styled(text, style), flush=True)
 
     def end_line(self) -> None:
-        """Begin a new line unless this one is empty."""
+        """Begin a new line unless this one is empty. Progress makes room for what follows it."""
         if self._open:
-            print(flush=True)
-        self._open = ""
+            print("\r\x1b[2K" if self._open == "progress" else "\n", end="", flush=True)
+        self._open, self._column = "", 0
+
+    def prompt(self, text: str) -> str:
+        """A line from the person. The prompt is for terminals only."""
+        if not sys.stdin.isatty():
+            return input()
+        # What readline must not count as columns stands between \x01 and \x02.
+        return input(re.sub("(\x1b\\[[0-9;]*m)", "\x01\\1\x02", self.styled(text, "you")))
+
+    def begin(self) -> None:
+        """A new question: its calls are counted anew."""
+        self._calls.clear()
 
     def show(self, chunk: chunks.Chunk) -> None:
         """Show one chunk of an answer."""
         match chunk:
             case chunks.TextDelta(delta=text):
                 self._grow("text", text)
+            case chunks.ReasoningStart() if not self._styles:
+                self._grow("thinking", "(thinking) ")
             case chunks.ReasoningDelta(delta=text):
                 self._grow("thinking", text, "dim")
             case chunks.TextEnd() | chunks.ReasoningEnd():
@@ -147,9 +168,12 @@ class Screen:
             case chunks.ToolInputError(tool_name=name, input=given, error_text=error):
                 self.call(name, given)
                 self.line(f"  ! {error}", "bad")
-            case chunks.ToolOutputAvailable(tool_call_id=id, output=output, preliminary=preliminary):
-                mark = "…" if preliminary else "←"
-                self.line(f"  {mark} {self._from(id)}{output}", "dim" if preliminary else "tool")
+            case chunks.ToolOutputAvailable(tool_call_id=id, output=output, preliminary=True):
+                if self.is_terminal:
+                    self.end_line()
+                    self._grow("progress", f"  … {self._from(id)}{output}", "dim")
+            case chunks.ToolOutputAvailable(tool_call_id=id, output=output):
+                self.line(f"  ← {self._from(id)}{output}", "tool")
             case chunks.ToolOutputError(tool_call_id=id, error_text=error):
                 self.line(f"  ! {self._from(id)}{error}", "bad")
             case _:
@@ -170,7 +194,7 @@ class Screen:
                 case {"type": "text", "text": str(text)}:
                     self.line(text)
                 case {"type": "reasoning", "text": str(text)}:
-                    self.line(text, "dim")
+                    self.line(text if self._styles else f"(thinking) {text}", "dim")
                 case {"toolCallId": _, "state": state}:
                     self.call(tool_name(part), part.get("input"))
                     outcome = part.get("output", part.get("errorText", state.replace("-", " ")))
@@ -182,7 +206,21 @@ class Screen:
         if self._open != kind:
             self.end_line()
         self._open = kind
-        print(self.styled(text, style), end="", flush=True)
+        print(self.styled(self._wrapped(text), style), end="", flush=True)
+
+    def _wrapped(self, text: str) -> str:
+        """`text` with line breaks between words where the terminal ends."""
+        if not self.is_terminal:
+            return text
+        width = shutil.get_terminal_size().columns - 1
+        wrapped = ""
+        for word in re.findall(r"\n|[^\s]+[^\S\n]*|[^\S\n]+", text):
+            if word != "\n" and 0 < self._column > width - len(word.rstrip()):
+                wrapped += "\n"
+                self._column = 0
+            wrapped += word
+            self._column = 0 if word == "\n" else self._column + len(word)
+        return wrapped
 
     def _from(self, id: str) -> str:
         # With several calls under way, say whose result this is.
@@ -201,17 +239,22 @@ class Chat:
 
     def __init__(self, agent: Handle[Hello], screen: Screen) -> None:
         self.agent, self.screen = agent, screen
+        self.interrupted = False
+        """True after one Ctrl-C: the next one leaves."""
 
     async def greet(self) -> None:
         """Say hello, or welcome back."""
         kept = len(await self.agent.messages())
-        self.screen.line("everthink demo: no key, no network, nothing you see is lost. /help shows what to try.")
+        self.screen.line(
+            "everthink demo: no key, no network, nothing you see is lost. /help shows what to try."
+        )
         if kept:
             count = "1 message is" if kept == 1 else f"{kept} messages are"
             self.screen.line(f"Welcome back: {count} kept. /history shows them.")
 
     async def take(self, line: str) -> None:
         """Do what a line asks for."""
+        self.interrupted = False
         match line.split():
             case []:
                 pass
@@ -235,6 +278,8 @@ class Chat:
     async def say(self, text: str | list[str]) -> bool:
         """Stream the answer to a message; an empty list lets the agent go on. False when it failed."""
         stopped = AbortController()
+        if text:
+            self.screen.begin()
         stream = self.agent.chat(text, signal=stopped.signal)
         try:
             with stopping(stopped):
@@ -243,9 +288,8 @@ class Chat:
         except AgentError as error:
             self.screen.line(f"This did not work: {error}", "bad")
             return False
-        if stream.result is not None and stream.result.status == "aborted":
-            self.screen.line("Stopped. What was said is kept. Ctrl-C again leaves.", "dim")
         self.screen.end_line()
+        self._tell_stopped(stopped)
         return True
 
     async def regenerate(self) -> None:
@@ -262,6 +306,12 @@ class Chat:
             self.screen.message(result.message)
         if result.error:
             self.screen.line(f"This did not work: {result.error}", "bad")
+        self._tell_stopped(stopped)
+
+    def _tell_stopped(self, stopped: AbortController) -> None:
+        self.interrupted = stopped.signal.aborted
+        if self.interrupted:
+            self.screen.line("Stopped. What was said is kept. Ctrl-C again leaves.", "dim")
 
     async def waiting(self) -> list[Part]:
         """The calls that wait for a yes or a no."""
@@ -293,18 +343,13 @@ def stopping(stopped: AbortController) -> Iterator[None]:
 # --- the program -------------------------------------------------------------------------
 
 
-def ask(prompt: str) -> str:
-    """A line from the person. The prompt is for terminals only."""
-    return input(prompt if sys.stdin.isatty() else "")
-
-
 def approve(runner: asyncio.Runner, chat: Chat) -> bool:
     """Ask about every call that waits, then let the agent go on. No answer is a no."""
     fine = True
     while waiting := runner.run(chat.waiting()):
         for part in waiting:
             try:
-                yes = ask(chat.screen.styled(f"  Allow {tool_name(part)}? [y/N] ", "you")).strip().lower()
+                yes = chat.screen.prompt(f"  Allow {tool_name(part)}? [y/N] ").strip().lower()
             except EOFError:
                 yes = ""
             runner.run(chat.answer(part, yes in ("y", "yes")))
@@ -315,20 +360,20 @@ def approve(runner: asyncio.Runner, chat: Chat) -> bool:
 def talk(runner: asyncio.Runner, chat: Chat) -> None:
     """Read lines until there are no more."""
     runner.run(chat.greet())
-    wants_to_leave = False
     while True:
         try:
             approve(runner, chat)
-            line = ask(chat.screen.styled("you> ", "you"))
-            wants_to_leave = False
+            if sys.stdin.isatty():
+                print()
+            line = chat.screen.prompt("you> ")
             runner.run(chat.take(line))
-        except (EOFError, Leave):
+        except (EOFError, Leave, asyncio.CancelledError):
             break
         except KeyboardInterrupt:
             print()
-            if wants_to_leave:
+            if chat.interrupted:
                 break
-            wants_to_leave = True
+            chat.interrupted = True
             print("Press Ctrl-C again, or Ctrl-D, to leave.")
     if sys.stdin.isatty():
         chat.screen.line("Goodbye. This conversation is kept in ./.everthink.")
@@ -341,7 +386,9 @@ def main() -> int:
         epilog='example: python examples/hello.py --once "What is the weather in Paris?"',
     )
     parser.add_argument("--once", metavar="TEXT", help="send one message, print the answer, and exit")
-    parser.add_argument("--model", default="demo", help='"provider:model", such as openai:gpt-5 (default: demo)')
+    parser.add_argument(
+        "--model", default="demo", help='"provider:model", such as openai:gpt-5 (default: demo)'
+    )
     parser.add_argument("--verbose", action="store_true", help="show the log on standard error")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO if options.verbose else logging.CRITICAL)
@@ -359,7 +406,7 @@ def main() -> int:
         except AgentError as error:
             print(f"hello.py: {error}", file=sys.stderr)
             return 1
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, asyncio.CancelledError):
             print()
             return 130
         finally:

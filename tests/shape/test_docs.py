@@ -46,7 +46,8 @@ def undocumented(module: Module) -> Iterator[str]:
             yield f"{module.place}:{definition.lineno} {definition.name}"
         if isinstance(definition, ast.ClassDef):
             for method in definitions(definition.body):
-                if not method.name.startswith("_") and ast.get_docstring(method) is None:
+                # The name of a test is its sentence.
+                if not method.name.startswith(("_", "test_")) and ast.get_docstring(method) is None:
                     yield f"{module.place}:{method.lineno} {definition.name}.{method.name}"
 
 

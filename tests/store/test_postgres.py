@@ -129,9 +129,8 @@ async def test_a_restart_in_the_middle_of_a_commit_is_told_honestly(
 
 
 async def test_a_group_in_flight_is_in_doubt_as_a_whole(own_cluster: Cluster, store: PostgresStore) -> None:
-    first = store.apply([put("first")])
+    await store.apply([put("first")])
     group = [store.apply([put("a")]), store.apply([put("b"), SLEEP]), store.apply([put("c")])]
-    await first
     await sleeping(own_cluster)
     own_cluster.stop(how=signal.SIGINT)
     own_cluster.start()
@@ -149,6 +148,7 @@ async def test_a_connection_lost_while_idle_is_replaced_unnoticed(
     assert len(await store.fetch(IDS)) == 2
     own_cluster.stop(how=signal.SIGINT)
     own_cluster.start()
+    await closed_connections(store)
     await asyncio.gather(*(store.apply([put(f"{i}"), put(f"{i}+")]) for i in range(5)))
     assert len(await store.fetch(IDS)) == 12
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.conversations import any_chunks, chunk_streams, json_values
 
 from everthink import chunks as ui
 from everthink.turn.segments import pack, unpack
+from tests.support.conversations import any_chunks, chunk_streams, json_values
 
 EXAMPLES: list[tuple[ui.Chunk, dict[str, Any]]] = [
     (ui.Start(), {"type": "start"}),

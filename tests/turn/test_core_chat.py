@@ -131,6 +131,22 @@ async def test_clearing_empties_the_conversation_in_memory_and_in_storage(
     assert Database(tmp_path).texts() == ["second", "two"]
 
 
+@pytest.mark.case(11)
+@pytest.mark.parametrize("text", ["", "  \n"])
+async def test_a_message_without_any_text_still_asks_the_model(open_app: OpenApp, text: str) -> None:
+    # Given a model that refuses empty messages, as providers do
+    model = ScriptedModel(says("Yes?"))
+    app = await open_app(cls := assistant(model))
+
+    # When nothing is said
+    result = await app.agent(cls).chat(text)
+
+    # Then it answers, and the message is stored as it was
+    assert (result.status, result.text) == ("completed", "Yes?")
+    assert [m.text for m in await app.agent(cls).messages()] == [text, "Yes?"]
+    assert [role for role, _ in prompt(model.last_request)] == ["user"]
+
+
 @pytest.mark.case(12)
 async def test_tools_given_to_chat_are_ignored_with_a_warning(
     open_app: OpenApp, caplog: pytest.LogCaptureFixture
@@ -275,13 +291,14 @@ async def test_an_agent_without_a_model_says_how_to_give_it_one(open_app: OpenAp
 
 
 @pytest.mark.case(20)
-@pytest.mark.parametrize("name", ["opnai:gpt-5", "nonsense", ""])
-async def test_a_model_name_nobody_serves_fails_the_turn_with_that_name(open_app: OpenApp, name: str) -> None:
+@pytest.mark.parametrize(("name", "named"), [("opnai:gpt-5", "'opnai'"), ("nonsense", "'nonsense'"), ("", "''")])
+async def test_a_model_name_nobody_serves_fails_the_turn_and_is_named(
+    open_app: OpenApp, name: str, named: str
+) -> None:
     app = await open_app(cls := assistant(name))
     with pytest.raises(UnknownModel) as failed:
         await app.agent(cls).save_messages("Hi")
-    assert name in str(failed.value)
-    assert "model" in str(failed.value)
+    assert named in str(failed.value)
     assert [m.text for m in await app.agent(cls).messages()] == ["Hi"]
 
 

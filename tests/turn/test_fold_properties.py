@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import OpenApp
-from tests.support import journal
-from tests.support.agents import assistant
-from tests.support.conversations import chunk_streams
 
 from everthink import chunks as ui
 from everthink import tool
 from everthink.messages import copy_json, is_tool_part
 from everthink.session.budget import storable
-from everthink.testing.scripted import ScriptedModel, calls, calls_raw, says, thinks
+from everthink.testing.scripted import ScriptedModel, says, thinks
 from everthink.turn.fold import Accumulator, fold, is_replay
+from tests.conftest import OpenApp
+from tests.support import journal
+from tests.support.agents import assistant
+from tests.support.conversations import chunk_streams
 
 
 def through_json(chunks: list[ui.Chunk]) -> list[ui.Chunk]:
@@ -55,7 +56,7 @@ def test_a_trip_through_json_changes_nothing(chunks: list[ui.Chunk]) -> None:
 def test_any_number_of_cuts_is_as_good_as_none(chunks: list[ui.Chunk], places: list[int]) -> None:
     edges = [0, *sorted(min(place, len(chunks)) for place in places), len(chunks)]
     accumulator = Accumulator("m")
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in itertools.pairwise(edges):
         accumulator = fold(through_json(chunks[first:last]), accumulator)
     assert accumulator.message() == fold(chunks, id="m").message()
 

@@ -13,7 +13,6 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal, cast
 
 from ..errors import ErrorKind, ModelError
@@ -190,6 +189,8 @@ def _retry_after(error: BaseException, now: float) -> float | None:
         if (seconds := _number(after)) is not None:
             return seconds
         if after:
+            from email.utils import parsedate_to_datetime  # costs a tenth of our import, needed once in a while
+
             try:
                 return max(0.0, parsedate_to_datetime(after).timestamp() - now)
             except (ValueError, TypeError):

@@ -32,22 +32,23 @@ from .turn import Host, InputFunction, Trigger, Turn
 
 __all__ = ["Admitted", "Door", "Record", "current_turn", "in_active_turn"]
 
-_TURN: contextvars.ContextVar[tuple[str, Turn] | None] = contextvars.ContextVar(
-    "everthink_turn", default=None
+# The turns this code runs inside of, outermost first: a tool of one agent may wait for another agent.
+_TURNS: contextvars.ContextVar[tuple[tuple[str, Turn], ...]] = contextvars.ContextVar(
+    "everthink_turns", default=()
 )
+# The agents whose response hook this code runs inside of.
 _HOOK: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("everthink_hook", default=frozenset())
 
 
 def current_turn() -> Turn | None:
     """The turn this code runs in, if any."""
-    active = _TURN.get()
-    return active[1] if active else None
+    turns = _TURNS.get()
+    return turns[-1][1] if turns else None
 
 
 def in_active_turn(agent: str) -> bool:
     """True inside a turn of that agent (its hooks, its tools)."""
-    active = _TURN.get()
-    return active is not None and active[0] == agent
+    return any(id == agent for id, _ in _TURNS.get())
 
 
 class House(Host, Protocol):
@@ -68,15 +69,15 @@ class Record:
 class Admitted:
     """An accepted turn. `await result()` for its end."""
 
-    def __init__(self, turn: Turn, abort: AbortController) -> None:
-        self.turn, self.abort = turn, abort
+    def __init__(self, agent: str, turn: Turn, abort: AbortController) -> None:
+        self._agent, self.turn, self.abort = agent, turn, abort
         self.ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[None] | None = None
 
     async def outcome(self) -> Outcome:
         """The turn's end, and the end of its response hook (unless asked from inside a hook)."""
         assert self.task is not None
-        if _HOOK.get():
+        if self._agent in _HOOK.get():
             # The hook we are in must return before the next one is called: do not wait for that.
             return await asyncio.shield(self.ended)
         await asyncio.wait([self.task])
@@ -212,7 +213,7 @@ class Door:
         host = self._host
         abort = host.aborts.controller(turn.request_id)
         unlink = host.aborts.link(turn.request_id, external)
-        admitted = Admitted(turn, abort)
+        admitted = Admitted(host.id, turn, abort)
         self._open.add(admitted)
         admitted.task = asyncio.create_task(
             self._run(admitted, ticket, unlink), name=f"turn {turn.trigger} {turn.request_id}"
@@ -223,7 +224,9 @@ class Door:
 
     async def _run(self, admitted: Admitted, ticket: Ticket, unlink: Any) -> None:
         host, turn = self._host, admitted.turn
-        _TURN.set((host.id, turn))
+        # Nobody waits for a submission, so it is not inside whatever turn submitted it.
+        around = () if turn.trigger == "submission" else _TURNS.get()
+        _TURNS.set((*around, (host.id, turn)))
         try:
             try:
                 if await ticket.front():
@@ -243,7 +246,7 @@ class Door:
             if isinstance(error, asyncio.CancelledError | Exception):
                 return
             raise
-        _TURN.set(None)
+        _TURNS.set(around)
         admitted.ended.set_result(outcome)
         try:
             if turn.watch is not None:

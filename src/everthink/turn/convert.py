@@ -18,6 +18,7 @@ from ..models import port as model
 from ..session.budget import KEEP_RECENT, shorten
 from ..tools.output import model_output
 from ..tools.tool import Tool
+from .prompt import EMPTY_MESSAGE
 
 __all__ = ["Converter", "convert", "has_approvals", "paired", "prune_tool_calls", "unshared"]
 
@@ -82,6 +83,10 @@ def convert(message: Message, tools: Mapping[str, Tool]) -> list[model.ModelMess
         return [model.SystemMessage(text)] if text else []
     if message.role == "user":
         content = [part for raw in message.parts if (part := _spoken(raw))]
+        if not any(isinstance(part, model.FilePart) or part.text.strip() for part in content):
+            # Providers refuse an empty message, but somebody who says nothing still wants an answer.
+            wrote = any(raw.get("type") == "text" for raw in message.parts)
+            content = [model.TextPart(EMPTY_MESSAGE)] if wrote else []
         return [model.UserMessage(content)] if content else []
     converted: list[model.ModelMessage] = []
     for block in _blocks(message.parts):

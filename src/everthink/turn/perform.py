@@ -139,6 +139,12 @@ async def _work(run: Run, abort: AbortController) -> None:
 
 async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
     turn = run.turn
+    try:
+        await run.writer.pause()
+        await host.session.refresh()
+    except StoreError as error:
+        return await _failed(host, turn, error, "persist", None)
+    # From here to the last commit nothing is awaited, so a reset comes either before or after it.
     if host.generation != turn.generation:
         # Cleared or reset meanwhile: nothing of this turn belongs into the new conversation.
         return await end_unstarted(host, turn, "skipped")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["CONTINUE_NUDGE", "DEFAULT_SYSTEM_PROMPT", "SENTINEL", "with_capabilities"]
+__all__ = ["CONTINUE_NUDGE", "DEFAULT_SYSTEM_PROMPT", "EMPTY_MESSAGE", "SENTINEL", "with_capabilities"]
 
 DEFAULT_SYSTEM_PROMPT = """\
 You are a careful, capable assistant who helps people get real work done.
@@ -26,6 +26,9 @@ CONTINUE_NUDGE = (
     "Go on with your previous message from exactly where it stopped. "
     "Do not repeat anything that is already there and do not comment on the interruption."
 )
+
+EMPTY_MESSAGE = "(The message is empty.)"
+"""What the model reads when somebody sent no text at all."""
 
 _FILES = frozenset({"read", "write", "edit", "list", "find", "grep", "delete"})
 _CONTEXT = frozenset({"load_context", "unload_context"})

@@ -115,18 +115,22 @@ class StreamWriter:
         if self._failure:
             raise self._failure
 
-    async def close(self, last: Sequence[Statement]) -> None:
-        """Commit what waits together with `last`, in one commit, and show it."""
+    async def pause(self) -> None:
+        """Wait for the commit in flight and start no other: what gathers now belongs to the last one."""
+        self._closing = True
         if self._flight is not None:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._flight.waiters.append(waiter)
-            self._closing = True  # what gathers now belongs to the last commit
             await waiter
         if self._failure:
             raise self._failure
+
+    async def close(self, last: Sequence[Statement]) -> None:
+        """Commit what waits together with `last`, in one commit, and show it. After `pause`."""
         batch, self._gathering = self._gathering, _Batch(self.next_seq)
         batch.statements += last
-        await self._host.store.apply(batch.commit(self._host.id, self._turn.id))
+        if batch:
+            await self._host.store.apply(batch.commit(self._host.id, self._turn.id))
         batch.show(self._host, self._turn)
 
     def _schedule(self) -> None:

@@ -12,6 +12,8 @@ The model must answer `GREETING` with text, call the tool `weather` when asked f
 `answer` is a play that does all this. Needs pytest with the anyio plugin.
 """
 
+# ruff: noqa: D102 - the name of a test is its sentence
+
 from __future__ import annotations
 
 import asyncio
