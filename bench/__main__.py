@@ -42,7 +42,7 @@ async def measured(folder: Path, *, quick: bool) -> list[Row]:
         )
     batched = [one for one in everybody if one.name != PER_DELTA]
     packages = ["everthink", "pydantic_ai"][: len(batched) - 1]
-    many, few = (2, 1) if quick else (9, 5)
+    many, few = (2, 1) if quick else (15, 7)
     began = time.perf_counter()
     rows: list[Row] = []
 
@@ -55,7 +55,7 @@ async def measured(folder: Path, *, quick: bool) -> list[Row]:
     take(await streams.concurrency(batched, 20, repetitions=many))
     take(await streams.concurrency(batched, 200, repetitions=few))
     take(await streams.latency(everybody, repetitions=1 if quick else 4))
-    take(await standing.growth(batched, agents=1 if quick else 6))
+    take(await standing.growth(batched, agents=1 if quick else 8))
     for one in everybody:
         await one.close()
     take(await standing.size(folder))

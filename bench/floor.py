@@ -96,5 +96,5 @@ class Floor:
         self._db.execute(DELTAS, (agent, turn, last - len(batch), encode(batch).decode()))
 
     def _show(self, job: Job, batch: list[Delta]) -> None:
-        now = time.perf_counter()
-        job.heard += [now for _ in batch]
+        if job.pace is not None:
+            job.heard += [time.perf_counter()] * len(batch)

@@ -16,6 +16,9 @@ from statistics import median
 from .floor import BATCHED
 from .work import Contestant
 
+PATIENCE = 12.0
+"""After so many seconds a comparison ends with the repetitions it has: a busy machine is slower at each."""
+
 Work = Callable[[Contestant, int], Awaitable[None]]
 
 
@@ -51,6 +54,7 @@ async def compare(
     Ratios are medians of the ratios within each repetition. The first round is not counted.
     """
     rounds: list[dict[str, tuple[float, float]]] = []
+    end = time.perf_counter() + PATIENCE
     for repetition in range(-1, repetitions):
         taken: dict[str, tuple[float, float]] = {}
         for contestant in contestants:
@@ -61,6 +65,8 @@ async def compare(
             taken[contestant.name] = (time.process_time() - cpu, time.perf_counter() - wall)
         if repetition >= 0:
             rounds.append(taken)
+        if rounds and time.perf_counter() > end:
+            break
 
     def row(kind: int, name: str) -> Row:
         values = {one: median(r[one][kind] for r in rounds) / per * 1e6 for one in rounds[0]}

@@ -30,13 +30,17 @@ async def turns(contestants: Sequence[Contestant], *, repetitions: int, count: i
 async def _one_job(
     what: str, contestants: Sequence[Contestant], job: Job, count: int, repetitions: int, *, per: int
 ) -> tuple[Row, Row]:
+    def agent(repetition: int) -> str:
+        # A long answer may follow others; short turns need a conversation that is short, too.
+        return f"{job.name} {repetition}" if count > 1 else job.name
+
     async def warm(contestant: Contestant, repetition: int) -> None:
-        if job in (SHORT, TOOL):
-            await contestant.turn(f"{job.name} {repetition}", job)
+        if count > 1:
+            await contestant.turn(agent(repetition), job)
 
     async def work(contestant: Contestant, repetition: int) -> None:
         for _ in range(count):
-            await contestant.turn(f"{job.name} {repetition}", job)
+            await contestant.turn(agent(repetition), job)
 
     return await compare(what, contestants, work, repetitions=repetitions, per=per, warm=warm)
 

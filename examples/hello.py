@@ -19,10 +19,10 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from everthink import AbortController, AgentError, App, Handle, Think, chunks, tool
 from everthink.messages import Message, Part, tool_name
@@ -70,12 +70,11 @@ class Hello(Think):
         return f"The postcard to {to} is on its way."
 
 
-OPERATORS = {
+OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.USub: operator.neg,
 }
 
 
@@ -98,7 +97,7 @@ HELP = """\
   Talk to me, or try:
     What is the weather in Paris and Rome?      two tools at once
     Calculate 12 * (3 + 4)                      a tool that computes
-    Research lighthouses                        a tool that shows its progress
+    Research "lighthouses"                      a tool that shows its progress
     Send a postcard to Ada                      a tool that asks first
     Tell me a story                             then press Ctrl-C in the middle
 
@@ -133,6 +132,11 @@ class Screen:
         """Print a line of its own."""
         self.end_line()
         print(self.styled(text, style), flush=True)
+
+    def failure(self, text: object) -> None:
+        """Say that something did not work, where scripts expect it."""
+        self.end_line()
+        print(self.styled(str(text), "bad"), file=sys.stderr, flush=True)
 
     def end_line(self) -> None:
         """Begin a new line unless this one is empty. Progress makes room for what follows it."""
@@ -181,7 +185,9 @@ class Screen:
 
     def call(self, name: str, given: Any) -> None:
         """Show a tool call with its input."""
-        inner = ", ".join(f"{k}={v!r}" for k, v in given.items()) if isinstance(given, dict) else repr(given)
+        inner = repr(given)
+        if isinstance(given, dict):
+            inner = ", ".join(f"{k}={v!r}" for k, v in cast("dict[str, Any]", given).items())
         self.line(f"  → {name}({inner})", "tool")
 
     def message(self, message: Message) -> None:
@@ -286,7 +292,7 @@ class Chat:
                 async for chunk in stream:
                     self.screen.show(chunk)
         except AgentError as error:
-            self.screen.line(f"This did not work: {error}", "bad")
+            self.screen.failure(f"This did not work: {error}")
             return False
         self.screen.end_line()
         self._tell_stopped(stopped)
@@ -300,18 +306,18 @@ class Chat:
             with stopping(stopped):
                 result = await self.agent.regenerate(signal=stopped.signal)
         except AgentError as error:
-            self.screen.line(str(error), "bad")
+            self.screen.failure(error)
             return
         if result.message is not None:
             self.screen.message(result.message)
         if result.error:
-            self.screen.line(f"This did not work: {result.error}", "bad")
+            self.screen.failure(f"This did not work: {result.error}")
         self._tell_stopped(stopped)
 
     def _tell_stopped(self, stopped: AbortController) -> None:
         self.interrupted = stopped.signal.aborted
         if self.interrupted:
-            self.screen.line("Stopped. What was said is kept. Ctrl-C again leaves.", "dim")
+            self.screen.line("Stopped. What was said is kept.", "dim")
 
     async def waiting(self) -> list[Part]:
         """The calls that wait for a yes or a no."""
@@ -324,7 +330,7 @@ class Chat:
 
 
 @contextmanager
-def stopping(stopped: AbortController) -> Iterator[None]:
+def stopping(stopped: AbortController) -> Generator[None]:
     """Ctrl-C stops the answer; once more leaves."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
@@ -352,6 +358,7 @@ def approve(runner: asyncio.Runner, chat: Chat) -> bool:
                 yes = chat.screen.prompt(f"  Allow {tool_name(part)}? [y/N] ").strip().lower()
             except EOFError:
                 yes = ""
+                chat.screen.line("no answer, so no")
             runner.run(chat.answer(part, yes in ("y", "yes")))
         fine = runner.run(chat.say([]))
     return fine
@@ -367,7 +374,11 @@ def talk(runner: asyncio.Runner, chat: Chat) -> None:
                 print()
             line = chat.screen.prompt("you> ")
             runner.run(chat.take(line))
-        except (EOFError, Leave, asyncio.CancelledError):
+        except EOFError:
+            if sys.stdin.isatty():
+                print()
+            break
+        except (Leave, asyncio.CancelledError):
             break
         except KeyboardInterrupt:
             print()
@@ -398,13 +409,14 @@ def main() -> int:
     chat = Chat(app.agent(Hello, "terminal"), Screen())
     with asyncio.Runner() as runner:
         try:
+            runner.run(app.open())
             if options.once is None:
                 talk(runner, chat)
                 return 0
-            fine = runner.run(chat.say(options.once))
-            return 0 if approve(runner, chat) and fine else 1
+            fine = runner.run(chat.say(options.once)) and approve(runner, chat)
+            return 130 if chat.interrupted else 0 if fine else 1
         except AgentError as error:
-            print(f"hello.py: {error}", file=sys.stderr)
+            chat.screen.failure(error)
             return 1
         except (KeyboardInterrupt, asyncio.CancelledError):
             print()

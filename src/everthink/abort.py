@@ -151,9 +151,11 @@ class AbortRegistry:
         self.signal(request_id)
         return external.on_abort(lambda signal: self.cancel(request_id, signal.reason))
 
-    def remove(self, request_id: str) -> None:
-        """Forget `request_id`; a later `signal` makes a fresh one."""
-        self._controllers.pop(request_id, None)
+    def remove(self, request_id: str, signal: AbortSignal | None = None) -> None:
+        """Forget `request_id` (unless it has another signal by now); a later `signal` makes a fresh one."""
+        controller = self._controllers.get(request_id)
+        if controller is not None and signal in (None, controller.signal):
+            del self._controllers[request_id]
 
     def abort_all(self, reason: object = None) -> None:
         """Abort everything registered."""

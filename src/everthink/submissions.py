@@ -9,17 +9,20 @@ a final one.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
-from .errors import InvalidTurn, StoreError, SubmissionConflict
+from .errors import InvalidTurn, SubmissionConflict
 from .messages import Message, MessageInput, as_messages, encode_json
 from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
 from .store.port import Row
+from .tools.tool import Tool
 from .turn import queries
 from .turn.admission import Door, House, Record
 from .turn.envelope import opened
@@ -57,10 +60,22 @@ class Desk(House, Protocol):
     """A house that takes submissions."""
 
     door: Door
+    last_body: dict[str, Any] | None
+
+    def client_tools(self) -> Mapping[str, Tool]:
+        """The tools the browser declared last."""
+        ...
 
     async def submission_changed(self, submission: Submission) -> None:
         """Call the agent's `on_submission_status`."""
         ...
+
+
+@dataclass(slots=True)
+class _Open:
+    """A submission whose turn is not over. Its end is told once, though a cancelled turn ends twice."""
+
+    is_told: bool = False
 
 
 class Submissions:
@@ -68,8 +83,12 @@ class Submissions:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        # Final states told already: a cancelled turn ends once more when it notices.
-        self._told: set[str] = set()
+        # One at a time, so that callers with the same id or key find the first one's row.
+        self._accepting = asyncio.Lock()
+        # Accepted, but the hook is still being told: they queue up after that, in this order.
+        self._held: deque[Turn] = deque()
+        self._tasks: set[asyncio.Task[Submission]] = set()
+        self._open: dict[str, _Open] = {}
 
     async def accept(
         self,
@@ -91,34 +110,55 @@ class Submissions:
         if not given:
             raise InvalidTurn("submit_messages requires at least one message.", kept="Nothing was stored.")
         text = None if metadata is None else encode_json(metadata).decode()
-        known = await self._known(submission_id, idempotency_key)
-        if known is not None:
-            return known
-        turn = self._turn(given, submission_id or desk.new_id(), channel)
+        # A task of its own: a caller that stops waiting must not leave a row that nobody runs.
+        task = asyncio.create_task(self._accept(given, submission_id, channel, Record(text, idempotency_key)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def _accept(
+        self, messages: list[Message], id: str | None, channel: str | None, record: Record
+    ) -> Submission:
+        desk = self._desk
+        async with self._accepting:
+            known = await self._known(id, record.key)
+            if known is not None:
+                return known
+            if id is not None:
+                # One of that id may have been deleted while its turn still ends: its signal is not ours.
+                desk.aborts.remove(id)
+            turn = self._turn(messages, id or desk.new_id(), channel)
+            await desk.door.accept(turn, record)
+            self._held.append(turn)
         try:
-            await desk.door.admit(turn, record=Record(text, idempotency_key))
-        except StoreError:
-            # Two callers with one key at the same moment: the second finds the first's row.
-            known = await self._known(submission_id, idempotency_key)
-            if known is None:
-                raise
-            return known
-        desk.emit(
-            SubmissionCreate(
-                submission_id=turn.id, request_id=turn.request_id, idempotency_key=idempotency_key
-            )
-        )
-        submission = await self.inspect(turn.id)
-        assert submission is not None
-        pending = _replace(submission, accepted=True, status="pending", started_at=None, completed_at=None)
-        await self._tell(pending)
-        return pending
+            submission = await self.inspect(turn.id)
+            assert submission is not None
+            desk.emit(SubmissionCreate(submission_id=turn.id, request_id=turn.id, idempotency_key=record.key))
+            await self._tell(submission)
+        finally:
+            self._queue_up_to(turn)
+        return replace(submission, accepted=True)
+
+    def _queue_up_to(self, turn: Turn) -> None:
+        """Queue what was accepted before `turn`, and `turn`: a slow hook must not change the order."""
+        desk = self._desk
+        while self._held and self._held[0].seq <= turn.seq and not desk.door.is_closed:
+            held = self._held.popleft()
+            desk.door.enter(held, desk.queue.reserve(held.request_id, held.generation))
 
     def _turn(self, messages: list[Message], id: str, channel: str | None) -> Turn:
-        turn = self._desk.door.turn("submission", input=messages, request_id=id, id=id, channel=channel)
+        desk = self._desk
+        turn = desk.door.turn("submission", input=messages, request_id=id, id=id, channel=channel)
+        known = self._open[id] = _Open()
 
         async def watch(status: str, error: str | None) -> None:
-            await self._changed(id, status)
+            if status == "running":
+                turn.body, turn.client_tools = desk.last_body, desk.client_tools()
+                await self._tell_row(id, "running")
+                return
+            if self._open.get(id) is known:
+                del self._open[id]
+            await self._tell_end(id, known)
 
         turn.watch = watch
         return turn
@@ -144,8 +184,10 @@ class Submissions:
             await desk.store.apply(
                 [queries.ended(desk.id, id, status="error", error=error, now=desk.clock.now_ms())]
             )
+            await self._tell_row(id)
             return False
         turn = self._turn(envelope.messages, id, envelope.channel)
+        turn.message_id = row[8]
         desk.door.enter(turn, desk.queue.reserve(turn.request_id))
         return True
 
@@ -172,7 +214,7 @@ class Submissions:
 
     async def cancel(self, submission_id: str, reason: object = None) -> None:
         """Stop a submission. One that has not begun never does; one that runs keeps what it said."""
-        desk = self._desk
+        desk, is_open = self._desk, self._open.get(submission_id)
         known = await self.inspect(submission_id)
         if known is None or known.status in TERMINAL:
             return
@@ -182,7 +224,7 @@ class Submissions:
         )
         desk.aborts.cancel(known.request_id or submission_id, reason)
         if rows[0]:
-            await self._changed(submission_id, "aborted")
+            await self._tell_end(submission_id, is_open)
 
     async def delete(self, submission_id: str) -> bool:
         """Forget a submission that is over. Its id and key are new again afterwards."""
@@ -212,18 +254,21 @@ class Submissions:
     async def skipped(self, ids: Sequence[str]) -> None:
         """Tell that a reset skipped these."""
         for id in ids:
-            await self._changed(id, "skipped")
+            if (known := self._open.get(id)) is not None:
+                await self._tell_end(id, known)
 
-    async def _changed(self, id: str, status: str) -> None:
-        if status in TERMINAL:
-            if id in self._told:
-                self._told.discard(id)
+    async def _tell_end(self, id: str, known: _Open | None) -> None:
+        if known is not None:
+            if known.is_told:
                 return
-            self._told.add(id)
+            known.is_told = True
+        await self._tell_row(id)
+
+    async def _tell_row(self, id: str, status: Status | None = None) -> None:
+        """Tell how the row stands (unless it left `status` already: whoever changed it tells)."""
         submission = await self.inspect(id)
-        if submission is None:
-            return
-        await self._tell(submission)
+        if submission is not None and status in (None, submission.status):
+            await self._tell(submission)
 
     async def _tell(self, submission: Submission) -> None:
         desk = self._desk
@@ -272,8 +317,3 @@ def _submission(row: Row) -> Submission:
         started_at=row[11],
         completed_at=row[12],
     )
-
-
-def _replace(submission: Submission, **changes: Any) -> Submission:
-    fields = {name: getattr(submission, name) for name in Submission.__dataclass_fields__}
-    return Submission(**{**fields, **changes})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 
@@ -40,7 +41,7 @@ from everthink.models.port import (
     UserMessage,
 )
 from everthink.testing.contracts.model import PERSON, WEATHER_TOOL, asking, hear, text_of
-from everthink.testing.scripted import ScriptedModel, calls, fails, hangs, overflows, says, thinks
+from everthink.testing.scripted import ScriptedModel, calls, calls_raw, fails, hangs, overflows, says, thinks
 from everthink.testing.served import Endpoint, served
 
 pytestmark = [
@@ -84,8 +85,6 @@ def remember(events: list[ModelEvent]) -> AssistantMessage:
             case ReasoningEnd():
                 parts.append(ReasoningPart(thoughts.get(event.id, ""), event.provider_metadata))
             case ToolCallReady():
-                import json
-
                 value = json.loads(event.input or "{}")
                 parts.append(
                     ToolCallPart(
@@ -111,7 +110,8 @@ def remember(events: list[ModelEvent]) -> AssistantMessage:
 
 
 def finish_of(events: list[ModelEvent]) -> Finish:
-    assert isinstance(last := events[-1], Finish)
+    last = events[-1]
+    assert isinstance(last, Finish)
     return last
 
 
@@ -155,7 +155,8 @@ async def test_sealed_thinking_goes_back_as_it_came() -> None:
         result = ToolMessage([ToolResultPart("call_1", "time", "12:00")])
         await hear(model, asking("Time?", remember(events), result, tools=[TIME_TOOL]))
 
-    assert isinstance(sent_back := scripted.last_request.messages[1], AssistantMessage)
+    sent_back = scripted.last_request.messages[1]
+    assert isinstance(sent_back, AssistantMessage)
     assert sent_back.content[0] == ReasoningPart("", {"anthropic": {"redactedData": "b64-blob"}})
 
 
@@ -194,7 +195,8 @@ async def test_two_calls_at_once_and_their_results(kind: str) -> None:
         ("weather", "Get the weather of a city."),
         ("time", "Tell the time."),
     ]
-    assert isinstance(told := second.messages[-1], ToolMessage)
+    told = second.messages[-1]
+    assert isinstance(told, ToolMessage)
     assert [part.id for part in told.content if isinstance(part, ToolResultPart)] == ["call_1", "call_2"]
     weather, time = told.content
     assert isinstance(weather, ToolResultPart)
@@ -305,8 +307,10 @@ async def test_a_rate_limit_says_how_long_to_wait_and_the_next_call_goes_through
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [(400, "fatal"), (401, "fatal"), (403, "fatal"), (404, "fatal"), (408, "transient"), (409, "transient")]
-    + [(500, "transient"), (503, "transient"), (529, "transient")],
+    [
+        *[(400, "fatal"), (401, "fatal"), (403, "fatal"), (404, "fatal"), (408, "transient")],
+        *[(409, "transient"), (500, "transient"), (503, "transient"), (529, "transient")],
+    ],
 )
 async def test_a_refusal_is_classified_by_its_status(kind: str, status: int, expected: str) -> None:
     async with conversation(kind, fails("Not now.", status=status)) as (model, scripted, _):
@@ -345,7 +349,8 @@ async def test_an_error_inside_the_answer_is_its_last_event(kind: str, status: i
         events = await hear(model, asking("Hi"))
 
     assert text_of(events) == "Half an ans"
-    assert isinstance(last := events[-1], Failed)
+    last = events[-1]
+    assert isinstance(last, Failed)
     assert "Overloaded" in str(last.error)
     assert last.error.kind == expected
     assert last.error.__cause__ is not None
@@ -355,7 +360,8 @@ async def test_an_overflow_inside_the_answer_is_an_overflow(kind: str) -> None:
     async with conversation(kind, says("Hm").then_overflows()) as (model, _, _):
         events = await hear(model, asking("Hi"))
 
-    assert isinstance(last := events[-1], Failed)
+    last = events[-1]
+    assert isinstance(last, Failed)
     assert last.error.kind == "context_overflow"
 
 
@@ -363,7 +369,8 @@ async def test_a_connection_that_breaks_is_transient(kind: str) -> None:
     async with conversation(kind, says("Half an ans").then_raises(ConnectionError)) as (model, _, _):
         events = await hear(model, asking("Hi"))
 
-    assert isinstance(last := events[-1], Failed)
+    last = events[-1]
+    assert isinstance(last, Failed)
     assert last.error.kind == "transient"
 
 
@@ -391,7 +398,8 @@ async def test_an_answer_without_an_end_is_a_failure_and_not_an_answer() -> None
         endpoint.model = _Endless()
         events = await hear(model, asking("Hi"))
 
-    assert isinstance(last := events[-1], Failed)
+    last = events[-1]
+    assert isinstance(last, Failed)
     assert last.error.kind == "transient"
 
 
@@ -438,7 +446,8 @@ async def test_a_tool_the_provider_runs_itself_and_its_way_back() -> None:
     result = next(event for event in events if isinstance(event, ProviderToolResult))
     assert result.output[0]["url"] == "https://a.example"
     assert finish_of(events).reason == "stop"
-    assert isinstance(sent_back := scripted.last_request.messages[1], AssistantMessage)
+    sent_back = scripted.last_request.messages[1]
+    assert isinstance(sent_back, AssistantMessage)
     call, came_back, _ = sent_back.content
     assert isinstance(call, ToolCallPart)
     assert call.provider_executed
@@ -465,7 +474,8 @@ async def test_files_by_link_and_as_data(kind: str) -> None:
         content: list[TextPart | FilePart] = [TextPart("What is this?"), link, FilePart(PIXEL, "image/png")]
         await hear(model, Request("", [UserMessage(content)]))
 
-    assert isinstance(seen := scripted.last_request.messages[0], UserMessage)
+    seen = scripted.last_request.messages[0]
+    assert isinstance(seen, UserMessage)
     assert [part.url for part in seen.content if isinstance(part, FilePart)] == [link.url, PIXEL]
     assert seen.content[0] == TextPart("What is this?")
 
@@ -516,8 +526,6 @@ async def test_settings_headers_and_options_reach_the_provider(kind: str) -> Non
 
 
 async def test_broken_tool_input_comes_through_as_written(kind: str) -> None:
-    from everthink.testing.scripted import calls_raw
-
     async with conversation(kind, calls_raw("weather", '{"city": "Par').calls("time")) as (model, _, _):
         events = await hear(model, asking("Weather?", tools=[WEATHER_TOOL, TIME_TOOL]))
 
@@ -537,11 +545,14 @@ async def test_messages_of_a_growing_history_are_mapped_once() -> None:
 
 
 async def test_a_script_that_ran_out_fails_the_block() -> None:
-    with pytest.raises(ScriptExhausted, match="a script of 1 and was asked for answer 2"):
+    async def ask_twice() -> None:
         async with conversation("chat", says("a")) as (model, _, _):
             await hear(model, asking("Hi"))
             with pytest.raises(ModelError):
                 await hear(model, asking("Hi"))
+
+    with pytest.raises(ScriptExhausted, match="a script of 1 and was asked for answer 2"):
+        await ask_twice()
 
 
 async def test_no_key_is_in_any_error(kind: str) -> None:

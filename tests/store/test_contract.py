@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.support.postgres import Server
 
 from everthink.store.port import Migration, Store
 from everthink.store.postgres import open_postgres
 from everthink.store.sqlite import open_sqlite
 from everthink.testing.contracts.store import StoreContract
+from tests.support.postgres import Server
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +32,8 @@ class Step:
         sql, params = {
             "insert": ("INSERT INTO cells (k, v) VALUES (?, ?)", (key, value)),
             "upsert": (
-                "INSERT INTO cells (k, v) VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v RETURNING v",
+                "INSERT INTO cells (k, v) VALUES (?, ?)"
+                " ON CONFLICT (k) DO UPDATE SET v = excluded.v RETURNING v",
                 (key, value),
             ),
             "add": ("UPDATE cells SET v = v + ? WHERE k = ? RETURNING k, v", (value, key)),

@@ -1,5 +1,7 @@
 """A URL names a store."""
 
+# ruff: noqa: ASYNC240 - small files on a local disk
+
 from __future__ import annotations
 
 import os
@@ -70,7 +72,14 @@ async def test_these_name_a_server(scheme: str, postgres_url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "mysql://me:hush@host/db", "sqlite://", "sqlite:///", "sqlite://agents.db", "sqlite:///a.db?mode=ro"],
+    [
+        "",
+        "mysql://me:hush@host/db",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite://agents.db",
+        "sqlite:///a.db?mode=ro",
+    ],
 )
 async def test_anything_else_is_answered_with_what_is_accepted(url: str) -> None:
     with pytest.raises(StoreError, match="Accepted are") as refusal:

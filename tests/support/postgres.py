@@ -4,9 +4,9 @@
     postgres_server   the server, to make databases and users on
     own_cluster       a cluster that one module may stop and start
 
-`EVERTHINK_TEST_POSTGRES=postgresql://user:password@host/database` uses a server of yours; the user must be allowed
-to create databases. Without it the binaries are looked for, and without those the tests fail: a store that was
-not tested on both engines was not tested.
+`EVERTHINK_TEST_POSTGRES=postgresql://user:password@host/database` uses a server of yours; the user must be
+allowed to create databases and users. Without it the binaries are looked for, and without those the tests
+fail: a store that was not tested on both engines was not tested.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Server:
 
     @contextlib.contextmanager
     def empty(self, url: str, *, owner: str = "CURRENT_USER") -> Iterator[str]:
-        """A URL that sees the database at `url` as an empty one: a schema of its own, made in a tenth of the time."""
+        """A URL that sees the database at `url` as an empty one: a schema is quicker than a database."""
         name = next(self._names)
         self.run(f"CREATE SCHEMA {name} AUTHORIZATION {owner}", url=url)
         try:
@@ -164,11 +164,15 @@ class Cluster(Server):
         data = self.directory / "data"
         command = [self.binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"]
         command += ["--locale=C", "--encoding=UTF8"]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.directory, **self._as_account())
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=self.directory, **self._as_account()
+        )
         if done.returncode:
             raise RuntimeError(f"initdb failed:\n{done.stdout}{done.stderr}")
         (data / "pg_hba.conf").write_text(
-            f"host all {PASSWORD_USER} 127.0.0.1/32 scram-sha-256\nlocal all all trust\nhost all all 127.0.0.1/32 trust\n"
+            f"host all {PASSWORD_USER} 127.0.0.1/32 scram-sha-256\n"
+            "local all all trust\n"
+            "host all all 127.0.0.1/32 trust\n"
         )
 
     def _as_account(self) -> dict[str, object]:

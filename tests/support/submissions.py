@@ -1,4 +1,4 @@
-"""Watching submissions, and reading their rows."""
+"""Watching submissions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 from typing import Any
 
 from everthink import Submission, Think
-from everthink.turn import queries
 
-__all__ = ["Statuses", "turn_rows"]
+__all__ = ["Statuses"]
 
 
 class Statuses:
@@ -31,26 +30,12 @@ class Statuses:
         """The statuses of one submission, as they came."""
         return [seen.status for seen in self.all if seen.submission_id == submission_id]
 
-    async def until(self, submission_id: str, status: str) -> Submission:
-        """Return once the submission has that status."""
+    async def until(self, submission_id: str, status: str, times: int = 1) -> Submission:
+        """Return once the submission had that status (`times` times)."""
 
-        def found() -> Submission | None:
-            return next(
-                (s for s in self.all if s.submission_id == submission_id and s.status == status), None
-            )
+        def found() -> list[Submission]:
+            return [s for s in self.all if s.submission_id == submission_id and s.status == status]
 
         async with self._arrived:
-            await self._arrived.wait_for(lambda: found() is not None)
-        seen = found()
-        assert seen is not None
-        return seen
-
-
-async def turn_rows(agent: Think) -> list[dict[str, Any]]:
-    """The rows of the agent's turns, oldest first."""
-    names = (
-        "id request_id trigger status continuation input metadata idempotency_key message_id error "
-        "created_at started_at ended_at seq"
-    ).split()
-    home = agent._home
-    return [dict(zip(names, row, strict=True)) for row in await home.store.fetch(queries.TURNS, home.id)]
+            await self._arrived.wait_for(lambda: len(found()) >= times)
+        return found()[-1]

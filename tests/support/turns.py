@@ -119,7 +119,9 @@ class GatedStore:
 
 
 @asynccontextmanager
-async def gated_app(folder: Path, *agents: type[Think], **options: Any) -> AsyncIterator[tuple[App, GatedStore]]:
+async def gated_app(
+    folder: Path, *agents: type[Think], **options: Any
+) -> AsyncIterator[tuple[App, GatedStore]]:
     """An app on a real SQLite file behind a gate."""
     store = GatedStore(await open_store(f"sqlite:///{folder}/everthink.db", MIGRATIONS))
     try:
@@ -134,6 +136,13 @@ async def gated_app(folder: Path, *agents: type[Think], **options: Any) -> Async
 async def home_of(app: App, cls: type[Think], name: str = "default") -> Actor:
     """Where an agent lives, for tests that need its queue or its readers."""
     return (await app.agent(cls, name).instance())._home
+
+
+async def all_over(app: App, cls: type[Think], name: str = "default") -> None:
+    """Return once no turn of the agent runs or waits, and the hooks after the turns have returned too."""
+    home = await home_of(app, cls, name)
+    while home.door._open:
+        await asyncio.wait([turn.task for turn in home.door._open if turn.task is not None])
 
 
 class Witness:

@@ -167,6 +167,7 @@ def test_a_preliminary_output_is_marked_until_the_final_one() -> None:
     assert after("input-available", first, ui.ToolOutputError("c", "no")) == call(
         "output-error", errorText="no"
     )
+    assert after("input-available", first, ui.ToolOutputDenied("c")) == call("output-denied")
 
 
 @pytest.mark.case(238)

@@ -31,10 +31,14 @@ def part(state: str, id: str = "c", **more: Any) -> dict[str, Any]:
     return {"type": "tool-t", "toolCallId": id, "state": state, "input": {}, **more}
 
 
+def holding(*parts: dict[str, Any]) -> Message:
+    return Message("a", "assistant", list(parts))
+
+
 @given(stored_messages)
-@example(Message("a", "assistant", [part("output-available", output=1), part("output-error", errorText="no")]))
-@example(Message("a", "assistant", [part("approval-responded", providerExecuted=True), part("output-denied")]))
-@example(Message("a", "assistant", [{"type": "text", "text": " "}, part("input-available")]))
+@example(holding(part("output-available", output=1), part("output-error", errorText="no")))
+@example(holding(part("approval-responded", providerExecuted=True), part("output-denied")))
+@example(holding({"type": "text", "text": " "}, part("input-available")))
 def test_any_stored_message_becomes_a_prompt_that_providers_accept(message: Message) -> None:
     accept(paired(convert(message, {})))
 
@@ -157,7 +161,11 @@ INLINE = model.ToolResultPart("c", "t", 1, provider_executed=True)
         ([says(INLINE, OWN)], []),
         ([says(OWN), gives(RESULT)], []),
         ([says(OWN, INLINE, INLINE)], [says(OWN, INLINE)]),
+        ([says(OWN), says(SAID, INLINE)], [says(OWN), says(SAID, INLINE)]),
+        ([says(OWN), QUESTION, says(SAID, INLINE)], [QUESTION, says(SAID)]),
     ],
 )
-def test_what_the_provider_ran_has_its_result_in_the_same_message(given: list[Any], kept: list[Any]) -> None:
+def test_what_the_provider_ran_has_its_result_in_what_the_provider_said(
+    given: list[Any], kept: list[Any]
+) -> None:
     assert paired(given) == kept

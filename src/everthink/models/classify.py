@@ -189,7 +189,8 @@ def _retry_after(error: BaseException, now: float) -> float | None:
         if (seconds := _number(after)) is not None:
             return seconds
         if after:
-            from email.utils import parsedate_to_datetime  # costs a tenth of our import, needed once in a while
+            # Here, because it costs a tenth of our import and is needed once in a while.
+            from email.utils import parsedate_to_datetime
 
             try:
                 return max(0.0, parsedate_to_datetime(after).timestamp() - now)

@@ -65,7 +65,7 @@ class History:
     ) -> list[ai.ModelMessage]:
         """The conversation as requests and responses; what follows each other on one side is one message."""
         mapped = self._map(messages)
-        if self._model.profile.get("tool_call_id_length") is not None or any(map(_is_special, messages)):
+        if self._model.profile.get("tool_call_id_length") is not None or any(map(_is_special, messages[1:])):
             # Only then: it goes over everything, and explains <system> tags to models that see none.
             return self._model.prepare_messages(mapped, parameters)
         return mapped
@@ -75,17 +75,16 @@ class History:
         pending: list[ai.ModelRequestPart] = []
         last = len(messages) - 1
         for index, message in enumerate(messages):
-            if isinstance(message, AssistantMessage):
+            parts = self._parts(message)
+            if not isinstance(message, AssistantMessage):
+                pending.extend(parts)
+            elif parts:
                 if pending:
                     mapped.append(ai.ModelRequest(parts=pending))
                     pending = []
-                parts = self._parts(message)
                 if index == last:
                     parts = _without_trailing_space(parts)
-                if parts:
-                    mapped.append(ai.ModelResponse(parts=parts, provider_name=self._origin(message)))
-            else:
-                pending.extend(self._parts(message))
+                mapped.append(ai.ModelResponse(parts=parts, provider_name=self._origin(message)))
         if pending:
             mapped.append(ai.ModelRequest(parts=pending))
         return mapped
@@ -193,7 +192,7 @@ def _answer(part: AssistantContent) -> ai.ModelResponsePart:
             return ai.FilePart(_binary(part), **origin.fields())
         case ToolCallPart():
             cls = ai.NativeToolCallPart if part.provider_executed else ai.ToolCallPart
-            return cls(part.name, cast("dict[str, Any]", part.input), part.id, **origin.fields())
+            return cls(part.name, _arguments(part.input), part.id, **origin.fields())
         case ToolResultPart():
             fields = origin.fields()
             fields.pop("id", None)
@@ -201,6 +200,11 @@ def _answer(part: AssistantContent) -> ai.ModelResponsePart:
             return ai.NativeToolReturnPart(part.name, part.output, part.id, outcome=outcome, **fields)
         case _:
             assert_never(part)
+
+
+def _arguments(value: Any) -> str | dict[str, Any]:
+    """What a call was given. Providers take objects only; broken text is wrapped on the way out."""
+    return cast("dict[str, Any] | str", value) if isinstance(value, dict | str) else {"value": value}
 
 
 class _Origin:

@@ -146,7 +146,12 @@ def stream(
             channel=channel,
             metadata=metadata,
         )
-        return Prepared(turn, home.audience, lambda: home.door.admit(turn, external=signal))
+        return Prepared(
+            turn,
+            home.audience,
+            lambda: home.door.admit(turn, external=signal),
+            lambda: home.aborts.remove(turn.request_id),
+        )
 
     return ChatStream(prepare, callback)
 

@@ -114,14 +114,16 @@ class ScriptedModel:
         """Put more plays at the end of the script."""
         self._plays.extend(plays)
 
-    async def until_silent(self) -> None:
+    async def until_silent(self, *, timeout: float = 10.0) -> None:
         """Return once an answer waits or hangs. Forgotten as soon as it is seen."""
-        await self._silent.wait()
+        async with asyncio.timeout(timeout):
+            await self._silent.wait()
         self._silent.clear()
 
-    async def until_cut_off(self) -> None:
+    async def until_cut_off(self, *, timeout: float = 10.0) -> None:
         """Return once some answer was closed or cancelled before its end."""
-        await self._cut.wait()
+        async with asyncio.timeout(timeout):
+            await self._cut.wait()
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Perform the next play."""

@@ -104,9 +104,19 @@ class Endpoint:
         self._adapters.append(adapter)
         return adapter
 
-    async def wait_for_disconnect(self, count: int = 1) -> None:
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that point a process's `openai:…` and `anthropic:…` models here."""
+        return {
+            "OPENAI_BASE_URL": f"{self.url}/v1",
+            "OPENAI_API_KEY": "sk-served-key",
+            "ANTHROPIC_BASE_URL": self.url,
+            "ANTHROPIC_API_KEY": "sk-ant-served-key",
+        }
+
+    async def wait_for_disconnect(self, count: int = 1, *, timeout: float = 10.0) -> None:
         """Return once `count` clients have hung up before their answer was complete."""
-        async with self._hung_up:
+        async with asyncio.timeout(timeout), self._hung_up:
             await self._hung_up.wait_for(lambda: self.closed_connections >= count)
 
     async def close(self) -> None:

@@ -98,6 +98,7 @@ class Door:
         self._host = host
         self._hooks = asyncio.Lock()
         self._open: set[Admitted] = set()
+        self._admitting: set[asyncio.Future[Admitted]] = set()
         self.is_closed = False
 
     # --- making a turn
@@ -155,33 +156,63 @@ class Door:
         external: AbortSignal | None = None,
         plan: Plan | None = None,
         more: Sequence[Statement] = (),
-        record: Record | None = None,
     ) -> Admitted:
         """Accept `turn`: its row is durable when this returns, and it runs when those before it are done.
 
         `plan` and `more` ride in the same commit (a socket's messages are stored on arrival).
         """
-        host = self._host
+        self._refuse_when_closed()
+        ticket = self._host.queue.reserve(turn.request_id, turn.generation)
+        # Whoever asked may stop waiting, but a row that is being written cannot be taken back:
+        # from here on the turn goes its own way.
+        admitting = asyncio.ensure_future(self._admit(turn, ticket, external, plan, more))
+        self._admitting.add(admitting)
+        admitting.add_done_callback(self._admitting.discard)
+        return await asyncio.shield(admitting)
+
+    async def _admit(
+        self,
+        turn: Turn,
+        ticket: Ticket,
+        external: AbortSignal | None,
+        plan: Plan | None,
+        more: Sequence[Statement],
+    ) -> Admitted:
+        try:
+            await self._accept(turn, ticket, plan, more)
+        except BaseException:
+            ticket.release()
+            self._host.aborts.remove(turn.request_id, turn.signal)
+            raise
+        return self.enter(turn, ticket, external=external)
+
+    async def accept(self, turn: Turn, record: Record) -> None:
+        """Write the row of a turn that is entered later: a submission. It is durable when this returns."""
+        self._refuse_when_closed()
+        try:
+            await self._accept(turn, None, None, (), record)
+        except BaseException:
+            self._host.aborts.remove(turn.request_id, turn.signal)
+            raise
+
+    def _refuse_when_closed(self) -> None:
         if self.is_closed:
             raise StoreClosed(
                 "The agent is shutting down.", kept="Nothing was stored.", next_step="Send it again."
             )
-        ticket = host.queue.reserve(turn.request_id, turn.generation)
-        try:
-            await self._accept(turn, ticket, plan, more, record)
-        except BaseException:
-            ticket.release()
-            host.aborts.remove(turn.request_id)
-            raise
-        return self.enter(turn, ticket, external=external)
 
     async def _accept(
-        self, turn: Turn, ticket: Ticket, plan: Plan | None, more: Sequence[Statement], record: Record | None
+        self,
+        turn: Turn,
+        ticket: Ticket | None,
+        plan: Plan | None,
+        more: Sequence[Statement],
+        record: Record | None = None,
     ) -> None:
         host = self._host
         await host.session.refresh()
         # Nothing is ahead: the row is running from the start and the input goes in with it.
-        at_once = ticket.is_front and turn.trigger != "submission"
+        at_once = ticket is not None and ticket.is_front
         if plan is None and at_once and turn.compute_input is None:
             plan = host.session.plan_append(turn.input)
             turn.message_ids = [message.id for message in turn.input]
@@ -236,7 +267,7 @@ class Door:
             finally:
                 ticket.release()
                 unlink()
-                host.aborts.remove(turn.request_id)
+                host.aborts.remove(turn.request_id, turn.signal)
         except BaseException as error:
             self._open.discard(admitted)
             if not admitted.ended.done():
@@ -281,6 +312,8 @@ class Door:
         What is cut stays `running` in the journal, exactly as after a crash.
         """
         self.is_closed = True
+        if self._admitting:
+            await asyncio.wait(self._admitting)
         tasks = [admitted.task for admitted in self._open if admitted.task and not admitted.task.done()]
         if tasks and grace > 0:
             await asyncio.wait(tasks, timeout=grace)

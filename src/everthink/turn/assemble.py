@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from ..errors import NoMessages
 from ..messages import Message
@@ -27,7 +27,7 @@ from .prompt import CONTINUE_NUDGE, with_capabilities
 from .structured import Structured, structured
 from .turn import Host, Turn
 
-__all__ = ["Assembled", "assemble", "mended_history"]
+__all__ = ["Assembled", "asking", "assemble", "mended_history"]
 
 
 DEFAULT_RETRIES = 2
@@ -77,7 +77,7 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
             body=turn.body,
             request_id=turn.request_id,
             trigger=turn.trigger,
-            metadata=turn.metadata,
+            metadata=turn.metadata if turn.metadata is not None else _stamped(history),
         )
         config = await call_hook(agent.before_turn, context)
     return _configured(host, config or TurnConfig(), base, messages, tools, chosen)
@@ -95,13 +95,10 @@ def _configured(
         tools = {**tools, **as_tools(config.tools)}
     override = config.instructions if config.instructions is not None else config.system
     final = list(config.messages) if config.messages is not None else messages
-    if final and isinstance(final[-1], model.AssistantMessage):
-        # Providers refuse a conversation that ends with the assistant. Never stored.
-        final = [*final, model.UserMessage([model.TextPart(CONTINUE_NUDGE)])]
     max_steps = config.max_steps if config.max_steps is not None else host.agent.max_steps
     return Assembled(
         system=override if override is not None else with_capabilities(base, tools),
-        messages=final,
+        messages=asking(final),
         tools=tools,
         model=host.resolve_model(config.model) if config.model is not None else chosen,
         config=config,
@@ -117,6 +114,13 @@ def _configured(
     )
 
 
+def asking(messages: list[model.ModelMessage]) -> list[model.ModelMessage]:
+    """`messages` with something to answer at the end: providers refuse to follow the assistant. Never stored."""
+    if messages and isinstance(messages[-1], model.AssistantMessage):
+        return [*messages, model.UserMessage([model.TextPart(CONTINUE_NUDGE)])]
+    return messages
+
+
 def _conditions(given: StopCondition | Sequence[StopCondition] | None) -> list[StopCondition]:
     if given is None:
         return []
@@ -128,6 +132,14 @@ _SETTINGS = tuple(model.Settings.__struct_fields__)
 
 def _settings(config: TurnConfig) -> model.Settings:
     return model.Settings(**{name: getattr(config, name) for name in _SETTINGS})
+
+
+def _stamped(history: Sequence[Message]) -> dict[str, Any] | None:
+    """The metadata of the turn that brought the latest user message: a continuation belongs to it."""
+    for message in reversed(history):
+        if message.role == "user":
+            return (message.metadata or {}).get("turnMetadata")
+    return None
 
 
 async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:

@@ -80,6 +80,7 @@ class StepCalls:
         self.asked.append(called)
         if checked.error is not None or checked.tool is None:
             self._refuse(event, checked)
+            await self.run.tell(called)
         else:
             await self._place(event, called, checked.tool)
         return called
@@ -346,11 +347,19 @@ class StepCalls:
                 self._settle(called, str(checked.error), is_error=True)
                 continue
             tool, context = checked.tool, self._context(called, checked.tool)
+            if not answer.approved:
+                self._deny(called, answer.reason)
+                continue
+            try:
+                still_asks = await tool.needs_approval_for(called.input, context)
+            except Exception as error:  # noqa: BLE001 - a broken predicate must not let the call through
+                self._settle(called, f"{error}", is_error=True)
+                continue
             # A yes to a question that is not asked any more is not a yes to whatever the tool is now.
-            if answer.approved and await tool.needs_approval_for(called.input, context):
+            if still_asks:
                 self._start(called, tool, context, part.provider_metadata)
             else:
-                self._deny(called, answer.reason)
+                self._deny(called, None)
         await self.finished()
 
     def _deny(self, called: CalledTool, reason: str | None) -> None:

@@ -9,6 +9,8 @@ Pure. A call and its result always travel together: what has no outcome is left 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from operator import is_
 from typing import Any, cast
 
 import msgspec
@@ -80,7 +82,7 @@ def convert(message: Message, tools: Mapping[str, Tool]) -> list[model.ModelMess
     """One stored message as model messages: none, one, or an assistant's steps with their results."""
     if message.role == "system":
         text = text_of(message.parts)
-        return [model.SystemMessage(text)] if text else []
+        return [model.SystemMessage(text)] if text.strip() else []
     if message.role == "user":
         content = [part for raw in message.parts if (part := _spoken(raw))]
         if not any(isinstance(part, model.FilePart) or part.text.strip() for part in content):
@@ -124,14 +126,16 @@ def _metadata(part: Part, field: str = "providerMetadata") -> Any:
 def _step(parts: Sequence[Part], tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
     said: list[model.AssistantContent] = []
     results: list[model.ToolResultPart | model.ApprovalResponse] = []
+    asked: set[str] = set()
     for part in parts:
         if part.get("type") == "reasoning":
             if part.get("text") or part.get("providerMetadata"):
                 said.append(model.ReasoningPart(part.get("text", ""), _metadata(part)))
         elif is_tool_part(part):
             outcome = _outcome(part, tools)
-            if outcome is None:
+            if outcome is None or part["toolCallId"] in asked:
                 continue
+            asked.add(part["toolCallId"])
             executed = bool(part.get("providerExecuted"))
             said.append(
                 model.ToolCallPart(
@@ -148,7 +152,7 @@ def _step(parts: Sequence[Part], tools: Mapping[str, Tool]) -> list[model.ModelM
                 results.append(outcome)
         elif spoken := _spoken(part):
             said.append(spoken)
-    if not said:
+    if _is_blank(said):
         return []
     converted: list[model.ModelMessage] = [model.AssistantMessage(said)]
     if results:
@@ -173,7 +177,9 @@ def _outcome(part: Part, tools: Mapping[str, Tool]) -> model.ToolResultPart | mo
                 call_id, name, part.get("errorText") or "Tool execution failed", is_error=True
             )
         case "output-denied":
-            reason = cast("dict[str, Any]", part.get("approval") or {}).get("reason")
+            approval = cast("dict[str, Any]", part.get("approval") or {})
+            # The reason of a yes that came too late does not say why it was denied.
+            reason = None if approval.get("approved") else approval.get("reason")
             return model.ToolResultPart(call_id, name, reason or DENIED_TEXT, is_error=True)
         case "approval-responded":
             approval = cast("dict[str, Any]", part.get("approval") or {})
@@ -190,30 +196,85 @@ def paired(messages: Sequence[model.ModelMessage]) -> list[model.ModelMessage]:
     What a provider would refuse cannot leave here, whatever a hook put together.
     """
     kept: list[model.ModelMessage] = []
+    # Our own calls that the next message answers, and the provider's that still miss their result.
+    asked: set[str] = set()
+    owed: set[str] = set()
     for index, message in enumerate(messages):
         if isinstance(message, model.AssistantMessage):
-            following = messages[index + 1] if index + 1 < len(messages) else None
-            answered = _results_of(following) | _results_of(message)
-            calls = {p.id for p in message.content if isinstance(p, model.ToolCallPart)}
-            if calls <= answered:
-                kept.append(message)
-                continue
-            content = [
-                p for p in message.content if not isinstance(p, model.ToolCallPart) or p.id in answered
-            ]
-            if content:
-                kept.append(model.AssistantMessage(content))
+            asked = set()
+            content = _paired_content(message.content, messages, index + 1, asked, owed)
+            if not _is_blank(content):
+                is_same = len(content) == len(message.content) and all(map(is_, content, message.content))
+                kept.append(message if is_same else model.AssistantMessage(content))
         elif isinstance(message, model.ToolMessage):
-            before = messages[index - 1] if index else None
-            asked = _calls_of(before)
-            results = [p for p in message.content if isinstance(p, model.ToolResultPart) and p.id in asked]
-            if len(results) == len(message.content):
-                kept.append(message)
-            elif results:
-                kept.append(model.ToolMessage(list(results)))
+            results: list[model.ToolResultPart | model.ApprovalResponse] = []
+            for part in message.content:
+                if isinstance(part, model.ToolResultPart) and part.id in asked:
+                    asked.remove(part.id)
+                    results.append(part)
+            if results:
+                kept.append(message if len(results) == len(message.content) else model.ToolMessage(results))
         else:
             kept.append(message)
     return kept
+
+
+def _paired_content(
+    said: Sequence[model.AssistantContent],
+    messages: Sequence[model.ModelMessage],
+    after: int,
+    asked: set[str],
+    owed: set[str],
+) -> list[model.AssistantContent]:
+    """Of what an assistant said: each call once and only with its result, each result after its call."""
+    following = messages[after] if after < len(messages) else None
+    answers = following.content if isinstance(following, model.ToolMessage) else ()
+    kept: list[model.AssistantContent] = []
+    seen: set[str] = set()
+    for place, part in enumerate(said):
+        if isinstance(part, model.ToolResultPart):
+            if part.id not in owed:
+                continue
+            owed.remove(part.id)
+        elif isinstance(part, model.ToolCallPart):
+            if part.id in seen or part.id in owed:
+                continue
+            if part.provider_executed:
+                if not _comes_later(part.id, said[place + 1 :], islice(messages, after, None)):
+                    continue
+                owed.add(part.id)
+            elif _has_result(answers, part.id):
+                asked.add(part.id)
+            else:
+                continue
+            seen.add(part.id)
+            if not isinstance(part.input, dict):
+                part = msgspec.structs.replace(part, input=normalize_input(part.input))
+        kept.append(part)
+    return kept
+
+
+def _comes_later(
+    id: str, rest: Sequence[model.AssistantContent], following: Iterable[model.ModelMessage]
+) -> bool:
+    """Whether the provider gives the result of its call, at once or in a later step."""
+    if _has_result(rest, id):
+        return True
+    for message in following:
+        if isinstance(message, model.UserMessage):
+            return False
+        if isinstance(message, model.AssistantMessage) and _has_result(message.content, id):
+            return True
+    return False
+
+
+def _has_result(content: Sequence[Any], id: str) -> bool:
+    return any(isinstance(part, model.ToolResultPart) and part.id == id for part in content)
+
+
+def _is_blank(content: Iterable[Any]) -> bool:
+    """True when there is nothing in it that a provider would take for a message."""
+    return not any(not isinstance(part, model.TextPart) or part.text.strip() for part in content)
 
 
 def has_approvals(messages: Iterable[model.ModelMessage]) -> bool:
@@ -224,18 +285,6 @@ def has_approvals(messages: Iterable[model.ModelMessage]) -> bool:
         if type(message) is model.ToolMessage
         for part in message.content
     )
-
-
-def _results_of(message: model.ModelMessage | None) -> set[str]:
-    if isinstance(message, model.ToolMessage | model.AssistantMessage):
-        return {p.id for p in message.content if isinstance(p, model.ToolResultPart)}
-    return set()
-
-
-def _calls_of(message: model.ModelMessage | None) -> set[str]:
-    if isinstance(message, model.AssistantMessage):
-        return {p.id for p in message.content if isinstance(p, model.ToolCallPart)}
-    return set()
 
 
 def unshared(messages: Iterable[model.ModelMessage]) -> list[model.ModelMessage]:

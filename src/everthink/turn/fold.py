@@ -228,6 +228,8 @@ class Accumulator:
             return CrossMessage(chunk.tool_call_id, is_denied=True)
         if not is_settled(part) and part["state"] != "approval-responded":
             part["state"] = "output-denied"
+            part.pop("output", None)
+            part.pop("preliminary", None)
         return None
 
     def _output_available(self, chunk: ui.ToolOutputAvailable) -> Action:

@@ -80,23 +80,16 @@ def settled_across(parts: Sequence[Part], outcome: CrossMessage) -> list[Part] |
             continue
         if is_settled(part):
             return None
+        changed = {key: value for key, value in part.items() if key not in ("output", "preliminary")}
         if outcome.is_denied:
-            changed: Part = {**part, "state": "output-denied"}
+            changed["state"] = "output-denied"
         elif outcome.is_error:
-            changed = {
-                **part,
-                "state": "output-error",
-                "errorText": outcome.error_text or "Tool execution failed",
-            }
-            changed.pop("output", None)
-            changed.pop("preliminary", None)
+            changed["state"] = "output-error"
+            changed["errorText"] = outcome.error_text or "Tool execution failed"
         else:
-            changed = {
-                **part,
-                "state": "output-available",
-                "output": outcome.output,
-                "preliminary": outcome.preliminary,
-            }
+            changed["state"] = "output-available"
+            changed["output"] = outcome.output
+            changed["preliminary"] = outcome.preliminary
         return [*parts[:index], changed, *parts[index + 1 :]]
     return None
 

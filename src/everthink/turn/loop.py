@@ -23,7 +23,7 @@ from ..messages import normalize_input
 from ..models import port as model
 from ..observe.events import ChatStepFinish, ChatStepStart, ModelRetry
 from ..tools.tool import Tool
-from .assemble import Assembled
+from .assemble import Assembled, asking
 from .calls import StepCalls
 from .convert import has_approvals, paired
 from .hooks import StepConfig, StepContext, StepResult, call_hook
@@ -147,7 +147,7 @@ class Loop:
                 messages = [*messages[:-1], await self._approved(said, answers, messages[:-2])]
         # Converted history pairs calls and results by itself; a hook's own list may not.
         is_ours = self._assembled.config.messages is None and not has_approvals(messages)
-        return messages if is_ours else paired(messages)
+        return messages if is_ours else asking(paired(messages))
 
     async def _approved(
         self, said: model.AssistantMessage, answers: model.ToolMessage, before: list[model.ModelMessage]

@@ -180,7 +180,14 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     """Store the answer with the turn's last chunks and `last`, in one commit."""
     plan = Plan()
     if run.fold.has_content:
-        plan = host.session.plan_append([run.fold.message()], run.turn.parent)
+        message = run.fold.message()
+        # A client that sends again while this turn streams posts the answer as far as it has seen it.
+        is_known = host.session.find(message.id) is not None
+        plan = (
+            host.session.plan_update(message)
+            if is_known
+            else host.session.plan_append([message], run.turn.parent)
+        )
     run.is_closed = True
 
     def confirm() -> None:

@@ -46,8 +46,14 @@ class StreamCallback(Protocol):
 class Prepared:
     """A turn ready to be admitted: what `ChatStream` needs of its agent."""
 
-    def __init__(self, turn: Turn, audience: Audience, admit: Callable[[], Awaitable[Admitted]]) -> None:
-        self.turn, self.audience, self.admit = turn, audience, admit
+    def __init__(
+        self,
+        turn: Turn,
+        audience: Audience,
+        admit: Callable[[], Awaitable[Admitted]],
+        forget: Callable[[], object],
+    ) -> None:
+        self.turn, self.audience, self.admit, self.forget = turn, audience, admit, forget
 
 
 class ChatStream:
@@ -101,7 +107,11 @@ class ChatStream:
             return
         turn = prepared.turn
         self.request_id = turn.request_id
-        await self._tell("on_start", turn.request_id)
+        try:
+            await self._tell("on_start", turn.request_id)
+        except BaseException:
+            prepared.forget()  # the turn was never accepted
+            raise
         leave = prepared.audience.join(lambda shown: self._take(turn, shown))
         try:
             admitted = await prepared.admit()

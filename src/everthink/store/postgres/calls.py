@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import StoreError
+from ..outcomes import Outcome
 from ..params import storable
 from ..port import Commit, Rows, Statement
 from ..wording import refused
@@ -24,9 +25,8 @@ from .driver import Connection
 from .failures import NO_PERMISSION, failures, from_server, from_state, state_of
 from .sql import Kinds, elements, kinds_of, numbered, present, returns_rows, subscripted
 
-__all__ = ["Outcome", "Session"]
+__all__ = ["Session"]
 
-Outcome = list[Rows] | StoreError
 _Arguments = tuple[list[int], list[int], list[str]]
 
 _REFUSED = "ET001"
@@ -161,8 +161,8 @@ class Session:
         try:
             rows = [await self._run_statement(statement) for statement in commit]
             await self.connection.execute("COMMIT")
-        except BaseException:
-            if not self.connection.is_closed():
+        except self._failures as error:
+            if not self.is_lost(error):
                 await self.connection.execute("ROLLBACK")
             raise
         return rows

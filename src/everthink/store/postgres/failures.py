@@ -79,19 +79,20 @@ def from_state(state: str, message: str, where: str, *, kept: str = NOTHING_WRIT
         return StoreFull(
             f"There is no space left on the server of the database {where} ({message}).",
             kept=kept,
-            next_step="Free some space there; the store goes on by itself, no restart is needed.",
+            next_step="Free some space there and try again; a running store needs no restart.",
         )
-    if state in ("25006", NO_PERMISSION):
+    if state == "25006":
         return StoreReadOnly(
             f"The database {where} may not be written ({message}).",
             kept=kept,
-            next_step="Connect to the primary server, with a user that may write to these tables.",
+            next_step="Name the primary server in the URL, not a copy of it.",
         )
-    if state.startswith("28"):
+    if state == NO_PERMISSION or state.startswith("28"):
         return StoreUnreadable(
-            f"The server of the database {where} refused us ({message}).",
-            kept="Nothing was changed.",
-            next_step="Check user and password in the URL: postgresql://user:password@host:5432/database.",
+            f"The database {where} refused this user ({message}).",
+            kept=kept,
+            next_step="Check user and password in the URL (postgresql://user:password@host:5432/database), "
+            "and that this user may create and use tables there.",
         )
     if state == "3D000":
         return StoreUnavailable(
@@ -118,7 +119,7 @@ def unreachable(error: Exception, where: str, *, kept: str) -> StoreUnavailable:
     )
 
 
-def in_doubt(error: Exception, where: str) -> StoreUnavailable:
+def in_doubt(error: BaseException, where: str) -> StoreUnavailable:
     """The connection broke between sending a commit and hearing what became of it."""
     letter = StoreUnavailable(
         f"The connection to the database {where} was lost during a commit ({error or type(error).__name__}).",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from ...errors import StoreError
 from ..migrate import CREATE_SCHEMA_TABLE, READ_APPLIED, RECORD_APPLIED, failed_step, outstanding
 from ..port import Migration
 from .driver import Connection
@@ -21,22 +22,24 @@ _LOCK = 0x65766572  # "ever": any number will do as long as every release uses t
 
 
 async def migrate(connection: Connection, migrations: Sequence[Migration], where: str) -> None:
-    """Run the outstanding steps on `connection`."""
+    """Run the outstanding steps on `connection`, which the caller closes; failing, that undoes them."""
+    encoding: str = await connection.fetchval("SHOW server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(
+            f"The database {where} has the encoding {encoding}, which cannot hold every text.",
+            kept="Nothing was changed.",
+            next_step="Create another one with: createdb --encoding=UTF8 --template=template0 NAME",
+        )
     await connection.execute("BEGIN")
-    try:
-        await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        known = await connection.fetchval("SELECT to_regclass('everthink_schema') IS NOT NULL")
-        applied: int = await connection.fetchval(READ_APPLIED) if known else 0
-        steps = outstanding(migrations, applied, where=f"The database {where}")
-        if not known:
-            await connection.execute(CREATE_SCHEMA_TABLE)
-        for step in steps:
-            await _run_step(connection, step, where)
-        await connection.execute("COMMIT")
-    except BaseException:
-        if not connection.is_closed():
-            await connection.execute("ROLLBACK")
-        raise
+    await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+    known = await connection.fetchval("SELECT to_regclass('everthink_schema') IS NOT NULL")
+    applied: int = await connection.fetchval(READ_APPLIED) if known else 0
+    steps = outstanding(migrations, applied, where=f"The database {where}")
+    if not known:
+        await connection.execute(CREATE_SCHEMA_TABLE)
+    for step in steps:
+        await _run_step(connection, step, where)
+    await connection.execute("COMMIT")
 
 
 async def _run_step(connection: Connection, step: Migration, where: str) -> None:

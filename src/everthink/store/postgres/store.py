@@ -29,7 +29,8 @@ async def open_postgres(
     """Connect to the database at `url` and bring its schema up to date.
 
     One connection writes and up to `readers` read. When the server goes away, reads and
-    commits not sent yet wait for it for up to `patience` seconds.
+    commits not sent yet wait for it for up to `patience` seconds. A commit is as durable as the server's
+    `synchronous_commit` makes it. A connection pooler in front of the server must pool sessions.
     """
     load()
     where = place(url)

@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from ...errors import StoreError
+from ..outcomes import Job, Outcome, settle
 from ..port import Commit, Rows
 from ..wording import NOTHING_WRITTEN, closed, copied
-from .calls import Outcome, Session
+from .calls import Session
 from .failures import failures, from_server, in_doubt
 from .patience import patiently
 
@@ -24,8 +25,6 @@ __all__ = ["Writer"]
 
 _LARGEST_GROUP = 64
 """PostgreSQL keeps 64 subtransactions of a session at hand; with more, every other session slows down."""
-
-_Job = tuple[Commit, "asyncio.Future[list[Rows]]"]
 
 
 class Writer:
@@ -40,7 +39,7 @@ class Writer:
         self._patience = patience
         self._failures = failures()
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[Job] = deque()
         self._sending: asyncio.Task[None] | None = None
         self._is_sealed = False
 
@@ -71,13 +70,14 @@ class Writer:
                 self._session.connection.terminate()
 
     async def _send(self) -> None:
-        group: list[_Job] = []
+        group: list[Job] = []
         try:
             while self._waiting:
                 group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _LARGEST_GROUP))]
-                _settle(group, await self._write([commit for commit, _ in group]))
+                settle(group, await self._write([commit for commit, _ in group]))
         except asyncio.CancelledError:
             # The loop is being torn down: nobody may wait for us.
+            self._session.connection.terminate()
             for _, future in (*group, *self._waiting):
                 future.cancel()
             self._waiting.clear()
@@ -86,16 +86,21 @@ class Writer:
             self._sending = None
 
     async def _write(self, group: Sequence[Commit]) -> Sequence[Outcome]:
-        if len(group) > 1:
-            try:
-                session = await self._ready()
-                outcomes = await session.run_group(group)
-            except self._failures as error:
-                letter = self._letter(error)
-                return [copied(letter) for _ in group]
-            if outcomes is not None:
-                return outcomes
-        return [await self._write_one(commit) for commit in group]
+        try:
+            outcomes = await self._write_group(group) if len(group) > 1 else None
+            return outcomes or [await self._write_one(commit) for commit in group]
+        except Exception as error:  # noqa: BLE001 - a defect of ours must not leave anybody waiting.
+            self._session.connection.terminate()
+            letter = in_doubt(error, self._where)
+            return [copied(letter) for _ in group]
+
+    async def _write_group(self, group: Sequence[Commit]) -> Sequence[Outcome] | None:
+        try:
+            session = await self._ready()
+            return await session.run_group(group)
+        except self._failures as error:
+            letter = self._letter(error)
+            return [copied(letter) for _ in group]
 
     async def _write_one(self, commit: Commit) -> Outcome:
         try:
@@ -116,13 +121,3 @@ class Writer:
             self._session.connection.terminate()
             return in_doubt(error, self._where)
         return from_server(error, self._where)
-
-
-def _settle(jobs: Sequence[_Job], outcomes: Sequence[Outcome]) -> None:
-    for (_, future), outcome in zip(jobs, outcomes, strict=True):
-        if future.done():
-            continue  # Cancelled: the commit was applied all the same.
-        if isinstance(outcome, StoreError):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)

@@ -15,14 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import StoreError
+from ..outcomes import Outcome
 from ..params import storable
 from ..port import Commit, Rows, Statement
 from ..wording import NOTHING_WRITTEN, refused
 from .failures import from_sqlite
 
-__all__ = ["FAILURES", "Commits", "Outcome"]
-
-Outcome = list[Rows] | StoreError
+__all__ = ["FAILURES", "Commits"]
 
 FAILURES = (sqlite3.Error, sqlite3.Warning, ArithmeticError, ValueError, TypeError, MemoryError, StoreError)
 """What a statement may raise: the engine's refusals, and parameters that do not fit."""

@@ -27,6 +27,7 @@ __all__ = ["Database", "Synchronous", "connect_reader", "open_database", "resolv
 
 Synchronous = Literal["FULL", "NORMAL"]
 
+_OLDEST = (3, 35, 0)
 _STATEMENTS = 512
 """How many prepared statements a connection keeps; more than the framework has."""
 
@@ -67,6 +68,12 @@ def open_database(
     path: Path | None, migrations: Sequence[Migration], *, synchronous: Synchronous, busy_timeout: float
 ) -> Database:
     """Own the file, open it for writing and run the outstanding migrations."""
+    if sqlite3.sqlite_version_info < _OLDEST:
+        raise StoreError(
+            f"This Python comes with SQLite {sqlite3.sqlite_version}, and the store needs 3.35 or newer.",
+            kept="Nothing was opened.",
+            next_step="Use a newer Python or a newer libsqlite3.",
+        )
     lock = _own(path) if path else None
     connection: sqlite3.Connection | None = None
     try:

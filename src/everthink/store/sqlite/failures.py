@@ -51,7 +51,7 @@ def _letter(error: Exception, path: Path | None, where: str, kept: str) -> Store
         return StoreFull(
             f"There is no space left for {where[0].lower()}{where[1:]} ({error}).",
             kept=kept,
-            next_step="Free some space; the store goes on by itself, no restart is needed.",
+            next_step="Free some space and try again; a running store needs no restart.",
         )
     if code == sqlite3.SQLITE_READONLY:
         return StoreReadOnly(

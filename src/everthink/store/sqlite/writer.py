@@ -16,16 +16,16 @@ from queue import SimpleQueue
 from typing import TypeVarTuple, Unpack
 
 from ...errors import StoreError
+from ..outcomes import Job, settle
 from ..port import Commit, Rows
 from ..wording import closed
-from .commits import Commits, Outcome
+from .commits import Commits
 from .database import Database
 
 __all__ = ["Writer"]
 
 _LARGEST_GROUP = 512
 
-_Job = tuple[Commit, "asyncio.Future[list[Rows]]"]
 _Arguments = TypeVarTuple("_Arguments")
 
 
@@ -38,8 +38,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[Database] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
-        self._in_hand: Sequence[_Job] = ()
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._in_hand: Sequence[Job] = ()
         # Set once no more commits are accepted; only the loop's thread reads or writes it.
         self._refusal: Callable[[], StoreError] | None = None
         # A daemon, because a program that ends without close() must end; it was promised nothing more.
@@ -75,6 +75,7 @@ class Writer:
         self.seal()
         self._queue.put(None)
         await asyncio.shield(self._ended)
+        self._thread.join()  # Its last act was to tell us.
 
     # On the writer's thread:
 
@@ -100,11 +101,11 @@ class Writer:
             self._in_hand = jobs
             with database.mutex:
                 outcomes = commits.write([commit for commit, _ in jobs])
-            self._tell(_settle, jobs, outcomes)
+            self._tell(settle, jobs, outcomes)
 
-    def _take(self) -> list[_Job]:
+    def _take(self) -> list[Job]:
         """Wait for a commit and take all that have gathered; none when it is time to stop."""
-        jobs: list[_Job] = []
+        jobs: list[Job] = []
         job = self._queue.get()
         while job is not None:
             jobs.append(job)
@@ -134,21 +135,11 @@ class Writer:
             return letter
 
         self._refusal = refusal
-        _settle(self._in_hand, [refusal() for _ in self._in_hand])
+        settle(self._in_hand, [refusal() for _ in self._in_hand])
 
     def _end(self) -> None:
         while not self._queue.empty():
             job = self._queue.get()
             if job and self._refusal:
-                _settle([job], [self._refusal()])
+                settle([job], [self._refusal()])
         self._ended.set_result(None)
-
-
-def _settle(jobs: Sequence[_Job], outcomes: Sequence[Outcome]) -> None:
-    for (_, future), outcome in zip(jobs, outcomes, strict=True):
-        if future.done():
-            continue  # Cancelled: the commit was applied all the same.
-        if isinstance(outcome, StoreError):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)

@@ -1,0 +1,28 @@
+"""What every `Store` must do. An adapter passes by subclassing `StoreContract` in its tests:
+
+    pytestmark = pytest.mark.anyio
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture(autouse=True)
+        def place(self, tmp_path):
+            self.path = tmp_path / "agents.db"
+
+        async def open(self, migrations):
+            return await open_my_store(self.path, migrations)
+
+Needs pytest with the anyio plugin.
+"""
+
+from __future__ import annotations
+
+from .case import SCHEMA
+from .commits import CommitsContract
+from .guards import GuardsContract
+from .lifetime import LifetimeContract
+from .values import ValuesContract
+
+__all__ = ["SCHEMA", "StoreContract"]
+
+
+class StoreContract(CommitsContract, GuardsContract, ValuesContract, LifetimeContract):
+    """All the tests. Override `open`; set `keeps_data` to False when nothing outlives `close`."""

@@ -1,0 +1,191 @@
+"""From what a developer wrote to a model, or to a letter that says what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from everthink.errors import MissingExtra, MissingKey, UnknownModel
+from everthink.models.demo import DemoModel
+from everthink.models.providers import model_named, openai_compatible, resolve_model
+from everthink.testing.contracts.model import asking, hear, text_of
+from everthink.testing.scripted import ScriptedModel, says
+from everthink.testing.served import served
+
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_BASE_URL")
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_our_own_models_are_taken_as_they_are() -> None:
+    model = ScriptedModel()
+    assert resolve_model(model) is model
+
+
+def test_demo_is_the_demo_model() -> None:
+    assert isinstance(resolve_model("demo"), DemoModel)
+
+
+def test_a_name_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
+    assert resolve_model(" anthropic:claude-sonnet-5 ").name == "anthropic:claude-sonnet-5"
+
+
+@pytest.mark.anyio
+async def test_a_name_is_one_model_on_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    assert resolve_model("openai:gpt-5") is resolve_model("openai:gpt-5")
+
+
+def test_a_model_of_pydantic_ai_is_wrapped() -> None:
+    from pydantic_ai.models.test import TestModel
+
+    assert resolve_model(TestModel()).name == "test:test"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("api_key", [None, "secret"])
+async def test_any_address_that_speaks_like_openai(api_key: str | None) -> None:
+    async with served(ScriptedModel(says("Hello."))) as endpoint:
+        model = openai_compatible("llama", base_url=f"{endpoint.url}/v1", api_key=api_key)
+        assert text_of(await hear(model, asking("Hi"))) == "Hello."
+        await model.aclose()
+        assert endpoint.headers[0]["authorization"] == f"Bearer {api_key or 'no-key'}"
+    assert model.name == "openai-compatible:llama"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["openai:gpt-5", "openai-chat:gpt-5", "anthropic:claude-sonnet-5"])
+async def test_names_follow_the_environment_to_a_served_model(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(ScriptedModel(says("Hello."))) as endpoint:
+        for variable, value in endpoint.environment.items():
+            monkeypatch.setenv(variable, value)
+        model = model_named(name)
+        assert text_of(await hear(model, asking("Hi"))) == "Hello."
+        await model.aclose()
+
+
+def test_ollama_needs_no_setting() -> None:
+    assert resolve_model("ollama:qwen3").name == "ollama:qwen3"
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("antropic:claude-sonnet-5", "anthropic:claude-sonnet-5"),
+        ("opnai:gpt-5", "openai:gpt-5"),
+        ("claude-sonnet-5", "anthropic:claude-sonnet-5"),
+        ("gpt-5", "openai:gpt-5"),
+        ("dmeo", "demo"),
+        ("anthropic:claude-sonet-5", "anthropic:claude-sonnet-5"),
+        ("openai:gpt-5-minni", "openai:gpt-5-mini"),
+    ],
+)
+def test_a_typing_error_is_answered_with_the_nearest_name(name: str, nearest: str) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        resolve_model(name)
+    assert f"Did you mean {nearest!r}?" in str(caught.value)
+
+
+def test_a_name_that_looks_wrong_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownModel, match="model_named") as caught:
+        resolve_model("anthropic:claude-sonet-5")
+    assert "everthink.models.providers.model_named('anthropic:claude-sonet-5')" in str(caught.value)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
+    assert model_named("anthropic:claude-sonet-5").name == "anthropic:claude-sonet-5"
+
+
+@pytest.mark.parametrize(
+    "name", ["anthropic:claude-sonnet-9", "openai:gpt-7-mini", "anthropic:claude-aria-1"]
+)
+def test_a_model_newer_than_we_are_is_let_through(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    assert resolve_model(name).name == name
+
+
+@pytest.mark.parametrize("value", ["", ":", "openai:", ":gpt-5", None, 42, ScriptedModel, object()])
+def test_what_is_no_model_is_refused(value: object) -> None:
+    with pytest.raises(UnknownModel):
+        resolve_model(value)
+
+
+@pytest.mark.parametrize("name", ["", "openai", ":x"])
+def test_a_forced_name_must_still_be_a_name(name: str) -> None:
+    with pytest.raises(UnknownModel, match="provider:model"):
+        model_named(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("anthropic:claude-sonnet-5", "ANTHROPIC_API_KEY"),
+        ("openai:gpt-5", "OPENAI_API_KEY"),
+        ("openai-chat:gpt-5", "OPENAI_API_KEY"),
+        ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY"),
+        ("openrouter:any/model", "OPENROUTER_API_KEY"),
+    ],
+)
+def test_a_missing_key_names_its_variable_and_the_demo(name: str, variable: str) -> None:
+    with pytest.raises(MissingKey) as caught:
+        resolve_model(name)
+    assert f"there is no {variable}" in str(caught.value)
+    assert f"export {variable}=" in str(caught.value)
+    assert '"demo"' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden", "install"),
+    [
+        ("anthropic:claude-sonnet-5", "anthropic", 'pip install "everthink[anthropic]"'),
+        ("openai:gpt-5", "openai", 'pip install "everthink[openai]"'),
+        ("ollama:qwen3", "openai", 'pip install "everthink[openai]"'),
+        ("google:gemini-3-pro", "google.genai", 'pip install "everthink[google]"'),
+        ("bedrock:any", "boto3", 'pip install "everthink[bedrock]"'),
+        ("groq:any", "groq", 'pip install "pydantic-ai-slim[groq]"'),
+        ("anthropic:claude-sonnet-5", "pydantic_ai", 'pip install "everthink[anthropic]"'),
+    ],
+)
+def test_a_missing_package_comes_with_its_install_line(name: str, hidden: str, install: str) -> None:
+    # A process of its own, in which the package does not exist
+    script = f"""
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name == {hidden!r} or name.startswith({hidden + "."!r}):
+            raise ModuleNotFoundError(f"No module named {{name!r}}")
+sys.meta_path.insert(0, Hidden())
+from everthink.errors import MissingExtra
+from everthink.models.providers import resolve_model
+try:
+    resolve_model({name!r})
+except MissingExtra as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert install in ran.stdout
+
+
+def test_a_missing_extra_is_an_error_of_ours() -> None:
+    assert issubclass(MissingExtra, Exception)
+
+
+def test_resolving_ours_does_not_load_pydantic_ai() -> None:
+    script = """
+import sys
+from everthink.models.providers import resolve_model
+from everthink.testing.scripted import ScriptedModel
+import everthink.testing.served
+resolve_model("demo"), resolve_model(ScriptedModel())
+print("pydantic_ai" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
