@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from everthink import Think
+from everthink import Think, tool
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.submissions import Statuses
-from tests.support.turns import Database, gated_app, home_of, record_events
+from tests.support.turns import gated_app, home_of, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,8 @@ async def test_a_turn_that_completes_after_its_submission_was_cancelled_changes_
         cancelling = asyncio.create_task(agent.cancel_submission("job", "stop"))
         await store.until_waiting()
         goes.set()
-        await model.until_finished() if hasattr(model, "until_finished") else None
+        for _ in range(20):
+            await asyncio.sleep(0)  # as far as the turn gets: its end waits behind the cancellation
         store.release()
         await cancelling
         await (await home_of(app, cls)).queue.wait_for_idle()
@@ -78,16 +79,20 @@ async def test_a_turn_that_completes_after_its_submission_was_cancelled_changes_
 
 @pytest.mark.case(577)
 async def test_a_cancellation_that_comes_after_the_end_changes_nothing(tmp_path: Path) -> None:
-    seen = Statuses()
-    cls = assistant(ScriptedModel(says("Done.")), on_submission_status=seen.hook)
+    seen, goes = Statuses(), asyncio.Event()
+    model = ScriptedModel(says("Done.").waits(goes))
+    cls = assistant(model, on_submission_status=seen.hook)
     async with gated_app(tmp_path, cls) as (app, store):
         agent = app.agent(cls)
         await agent.submit_messages("Work", submission_id="job")
-        await seen.until("job", "running")
+        await model.until_silent()
 
-        # When the end is being written
+        # When it comes while the end is being written
         store.hold()
+        goes.set()
         await store.until_waiting()
+        for _ in range(20):
+            await asyncio.sleep(0)
         cancelling = asyncio.create_task(agent.cancel_submission("job", "stop"))
         store.release()
         await cancelling
@@ -280,9 +285,7 @@ async def test_a_submission_that_cannot_be_set_up_is_an_error_with_its_text(
     def fail(self: Think, *args: Any) -> Any:
         raise RuntimeError(f"{where} is broken")
 
-    app = await open_app(
-        cls := assistant(ScriptedModel(), on_submission_status=seen.hook, **{where: fail})
-    )
+    app = await open_app(cls := assistant(ScriptedModel(), on_submission_status=seen.hook, **{where: fail}))
     agent = app.agent(cls)
     events = record_events(app, "submission:*")
     await agent.submit_messages("Work", submission_id="job", metadata={"order": 7})
@@ -298,7 +301,10 @@ async def test_a_submission_that_cannot_be_set_up_is_an_error_with_its_text(
 @pytest.mark.case(584)
 @pytest.mark.parametrize(
     "play",
-    [says("Half ").then_fails("The provider broke off."), says("Half ").then_raises(OSError("reset by peer"))],
+    [
+        says("Half ").then_fails("The provider broke off."),
+        says("Half ").then_raises(OSError("reset by peer")),
+    ],
     ids=["reported", "raised"],
 )
 async def test_an_answer_that_breaks_off_is_an_error_with_its_text(open_app: OpenApp, play: Any) -> None:
@@ -379,8 +385,6 @@ async def test_an_error_of_one_turn_is_not_kept_for_another(open_app: OpenApp) -
 
 
 async def test_a_submission_that_waits_for_an_approval_is_completed(open_app: OpenApp) -> None:
-    from everthink import tool
-
     seen = Statuses()
 
     class Assistant(Think):
@@ -397,4 +401,3 @@ async def test_a_submission_that_waits_for_an_approval_is_completed(open_app: Op
     await agent.submit_messages("Refund", submission_id="job")
     assert (await seen.until("job", "completed")).status == "completed"
     assert await agent.has_pending_interaction()
-    assert Database  # the continuation is a turn of its own

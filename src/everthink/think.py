@@ -46,7 +46,7 @@ class Think(Agent):
     """A chat agent that remembers. Subclass it and override what you need.
 
         class Support(Think):
-            model = "anthropic:claude-sonnet-4-5"
+            model = "anthropic:claude-sonnet-5"
 
             @tool
             async def refund(self, order: str, amount: float) -> str:
@@ -61,7 +61,7 @@ class Think(Agent):
     """
 
     model: Model | str | None = None
-    """The model of this agent: `"anthropic:claude-sonnet-4-5"`, `"demo"`, or a model object."""
+    """The model of this agent: `"anthropic:claude-sonnet-5"`, `"demo"`, or a model object."""
 
     system_prompt: str = DEFAULT_SYSTEM_PROMPT
     """What the model is told about itself."""

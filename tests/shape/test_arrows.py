@@ -41,7 +41,7 @@ ARROWS: dict[str, set[str]] = {
         "observe.events",
         "session",
     },
-    "submissions": {"errors", "clock", "messages", "store.port", "observe.events", "session", "turn"},
+    "submissions": {"errors", "clock", "messages", "store.port", "tools", "observe.events", "session", "turn"},
     "recovery": {
         "errors",
         "clock",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from everthink import Handle, TurnConfig
 from everthink.chunks import Chunk
+from everthink.messages import Message
 from everthink.models.port import (
     AssistantMessage,
     Request,
@@ -18,6 +19,7 @@ from everthink.models.port import (
     UserMessage,
 )
 from everthink.turn.audience import ShownChunks
+from everthink.turn.hooks import call_hook
 from everthink.turn.requests import ChatRequest, accept_request
 
 T = TypeVar("T")
@@ -26,6 +28,24 @@ T = TypeVar("T")
 async def soon(work: Awaitable[T]) -> T:
     """`work`'s result. Fails instead of hanging when it never comes."""
     return await asyncio.wait_for(work, 10)
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Return once `condition` (plain or async) holds. Fails instead of hanging when it never does."""
+    async with asyncio.timeout(10):
+        while not await call_hook(condition):  # noqa: ASYNC110 - what is waited for may be anywhere
+            await asyncio.sleep(0)
+
+
+async def submitted(handle: Handle[Any], text: str) -> Any:
+    """Submit a message and return the submission once it is over."""
+    accepted = await handle.submit_messages(text)
+
+    async def is_over() -> bool:
+        return (await handle.inspect_submission(accepted.submission_id)).status not in ("pending", "running")
+
+    await until(is_over)
+    return await handle.inspect_submission(accepted.submission_id)
 
 
 async def breathe() -> None:
@@ -55,18 +75,11 @@ async def ask(handle: Handle[Any], text: str, **options: Any) -> Any:
     """Send a message as a chat window does, and wait for the turn's end."""
     home = (await handle.instance())._home
     number = home.next_turn_seq + 1
-    message = {"id": f"user-{number}", "role": "user", "parts": [{"type": "text", "text": text}]}
-    history = [*await handle.messages(), message]
+    message = Message(f"user-{number}", "user", [{"type": "text", "text": text}])
     request_id = options.pop("request_id", f"request-{number}")
-    request = ChatRequest(request_id, [_message(one) for one in history], **options)
+    request = ChatRequest(request_id, [*await handle.messages(), message], **options)
     admitted: Any = await accept_request(home, request)
     return await admitted.result()
-
-
-def _message(value: Any) -> Any:
-    from everthink.messages import parse_message
-
-    return parse_message(value, new_id=str) if isinstance(value, dict) else value
 
 
 def configured(*configs: TurnConfig | None) -> Any:

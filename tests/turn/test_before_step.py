@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everthink import StepConfig, StepContext, Think, TurnConfig, tool
+from everthink import StepConfig, StepContext, Think, ToolContext, TurnConfig, tool
 from everthink.models.port import Settings, TextPart, ToolMessage, UserMessage
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
@@ -41,9 +41,7 @@ async def test_the_context_holds_the_steps_so_far_and_what_the_model_will_read(o
     # Given a turn of two steps
     seen: list[StepContext] = []
     model = ScriptedModel(calls("look", id="c1"), says("Done."))
-    cls = assistant(
-        model, get_tools=lambda self: [look], before_step=lambda self, step: seen.append(step)
-    )
+    cls = assistant(model, get_tools=lambda self: [look], before_step=lambda self, step: seen.append(step))
     app = await open_app(cls)
 
     # When it runs
@@ -90,9 +88,7 @@ async def test_a_step_may_use_another_model_and_an_async_hook_is_awaited(open_ap
             return StepConfig(model=other)
         return StepConfig(model=last) if step.step_number == 2 else None
 
-    app = await open_app(
-        cls := assistant(usual, get_tools=lambda self: [look], before_step=before_step)
-    )
+    app = await open_app(cls := assistant(usual, get_tools=lambda self: [look], before_step=before_step))
 
     # When the turn runs
     turn = asyncio.create_task(app.agent(cls, "room").save_messages("Look"))
@@ -115,9 +111,7 @@ async def test_the_model_shown_is_the_turns_and_the_steps_choice_lasts_one_step(
         seen.append(step.model.name)
         return choices.pop(0)
 
-    app = await open_app(
-        cls := assistant(usual, get_tools=lambda self: [look], before_step=before_step)
-    )
+    app = await open_app(cls := assistant(usual, get_tools=lambda self: [look], before_step=before_step))
     await app.agent(cls, "room").save_messages("Look")
     assert seen == ["scripted", "scripted", "scripted"]
     assert (once.asked, usual.asked) == (1, 2)
@@ -196,20 +190,32 @@ async def test_a_steps_own_messages_are_mended_so_that_every_call_has_its_result
     assert script(model.requests[1]) == [("user", "Look"), ("assistant", "Hm."), ("user", "Well?")]
 
 
-async def test_a_value_of_ones_own_travels_from_step_to_step(open_app: OpenApp) -> None:
+async def test_a_value_of_ones_own_reaches_the_tools_and_the_next_steps_of_the_turn(
+    open_app: OpenApp,
+) -> None:
+    # Given a hook that counts in a value of its own, and a tool that reads it
     seen: list[Any] = []
+    read: list[Any] = []
 
     def before_step(self, step):
         seen.append(step.context)
         return StepConfig(context=[*(step.context or []), step.step_number])
 
-    model = ScriptedModel(calls("look"), calls("look"), says("One."), says("Two."))
-    app = await open_app(
-        cls := assistant(model, get_tools=lambda self: [look], before_step=before_step)
-    )
+    @tool
+    async def peek(ctx: ToolContext) -> None:
+        """Peek."""
+        read.append(ctx.context)
+
+    model = ScriptedModel(calls("peek"), calls("peek"), says("One."), says("Two."))
+    app = await open_app(cls := assistant(model, get_tools=lambda self: [peek], before_step=before_step))
+
+    # When two turns run
     await app.agent(cls, "room").save_messages("1")
     await app.agent(cls, "room").save_messages("2")
+
+    # Then each step built on the one before, and the next turn started afresh
     assert seen == [None, [0], [0, 1], None]
+    assert read == [[0], [0, 1]]
 
 
 @pytest.mark.case(175)
@@ -242,9 +248,7 @@ async def test_raising_later_keeps_what_was_said_and_done_before(open_app: OpenA
             raise ValueError("no more steps")
 
     model = ScriptedModel(says("Let me look.").calls("look"))
-    app = await open_app(
-        cls := assistant(model, get_tools=lambda self: [look], before_step=before_step)
-    )
+    app = await open_app(cls := assistant(model, get_tools=lambda self: [look], before_step=before_step))
     handle = app.agent(cls, "room")
     shown = await watch(handle)
     result = await handle.save_messages("Look")

@@ -226,6 +226,14 @@ async def test_max_steps_holds_for_that_turn_and_the_class_rules_the_others(open
     assert model.asked == 4
 
 
+@pytest.mark.parametrize("max_steps", [0, -1])
+async def test_max_steps_below_one_is_one_and_not_endless(open_app: OpenApp, max_steps: int) -> None:
+    model = ScriptedModel(calls("look"), calls("look"))
+    app = await open_app(cls := configurable(model, TurnConfig(max_steps=max_steps)))
+    result = await app.agent(cls, "room").save_messages("Look")
+    assert (model.asked, result.status) == (1, "completed")
+
+
 @pytest.mark.case(154)
 async def test_a_turn_takes_ten_steps_unless_told_otherwise(open_app: OpenApp) -> None:
     model = ScriptedModel(*(calls("look") for _ in range(12)))

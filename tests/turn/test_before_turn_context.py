@@ -12,7 +12,7 @@ from everthink.models.port import AssistantMessage, TextPart, ToolMessage, UserM
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.hooks import ask, breathe, script, soon
+from tests.support.hooks import ask, breathe, script, soon, submitted
 
 pytestmark = pytest.mark.anyio
 
@@ -112,10 +112,9 @@ async def test_a_submission_is_labelled_as_one(open_app: OpenApp) -> None:
     seen: list[TurnContext] = []
     app = await open_app(cls := looker(ScriptedModel(says("Done.")), seen))
     handle = app.agent(cls, "room")
-    accepted = await handle.submit_messages("Work", submission_id="job-1")
-    while not seen:
-        await asyncio.sleep(0)
-    assert (seen[0].trigger, seen[0].request_id) == ("submission", accepted.submission_id)
+    submission = await submitted(handle, "Work")
+    assert submission.status == "completed"
+    assert (seen[0].trigger, seen[0].request_id) == ("submission", submission.submission_id)
 
 
 @pytest.mark.case(135, 136)
@@ -265,10 +264,11 @@ async def test_raising_reaches_the_callback_of_chat_as_its_error(open_app: OpenA
     assert (result.status, result.error, model.asked) == ("error", "Not today.", 0)
 
 
-async def test_adding_to_the_shown_messages_in_place_changes_this_turn_only(open_app: OpenApp) -> None:
-    # Given a hook that adds a hint to the list it is shown
+async def test_changing_the_shown_messages_in_place_changes_this_turn_only(open_app: OpenApp) -> None:
+    # Given a hook that adds a hint to the newest message, and another message
     def before_turn(self, turn):
         if len(turn.messages) == 1:
+            turn.messages[-1].content.append(TextPart("Think twice."))
             turn.messages.append(UserMessage([TextPart("And hurry.")]))
 
     model = ScriptedModel(says("One."), says("Two."))
@@ -280,7 +280,7 @@ async def test_adding_to_the_shown_messages_in_place_changes_this_turn_only(open
     await handle.save_messages("Again")
 
     # Then the first had the hint, the second has not, and storage never had it
-    assert script(model.requests[0]) == [("user", "Hi"), ("user", "And hurry.")]
+    assert script(model.requests[0]) == [("user", "Hi Think twice."), ("user", "And hurry.")]
     assert script(model.requests[1]) == [("user", "Hi"), ("assistant", "One."), ("user", "Again")]
     assert [message.text for message in await handle.messages()] == ["Hi", "One.", "Again", "Two."]
 

@@ -158,7 +158,9 @@ async def test_only_messages_before_the_last_four_are_shortened_and_only_in_the_
         called("c1", "look", "output-available", output=output),
         called("c2", "look", "output-available", output={"rows": [output, 1]}),
     ]
-    recent = [{**part, "toolCallId": "r" + part["toolCallId"]} if "toolCallId" in part else part for part in parts]
+    recent = [
+        {**part, "toolCallId": "r" + part["toolCallId"]} if "toolCallId" in part else part for part in parts
+    ]
     history = [
         Message("old-user", "user", [{"type": "text", "text": long}]),
         Message("old", "assistant", parts),
@@ -285,9 +287,7 @@ async def test_calls_without_a_result_in_a_hooks_messages_never_reach_the_model(
         ToolMessage([ToolResultPart("c2", "look", 2), ToolResultPart("c9", "look", 9)]),
         UserMessage([TextPart("Q2")]),
     ]
-    app = await open_app(
-        cls := assistant(model, before_turn=lambda self, turn: TurnConfig(messages=own))
-    )
+    app = await open_app(cls := assistant(model, before_turn=lambda self, turn: TurnConfig(messages=own)))
     assert (await app.agent(cls, "room").save_messages("Hi")).status == "completed"
     assert script(model.last_request) == [
         ("user", "Q"),

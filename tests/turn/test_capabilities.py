@@ -41,17 +41,6 @@ async def test_a_prompt_that_has_the_first_sentence_already_is_left_alone(open_a
     assert await prompt_of(open_app, system_prompt=own, get_tools=tools("read")) == own
 
 
-GROUPS = {
-    "workspace": "file",
-    "schemas": "schemas",
-    "browser": "browser",
-    "context": "context",
-    "extensions": "Extensions",
-    "sandbox": "sandbox",
-    "fetch": "Fetch",
-}
-
-
 @pytest.mark.case(658)
 @pytest.mark.parametrize(
     ("names", "bullets"),

@@ -47,7 +47,12 @@ class Desk:
 @pytest.mark.parametrize(
     ("play", "name", "input", "complaint"),
     [
-        (calls("fly", to="Mars", id="c1"), "fly", {"to": "Mars"}, "There is no tool 'fly'. Available tools: look."),
+        (
+            calls("fly", to="Mars", id="c1"),
+            "fly",
+            {"to": "Mars"},
+            "There is no tool 'fly'. Available tools: look.",
+        ),
         (calls_raw("look", "{broken", id="c1"), "look", "{broken", "The input of 'look' is not valid JSON"),
         (calls("look", place="x", times="many", id="c1"), "look", {"place": "x", "times": "many"}, "times"),
         (calls("look", id="c1"), "look", {}, "place"),
@@ -77,7 +82,11 @@ async def test_a_call_that_cannot_run_is_told_to_the_model_and_the_loop_goes_on(
 
     # And it is stored as a failed call
     part = result.message.tool_parts[0]
-    assert (part["type"], part["state"], part["errorText"]) == (f"tool-{name}", "output-error", error.error_text)
+    assert (part["type"], part["state"], part["errorText"]) == (
+        f"tool-{name}",
+        "output-error",
+        error.error_text,
+    )
     # The call the model reads back has an object as its input, as providers demand.
     said = desk.model.requests[1].messages[-2]
     assert isinstance(said.content[-1], ToolCallPart)
@@ -146,10 +155,17 @@ async def test_a_call_to_an_inactive_tool_is_a_call_to_an_unknown_one(open_app: 
 @pytest.mark.case(161)
 @pytest.mark.parametrize(
     "mended",
-    [{"place": "the box"}, '{"place": "the box"}', ("look", {"place": "the box"}), ("look", '{"place": "the box"}')],
+    [
+        {"place": "the box"},
+        '{"place": "the box"}',
+        ("look", {"place": "the box"}),
+        ("look", '{"place": "the box"}'),
+    ],
 )
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_a_repair_is_used_and_the_tool_runs_with_it(open_app: OpenApp, mended: Any, is_async: bool) -> None:
+async def test_a_repair_is_used_and_the_tool_runs_with_it(
+    open_app: OpenApp, mended: Any, is_async: bool
+) -> None:
     # Given a repair for broken input
     seen: list[InvalidCall] = []
 

@@ -12,7 +12,7 @@ from everthink import Handle, Think, TurnConfig, tool
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.hooks import ask, breathe, soon
+from tests.support.hooks import ask, breathe, soon, submitted, until
 
 pytestmark = pytest.mark.anyio
 
@@ -131,9 +131,7 @@ async def _regenerate(handle: Handle[Any]) -> None:
 
 
 async def _submit(handle: Handle[Any]) -> None:
-    accepted = await handle.submit_messages("Hi")
-    while (await handle.inspect_submission(accepted.submission_id)).status != "completed":
-        await asyncio.sleep(0)
+    assert (await submitted(handle, "Hi")).status == "completed"
 
 
 @pytest.mark.case(152)
@@ -148,8 +146,8 @@ async def test_the_same_hooks_run_whichever_door_a_turn_came_by(
 
     # When a turn comes by this door
     await soon(door(app.agent(cls, "room")))
-    while diary[-1] != "on_chat_response completed":
-        await asyncio.sleep(0)  # a submission is completed before its response hook runs
+    # A submission is completed before its response hook runs.
+    await until(lambda: diary[-1] == "on_chat_response completed")
 
     # Then every hook ran once, and once per step
     assert [line for line in diary if "on_chunk" not in line] == [
@@ -183,7 +181,9 @@ async def test_a_failed_answer_ends_with_the_error_hook_then_the_response_hook(o
     ]
 
 
-async def test_parallel_tools_each_keep_their_order_and_all_end_before_the_step_does(open_app: OpenApp) -> None:
+async def test_parallel_tools_each_keep_their_order_and_all_end_before_the_step_does(
+    open_app: OpenApp,
+) -> None:
     # Given two tools of one step, of which the first waits for the second
     diary: list[str] = []
     second_is_done = asyncio.Event()
@@ -262,9 +262,7 @@ async def test_the_answer_is_stored_before_on_chat_response_sees_it(open_app: Op
     async def on_chat_response(self, response):
         stored.extend(message.text for message in await self.get_messages())
 
-    app = await open_app(
-        cls := assistant(ScriptedModel(says("Hello.")), on_chat_response=on_chat_response)
-    )
+    app = await open_app(cls := assistant(ScriptedModel(says("Hello.")), on_chat_response=on_chat_response))
     await app.agent(cls, "room").save_messages("Hi")
     assert stored == ["Hi", "Hello."]
 

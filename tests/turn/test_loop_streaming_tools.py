@@ -184,11 +184,11 @@ async def test_a_generator_that_raises_half_way_is_a_failure_without_a_half_resu
         (Allow({"to": 1}), [({"at": 1}, True), ({"at": 1}, False)]),
     ],
 )
-async def test_decisions_hold_for_generators_too(open_app: OpenApp, decision: Any, outputs: list[Any]) -> None:
+async def test_decisions_hold_for_generators_too(
+    open_app: OpenApp, decision: Any, outputs: list[Any]
+) -> None:
     model = ScriptedModel(calls("count"), says("Done."))
-    cls = assistant(
-        model, get_tools=lambda self: [count], before_tool_call=lambda self, call: decision
-    )
+    cls = assistant(model, get_tools=lambda self: [count], before_tool_call=lambda self, call: decision)
     app = await open_app(cls)
     handle = app.agent(cls, "room")
     shown = await watch(handle)

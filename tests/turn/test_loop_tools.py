@@ -113,7 +113,10 @@ async def test_a_tool_that_raises_is_a_result_the_model_reads(open_app: OpenApp)
         ("the floor is wet", True),
         ("KeyError", True),
     ]
-    assert {chunk.error_text for chunk in only(shown, "tool-output-error")} == {"the floor is wet", "KeyError"}
+    assert {chunk.error_text for chunk in only(shown, "tool-output-error")} == {
+        "the floor is wet",
+        "KeyError",
+    }
     assert [part["state"] for part in result.message.tool_parts] == ["output-error", "output-error"]
 
 

@@ -13,7 +13,7 @@ from everthink.errors import ModelError
 from everthink.testing.scripted import Play, ScriptedModel, fails, opens, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.hooks import ask, configured, soon
+from tests.support.hooks import ask, configured, soon, submitted, until
 
 pytestmark = pytest.mark.anyio
 
@@ -22,15 +22,19 @@ HALF = says("Half").then_fails("overloaded")
 
 @pytest.mark.case(31)
 @pytest.mark.parametrize(
-    "play", [HALF, fails("overloaded"), opens().then_fails("overloaded"), opens().then_raises(ModelError("overloaded"))]
+    "play",
+    [
+        HALF,
+        fails("overloaded"),
+        opens().then_fails("overloaded"),
+        opens().then_raises(ModelError("overloaded")),
+    ],
 )
 async def test_it_sees_the_error_the_stage_and_whether_the_question_is_stored(
     open_app: OpenApp, play: Play
 ) -> None:
     told: list[tuple[BaseException, ChatErrorContext]] = []
-    cls = assistant(
-        ScriptedModel(play), on_chat_error=lambda self, error, ctx: told.append((error, ctx))
-    )
+    cls = assistant(ScriptedModel(play), on_chat_error=lambda self, error, ctx: told.append((error, ctx)))
     app = await open_app(cls)
     result = await app.agent(cls, "room").save_messages("Hi")
     ((error, ctx),) = told
@@ -53,11 +57,9 @@ async def _socket(handle: Handle[Any]) -> str:
 
 
 async def _submit(handle: Handle[Any]) -> str:
-    accepted = await handle.submit_messages("Hi")
-    while (seen := await handle.inspect_submission(accepted.submission_id)).status in ("pending", "running"):
-        await asyncio.sleep(0)
-    assert seen.status == "error"
-    return seen.error
+    submission = await submitted(handle, "Hi")
+    assert submission.status == "error"
+    return submission.error
 
 
 @pytest.mark.case(43)
@@ -86,8 +88,7 @@ async def test_it_is_asked_once_on_every_path_and_its_answer_is_what_people_read
 
     # When a turn fails by this door
     read = await soon(door(app.agent(cls, "room")))
-    while not responses:
-        await asyncio.sleep(0)
+    await until(lambda: responses)
 
     # Then it was asked once, and everybody reads its words
     assert told == ["overloaded"]
@@ -97,7 +98,12 @@ async def test_it_is_asked_once_on_every_path_and_its_answer_is_what_people_read
 
 @pytest.mark.parametrize(
     ("answer", "read"),
-    [("Just a text.", "Just a text."), (None, "overloaded"), (ValueError("Other."), "Other."), (ValueError(), "ValueError")],
+    [
+        ("Just a text.", "Just a text."),
+        (None, "overloaded"),
+        (ValueError("Other."), "Other."),
+        (ValueError(), "ValueError"),
+    ],
 )
 async def test_it_may_answer_with_a_text_an_error_or_nothing(
     open_app: OpenApp, answer: Any, read: str
@@ -133,9 +139,7 @@ async def test_a_setup_failure_raises_what_the_hook_returned(open_app: OpenApp) 
 async def test_being_cancelled_is_no_error(open_app: OpenApp) -> None:
     told: list[Any] = []
     model = ScriptedModel(says("Half").then_hangs())
-    app = await open_app(
-        cls := assistant(model, on_chat_error=lambda self, error, ctx: told.append(error))
-    )
+    app = await open_app(cls := assistant(model, on_chat_error=lambda self, error, ctx: told.append(error)))
     handle = app.agent(cls, "room")
     turn = asyncio.create_task(handle.save_messages("Hi"))
     await soon(model.until_silent())

@@ -13,7 +13,7 @@ from everthink.testing.scripted import Play, ScriptedModel, calls, fails, opens,
 from everthink.turn.requests import ChatRequest, Dropped, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.hooks import ask, configured, soon
+from tests.support.hooks import ask, configured, soon, until
 
 pytestmark = pytest.mark.anyio
 
@@ -243,8 +243,7 @@ async def test_a_turn_saved_inside_the_hook_works_and_is_told_afterwards(open_ap
 
     # When a turn ends
     await soon(handle.save_messages("Find it"))
-    while len(diary) < 5:
-        await asyncio.sleep(0)
+    await until(lambda: len(diary) == 5)
 
     # Then the second turn ran inside, and was told once the first hook was through
     assert diary == [
@@ -286,9 +285,7 @@ async def test_changing_the_message_it_is_given_changes_nothing(open_app: OpenAp
     def on_chat_response(self, response):
         response.message.parts.clear()
 
-    app = await open_app(
-        cls := assistant(ScriptedModel(says("One.")), on_chat_response=on_chat_response)
-    )
+    app = await open_app(cls := assistant(ScriptedModel(says("One.")), on_chat_response=on_chat_response))
     result = await app.agent(cls, "room").save_messages(user_message("1", id="m1"))
     assert result.text == "One."
     assert (await app.agent(cls, "room").messages())[-1].text == "One."

@@ -63,7 +63,16 @@ async def test_every_documented_kind_of_chunk_arrives_and_no_other(open_app: Ope
         "tool-result",
         "text-delta",
     ]
-    kinds = [ReasoningDelta, TextDelta, TextDelta, Source, Raw, ToolInputStart, ToolInputDelta, ToolInputDelta]
+    kinds = [
+        ReasoningDelta,
+        TextDelta,
+        TextDelta,
+        Source,
+        Raw,
+        ToolInputStart,
+        ToolInputDelta,
+        ToolInputDelta,
+    ]
     assert [type(chunk) for chunk in heard] == [*kinds, CalledTool, ToolResult, TextDelta]
     assert [chunk.text for chunk in heard if chunk.type == "text-delta"] == ["Let me ", "look.", "Done."]
     assert heard[0].text == "Hm"

@@ -156,9 +156,7 @@ async def test_the_providers_metadata_is_passed_on(open_app: OpenApp) -> None:
 
     steps: list[StepResult] = []
     config = TurnConfig(experimental_transform=metered)
-    app = await open_app(
-        cls := recorder(ScriptedModel(says("Hi.")), steps, before_turn=configured(config))
-    )
+    app = await open_app(cls := recorder(ScriptedModel(says("Hi.")), steps, before_turn=configured(config)))
     await app.agent(cls, "room").save_messages("Hi")
     assert steps[0].provider_metadata == cache
     assert (steps[0].response_id, steps[0].model) == ("r9", "m-2")

@@ -9,11 +9,11 @@ import pytest
 
 from everthink import ChatResponse, Timeouts, TurnConfig, tool
 from everthink.testing.clock import ManualClock
-from everthink.testing.scripted import ScriptedModel, calls, fails, hangs, opens, says
+from everthink.testing.scripted import Play, ScriptedModel, calls, fails, hangs, opens, says
 from everthink.turn import queries
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.hooks import breathe, configured, soon, types, watch
+from tests.support.hooks import breathe, configured, soon, types, until, watch
 
 pytestmark = pytest.mark.anyio
 
@@ -22,8 +22,12 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize(
     "timeout", [30, 30.0, Timeouts(total=30), Timeouts(step=30), Timeouts(chunk=30), Timeouts(60, 45, 30)]
 )
-@pytest.mark.parametrize("play", [says("Half").then_hangs(), opens().then_hangs(), hangs()])
-async def test_running_out_of_time_aborts_the_turn(open_app: OpenApp, timeout: Any, play: Any) -> None:
+@pytest.mark.parametrize(
+    ("play", "said"), [(says("Half").then_hangs(), "Half"), (opens().then_hangs(), ""), (hangs(), "")]
+)
+async def test_running_out_of_time_aborts_the_turn(
+    open_app: OpenApp, timeout: Any, play: Play, said: str
+) -> None:
     # Given a model that goes silent, in a turn with a limit
     clock = ManualClock()
     errors: list[Any] = []
@@ -51,7 +55,7 @@ async def test_running_out_of_time_aborts_the_turn(open_app: OpenApp, timeout: A
     assert (result.status, result.error) == ("aborted", None)
     assert (errors, [response.status for response in responses]) == ([], ["aborted"])
     assert model.cut_off == 1
-    assert result.text == ("Half" if "_Say" in repr(play) else "")
+    assert result.text == said
     rows = await (await handle.instance())._home.store.fetch(queries.TURNS, "Assistant/room")
     assert "within 30 seconds" in str(rows[0])
 
@@ -124,9 +128,7 @@ async def test_a_tool_that_runs_when_time_is_up_is_stopped(open_app: OpenApp, ti
             stopped.set()
 
     model = ScriptedModel(calls("work"))
-    cls = assistant(
-        model, get_tools=lambda self: [work], before_turn=configured(TurnConfig(timeout=timeout))
-    )
+    cls = assistant(model, get_tools=lambda self: [work], before_turn=configured(TurnConfig(timeout=timeout)))
     app = await open_app(cls, clock=clock)
     handle = app.agent(cls, "room")
     shown = await watch(handle)
@@ -143,8 +145,7 @@ async def test_waiting_for_the_next_try_counts(open_app: OpenApp) -> None:
     model = ScriptedModel(fails("busy", kind="transient", retry_after=50), says("Never asked."))
     app = await open_app(cls := assistant(model, before_turn=configured(TurnConfig(timeout=30))), clock=clock)
     turn = asyncio.create_task(app.agent(cls, "room").save_messages("Hi"))
-    while clock.waiting < 2:
-        await asyncio.sleep(0)
+    await until(lambda: clock.waiting == 2)
     await clock.advance(30)
     assert (await soon(turn)).status == "aborted"
     assert (model.asked, clock.waiting) == (1, 0)

@@ -13,7 +13,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -57,7 +57,7 @@ class _Answer:
 class DemoModel:
     """A model for the first minute. `pace` is the pause after each word in seconds; 0 for tests."""
 
-    continues: ClassVar[Literal["prefill", "prompt"]] = "prefill"
+    continues: Literal["prefill", "prompt"] = "prefill"
 
     def __init__(self, *, pace: float = 0.03, name: str = "demo") -> None:
         self.name = name

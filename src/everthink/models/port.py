@@ -376,9 +376,9 @@ class Model(Protocol):
     """A language model. Adapters: `models/providers.py`, `models/demo.py`, `testing/scripted.py`."""
 
     name: str
-    """What the model is called in events, e.g. `anthropic:claude-sonnet-4-5`."""
+    """What the model is called in events, e.g. `anthropic:claude-sonnet-5`."""
 
-    continues: ClassVar[Literal["prefill", "prompt"]]
+    continues: Literal["prefill", "prompt"]
     """How a cut-off answer goes on: from its text as the last assistant message, or by being asked to."""
 
     def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic_ai import messages as ai
 from pydantic_ai.models import Model as AIModel
@@ -31,8 +31,6 @@ _MAX_SEGMENTS = 20
 class ProviderModel:
     """Our `Model` over a pydantic-ai model object."""
 
-    continues: ClassVar[Literal["prefill", "prompt"]] = "prompt"
-
     def __init__(
         self,
         model: AIModel[Any],
@@ -42,7 +40,7 @@ class ProviderModel:
     ) -> None:
         self.model = model
         self.name = name or model.model_id
-        self.continues = continues  # pyright: ignore[reportAttributeAccessIssue] - per model, on purpose
+        self.continues: Literal["prefill", "prompt"] = continues
         self._history = provider_request.History(model)
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
 """What tests of an agent need: a scripted model, a clock that stands still, served models, contracts.
 
-    from everthink.testing import ScriptedModel, says, calls
+from everthink.testing import ScriptedModel, says, calls
 """
 
 from .clock import ManualClock

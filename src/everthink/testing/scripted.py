@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
 
@@ -72,8 +72,6 @@ class ScriptedModel:
     user messages in a row.
     """
 
-    continues: ClassVar[Literal["prefill", "prompt"]] = "prompt"
-
     def __init__(
         self,
         *plays: Scripted,
@@ -85,7 +83,7 @@ class ScriptedModel:
         records: bool = True,
     ) -> None:
         self.name = name
-        self.continues = continues  # pyright: ignore[reportAttributeAccessIssue] - per instance, on purpose
+        self.continues: Literal["prefill", "prompt"] = continues
         self.requests: list[Request] = []
         self.asked = 0
         self.cut_off = 0

@@ -39,6 +39,9 @@ class ToolContext:
     request_id: str = ""
     step: int = 0
 
+    context: Any = None
+    """What `before_step` put there for the tools of this step: `StepConfig(context=...)`."""
+
     show: Callable[[Any], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
     """Where `progress` goes; without it progress is dropped."""
 

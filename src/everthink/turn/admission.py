@@ -288,6 +288,8 @@ class Door:
 
     async def _body(self, admitted: Admitted) -> Outcome:
         turn = admitted.turn
+        if turn.trigger == "submission" and turn.signal.aborted:
+            return await end_unstarted(self._host, turn, "aborted")  # cancelled while it waited
         if turn.gate is not None and not await turn.gate():
             return await end_unstarted(self._host, turn, "skipped", error="A newer message took its place.")
         return await perform(self._host, turn, admitted.abort)

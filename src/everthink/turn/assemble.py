@@ -103,7 +103,8 @@ def _configured(
         model=host.resolve_model(config.model) if config.model is not None else chosen,
         config=config,
         settings=_settings(config),
-        stop_when=[step_count_is(max_steps), *_conditions(config.stop_when)],
+        # At least one: a count that is never reached exactly would be no limit at all.
+        stop_when=[step_count_is(max(1, max_steps)), *_conditions(config.stop_when)],
         max_retries=DEFAULT_RETRIES if config.max_retries is None else max(0, config.max_retries),
         send_reasoning=host.agent.send_reasoning if config.send_reasoning is None else config.send_reasoning,
         timeouts=config.timeout if isinstance(config.timeout, Timeouts) else Timeouts(total=config.timeout),

@@ -63,6 +63,8 @@ class StepCalls:
     messages: Sequence[model.ModelMessage]
     """What the model was shown."""
     system: str = ""
+    context: Any = None
+    """What `before_step` has for the tools."""
     asked: list[CalledTool] = field(default_factory=list[CalledTool])
     outcomes: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
@@ -205,6 +207,7 @@ class StepCalls:
             signal=self.run.turn.signal,
             request_id=self.run.turn.request_id,
             step=self.step,
+            context=self.context,
             show=show,
         )
 

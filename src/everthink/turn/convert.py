@@ -84,7 +84,9 @@ def convert(message: Message, tools: Mapping[str, Tool]) -> list[model.ModelMess
         text = text_of(message.parts)
         return [model.SystemMessage(text)] if text.strip() else []
     if message.role == "user":
-        content = [part for raw in message.parts if (part := _spoken(raw))]
+        content: list[model.TextPart | model.FilePart] = [
+            part for raw in message.parts if (part := _spoken(raw))
+        ]
         if not any(isinstance(part, model.FilePart) or part.text.strip() for part in content):
             # Providers refuse an empty message, but somebody who says nothing still wants an answer.
             wrote = any(raw.get("type") == "text" for raw in message.parts)

@@ -194,6 +194,7 @@ class StepConfig:
     system: str | None = None
     messages: list[model.ModelMessage] | None = None
     context: Any = None
+    """A value of your own for the tools of this step (`ToolContext.context`) and for the steps after it."""
     provider_options: dict[str, Any] | None = None
 
 

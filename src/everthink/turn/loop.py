@@ -177,7 +177,7 @@ class Loop:
         )
         answer = _Answer()
         calls = self._calls = StepCalls(
-            run, plan.number, plan.tools, plan.request.messages, plan.request.system
+            run, plan.number, plan.tools, plan.request.messages, plan.request.system, self._context
         )
         run.say(ui.StartStep())
         failure: BaseException | None = None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..abort import AbortController
-from ..errors import ModelError, StoreError, StreamStalled
+from ..errors import CommitRefused, ModelError, StoreError, StreamStalled
 from ..messages import Message, as_messages
 from ..observe.events import ChatRequestFailed, ChatTurnFinish, ChatTurnStart, MessageError
 from ..session.tree import Plan
@@ -103,11 +103,11 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome:
 async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome:
     try:
         if not await _apply_input(host, turn):
-            return await end_unstarted(host, turn, "aborted")
+            return await end_unstarted(host, turn, _stopped(host, turn))
     except Exception as error:  # noqa: BLE001 - the input function or the store failed
         return await _failed(host, turn, error, "persist" if isinstance(error, StoreError) else "turn", None)
     if turn.signal.aborted:
-        return await end_unstarted(host, turn, "aborted", fires_response=turn.is_applied)
+        return await end_unstarted(host, turn, _stopped(host, turn), fires_response=turn.is_applied)
     run = Run(host, turn)
     host.inflight = run.fold
     work = asyncio.ensure_future(_work(run, abort))
@@ -139,6 +139,7 @@ async def _work(run: Run, abort: AbortController) -> None:
 
 async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
     turn = run.turn
+    failure = None if work.cancelled() else work.exception()
     try:
         await run.writer.pause()
         await host.session.refresh()
@@ -148,12 +149,11 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
     if host.generation != turn.generation:
         # Cleared or reset meanwhile: nothing of this turn belongs into the new conversation.
         return await end_unstarted(host, turn, "skipped")
-    failure: BaseException | None = None
     if work.cancelled():
         status: TurnStatus = "aborted"
         if isinstance(turn.signal.reason, StreamStalled):
             return await _failed(host, turn, turn.signal.reason, "stream", run)
-    elif (failure := work.exception()) is not None:
+    elif failure is not None:
         status = "error"
     else:
         status = "completed"
@@ -170,6 +170,10 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
         return await _failed(host, turn, error, "persist", None)
     host.audience.show(TurnEnded(turn, status, streamed=run.writer.streamed))
     return Outcome(turn, status, message=message, output=run.output, fires_response=True)
+
+
+def _stopped(host: Host, turn: Turn) -> TurnStatus:
+    return "skipped" if host.generation != turn.generation else "aborted"
 
 
 def _reason(turn: Turn) -> str | None:
@@ -278,10 +282,15 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
         turn.message_ids = [message.id for message in messages]
     if not (turn.is_applied and turn.is_started):
         await host.session.refresh()
+        if host.generation != turn.generation:
+            return False
         plan = host.session.plan_append(messages)
         more = [] if turn.is_started else [queries.started(host.id, turn.id, now=host.clock.now_ms())]
-        if plan.statements or more:
-            await host.session.write(plan, *more)
+        try:
+            if plan.statements or more:
+                await host.session.write(plan, *more)
+        except CommitRefused:
+            return False  # cancelled or reset at this very moment: the row is over already
     turn.is_applied = turn.is_started = True
     host.audience.show(TurnStarted(turn))
     if turn.watch is not None:
