@@ -203,8 +203,10 @@ class Screen:
                     self.line(text if self._styles else f"(thinking) {text}", "dim")
                 case {"toolCallId": _, "state": state}:
                     self.call(tool_name(part), part.get("input"))
-                    outcome = part.get("output", part.get("errorText", state.replace("-", " ")))
-                    self.line(f"  ← {outcome}", "tool")
+                    if state == "output-available":
+                        self.line(f"  ← {part['output']}", "tool")
+                    elif state != "approval-requested":
+                        self.line(f"  ! {part.get('errorText', 'not allowed')}", "bad")
                 case _:
                     pass
 

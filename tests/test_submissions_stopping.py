@@ -79,25 +79,21 @@ async def test_a_turn_that_completes_after_its_submission_was_cancelled_changes_
 
 @pytest.mark.case(577)
 async def test_a_cancellation_that_comes_after_the_end_changes_nothing(tmp_path: Path) -> None:
-    seen, goes = Statuses(), asyncio.Event()
-    model = ScriptedModel(says("Done.").waits(goes))
-    cls = assistant(model, on_submission_status=seen.hook)
+    seen = Statuses()
+    cls = assistant(ScriptedModel(says("Done.")), on_submission_status=seen.hook)
     async with gated_app(tmp_path, cls) as (app, store):
         agent = app.agent(cls)
-        await agent.submit_messages("Work", submission_id="job")
-        await model.until_silent()
+        cancelling: list[asyncio.Task[None]] = []
 
         # When it comes while the end is being written
-        store.hold()
-        goes.set()
-        await store.until_waiting()
-        for _ in range(20):
-            await asyncio.sleep(0)
-        cancelling = asyncio.create_task(agent.cancel_submission("job", "stop"))
-        store.release()
-        await cancelling
+        def at(commit: Any) -> None:
+            if any("completed" in statement.params for statement in commit):
+                cancelling.append(asyncio.create_task(agent.cancel_submission("job", "stop")))
+
+        store.refuse(at)
+        await agent.submit_messages("Work", submission_id="job")
         done = await seen.until("job", "completed")
-        await agent.cancel_submission("job", "stop again")
+        await cancelling[0]
 
         assert await agent.inspect_submission("job") == done
         assert seen.of("job") == ["pending", "running", "completed"]

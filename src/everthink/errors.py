@@ -4,7 +4,7 @@
     ├── InvalidMessage              a message that is not a valid UI message
     ├── InvalidTurn                 options of a turn API that make no sense together
     ├── NestedTurn                  a turn was asked for from inside a running turn
-    ├── TurnInterrupted             the process is stopping; the turn goes on at the next start
+    ├── TurnInterrupted             the process is stopping while the turn runs or waits
     ├── TurnFailed                  a turn ended with status "error"
     ├── StreamStalled               the model fell silent for longer than it may
     ├── NoModel / NoMessages        the turn has nothing to run with
@@ -109,8 +109,8 @@ class NestedTurn(AgentError):
 class TurnFailed(AgentError):
     """A turn ended with status "error"; the partial answer is in the conversation."""
 
-    def __init__(self, error: str, *, request_id: str) -> None:
-        super().__init__(error, kept="What was streamed before the failure is stored.")
+    def __init__(self, error: str, *, request_id: str, has_partial: bool = False) -> None:
+        super().__init__(error, kept="What was said before the failure is stored." if has_partial else "")
         self.error, self.request_id = error, request_id
 
 
@@ -121,7 +121,7 @@ class TurnInterrupted(AgentError):
         super().__init__(
             f"Turn {request_id!r} was interrupted because the process is stopping.",
             kept="Everything shown so far is stored.",
-            next_step="It goes on at the next start.",
+            next_step="At the next start it is closed with what it had said; turns that waited run then.",
         )
         self.request_id = request_id
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from .errors import InvalidMessage
+from .errors import InvalidMessage, InvalidTurn
 
 __all__ = [
     "SETTLED_STATES",
@@ -27,6 +27,7 @@ __all__ = [
     "encode_json",
     "is_settled",
     "is_tool_part",
+    "json_object",
     "normalize_input",
     "parse_message",
     "parse_stored",
@@ -99,6 +100,14 @@ def _mend(value: Any) -> Any:
     return value
 
 
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _mend(text)
+    return text
+
+
 def copy_json(value: Any) -> Any:
     """A deep copy of plain JSON data."""
     if isinstance(value, dict):
@@ -106,6 +115,19 @@ def copy_json(value: Any) -> Any:
     if isinstance(value, list):
         return [copy_json(v) for v in cast("list[Any]", value)]
     return value
+
+
+def json_object(value: Any, what: str) -> dict[str, Any] | None:
+    """`value` (`None` stays) as a plain JSON object of our own. Raises `InvalidTurn` when it is none."""
+    if value is None:
+        return None
+    try:
+        plain = msgspec.json.decode(encode_json(value))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidTurn(f"{what} is not JSON ({error}).", kept="Nothing was stored.") from error
+    if not isinstance(plain, dict):
+        raise InvalidTurn(f"{what} is {_kind(value)}, not an object.", kept="Nothing was stored.")
+    return cast("dict[str, Any]", plain)
 
 
 def text_of(parts: Iterable[Part]) -> str:
@@ -152,7 +174,7 @@ def user_message(text: str, *, id: str, metadata: dict[str, Any] | None = None) 
 def parse_message(value: MessageInput, *, new_id: Callable[[], str], path: str = "message") -> Message:
     """Check `value` and return it as a message of its own. Raises `InvalidMessage` with the field's path."""
     if isinstance(value, str):
-        return user_message(value, id=new_id())
+        return user_message(_whole(value), id=new_id())
     if isinstance(value, Message):
         value = {
             "id": value.id,
@@ -169,7 +191,7 @@ def parse_message(value: MessageInput, *, new_id: Callable[[], str], path: str =
     if not isinstance(message_id, str):
         raise InvalidMessage(f"{path}.id", f"is {_kind(message_id)}, not text")
     role = value.get("role")
-    if role not in ROLES:
+    if not isinstance(role, str) or role not in ROLES:
         raise InvalidMessage(f"{path}.role", f'is {role!r}, not "user", "assistant" or "system"')
     parts = value.get("parts")
     if not isinstance(parts, Sequence) or isinstance(parts, str | bytes):
@@ -234,4 +256,6 @@ def as_messages(value: MessageInput | Sequence[MessageInput], *, new_id: Callabl
     """The messages a caller gave: text, one message or a list of them."""
     if isinstance(value, str | Message | Mapping):
         return [parse_message(value, new_id=new_id)]
+    if isinstance(value, bytes | bytearray) or not isinstance(value, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not always typed
+        raise InvalidMessage("message", f"is {_kind(value)}, not text, an object or a list of them")
     return [parse_message(item, new_id=new_id, path=f"messages[{i}]") for i, item in enumerate(value)]

@@ -13,13 +13,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
 from .errors import InvalidTurn, SubmissionConflict
-from .messages import Message, MessageInput, as_messages, encode_json
+from .messages import Message, MessageInput, as_messages, encode_json, json_object
 from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
 from .store.port import Row
 from .tools.tool import Tool
@@ -76,6 +76,7 @@ class _Open:
     """A submission whose turn is not over. Its end is told once, though a cancelled turn ends twice."""
 
     is_told: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Submissions:
@@ -109,7 +110,8 @@ class Submissions:
         given = [with_stamps(m, channel, None) for m in as_messages(messages, new_id=desk.new_id)]
         if not given:
             raise InvalidTurn("submit_messages requires at least one message.", kept="Nothing was stored.")
-        text = None if metadata is None else encode_json(metadata).decode()
+        marks = json_object(metadata, "metadata")
+        text = None if marks is None else encode_json(marks).decode()
         # A task of its own: a caller that stops waiting must not leave a row that nobody runs.
         task = asyncio.create_task(self._accept(given, submission_id, channel, Record(text, idempotency_key)))
         self._tasks.add(task)
@@ -154,7 +156,7 @@ class Submissions:
         async def watch(status: str, error: str | None) -> None:
             if status == "running":
                 turn.body, turn.client_tools = desk.last_body, desk.client_tools()
-                await self._tell_row(id, "running")
+                await self.tell(id, "running")
                 return
             if self._open.get(id) is known:
                 del self._open[id]
@@ -184,7 +186,7 @@ class Submissions:
             await desk.store.apply(
                 [queries.ended(desk.id, id, status="error", error=error, now=desk.clock.now_ms())]
             )
-            await self._tell_row(id)
+            await self.tell(id)
             return False
         turn = self._turn(envelope.messages, id, envelope.channel)
         turn.message_id = row[8]
@@ -201,10 +203,18 @@ class Submissions:
         self, *, status: Status | Sequence[Status] | None = None, limit: int = 50
     ) -> list[Submission]:
         """Submissions, newest first."""
-        wanted = _statuses(status)
         rows = await self._desk.store.fetch(queries.SUBMISSIONS, self._desk.id)
         found = [_submission(row) for row in rows]
-        return [s for s in found if wanted is None or s.status in wanted][: max(1, min(100, limit))]
+        if status is not None:
+            found = [s for s in found if s.status in _statuses(status)]
+        return found[: max(1, min(100, limit))]
+
+    async def wait(self, submission_id: str) -> Submission | None:
+        """Return once the submission is over."""
+        known = self._open.get(submission_id)
+        if known is not None:
+            await known.over.wait()
+        return await self.inspect(submission_id)
 
     async def _row(self, sql: str, value: str) -> Submission | None:
         rows = await self._desk.store.fetch(sql, self._desk.id, value)
@@ -228,6 +238,8 @@ class Submissions:
 
     async def delete(self, submission_id: str) -> bool:
         """Forget a submission that is over. Its id and key are new again afterwards."""
+        if await self.inspect(submission_id) is None:
+            return False
         rows = await self._desk.store.apply(queries.deleted(self._desk.id, [submission_id]))
         return bool(rows[0])
 
@@ -239,9 +251,9 @@ class Submissions:
         limit: int = 100,
     ) -> int:
         """Forget submissions that are over, those completed first first. Returns how many."""
-        wanted = (_statuses(status) or TERMINAL) & TERMINAL
+        wanted = TERMINAL if status is None else _statuses(status)
         rows = await self._desk.store.fetch(queries.SUBMISSIONS, self._desk.id)
-        over = [s for row in rows if (s := _submission(row)).status in wanted]
+        over = [s for row in rows if (s := _submission(row)).status in wanted & TERMINAL]
         if completed_before is not None:
             over = [s for s in over if s.completed_at is not None and s.completed_at < completed_before]
         over.sort(key=lambda s: s.completed_at or 0)
@@ -262,9 +274,10 @@ class Submissions:
             if known.is_told:
                 return
             known.is_told = True
-        await self._tell_row(id)
+            known.over.set()
+        await self.tell(id)
 
-    async def _tell_row(self, id: str, status: Status | None = None) -> None:
+    async def tell(self, id: str, status: Status | None = None) -> None:
         """Tell how the row stands (unless it left `status` already: whoever changed it tells)."""
         submission = await self.inspect(id)
         if submission is not None and status in (None, submission.status):
@@ -290,9 +303,7 @@ class Submissions:
             desk.complain("on_submission_status", error)
 
 
-def _statuses(status: Status | Sequence[Status] | None) -> frozenset[str] | None:
-    if status is None:
-        return None
+def _statuses(status: Status | Sequence[Status]) -> frozenset[str]:
     return frozenset([status] if isinstance(status, str) else status)
 
 

@@ -207,20 +207,21 @@ class Think(Agent):
             tools=tools,
         )
 
-    async def continue_last_turn(
+    def continue_last_turn(
         self, body: dict[str, Any] | None = None, *, signal: AbortSignal | None = None
-    ) -> TurnResult:
-        """Let the model go on after its last message, in a new one. Skipped when the last is not its own."""
-        return await control.go_on(self._home, body, signal=signal)
+    ) -> ChatStream:
+        """Let the model go on after its last message, in a new one. Skipped when the last is not its own.
 
-    async def regenerate(
-        self, message_id: str | None = None, *, signal: AbortSignal | None = None
-    ) -> TurnResult:
+        Await it, or iterate over its chunks.
+        """
+        return control.go_on(self._home, body, signal=signal)
+
+    def regenerate(self, message_id: str | None = None, *, signal: AbortSignal | None = None) -> ChatStream:
         """Answer again: the new answer becomes a sibling of the old one (the last, or `message_id`).
 
-        The old one stays in the tree; the model does not see it.
+        The old one stays in the tree; the model does not see it. Await it, or iterate over its chunks.
         """
-        return await control.regenerate(self._home, message_id, signal=signal)
+        return control.regenerate(self._home, message_id, signal=signal)
 
     async def run_turn(
         self,
@@ -290,6 +291,10 @@ class Think(Agent):
     async def inspect_submission(self, submission_id: str) -> Submission | None:
         """How a submission stands."""
         return await self._home.submissions.inspect(submission_id)
+
+    async def wait_for_submission(self, submission_id: str) -> Submission | None:
+        """Return once a submission is over: how it ended, or `None` when there is none of that id."""
+        return await self._home.submissions.wait(submission_id)
 
     async def list_submissions(
         self, *, status: Status | Sequence[Status] | None = None, limit: int = 50

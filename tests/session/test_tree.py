@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from everthink.errors import UnknownMessage
+from everthink.errors import StoreFull, UnknownMessage
 from everthink.messages import Message
 from everthink.session import queries
 from everthink.session.tree import UNSET, Session
@@ -291,7 +291,8 @@ async def test_what_is_stored_is_cleaned_and_a_copy_stays_with_the_caller(open_s
 
 async def put(session: Session, id: str, content: str, parent: str | None, seq: int) -> None:
     """Write a row past the session, as an old or a broken release might have."""
-    sql = "INSERT INTO messages (agent, session, id, seq, parent, role, content, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    columns = "agent, session, id, seq, parent, role, content, created_at"
+    sql = f"INSERT INTO messages ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     await session._store.apply(
         [Statement(sql, (session._agent, session.id, id, seq, parent, "user", content, 0))]
     )
@@ -340,7 +341,8 @@ async def test_a_path_is_followed_for_ten_thousand_ancestors(open_session: OpenS
         )
         for n in range(10_050)
     ]
-    await session._store.apply(rows)
+    for first in range(0, len(rows), 500):
+        await session._store.apply(rows[first : first + 500])
 
     # Then its end is read, and it can be used
     fresh = await open_session()
@@ -357,3 +359,52 @@ async def test_a_row_that_is_its_own_ancestor_does_not_hang_anybody(open_session
     await put(session, "b", '{"id":"b","role":"user","parts":[]}', "a", 2)
     fresh = await open_session()
     assert {"a", "b"} == set(ids(fresh.path))
+
+
+# --- commits that fail
+
+
+class Refusing:
+    """A store that takes no more commits for a while, as a full disk would."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self.is_full = store, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def apply(self, commit: Any) -> Any:
+        if self.is_full:
+            raise StoreFull("The disk is full.")
+        return await self._store.apply(commit)
+
+
+async def test_what_could_not_be_stored_is_nobody_s_parent(open_session: OpenSession) -> None:
+    # Given a conversation, and a message that could not be stored
+    session = await open_session()
+    store = session._store = Refusing(session._store)  # type: ignore[assignment]
+    await grow(session, "a", "b")
+    store.is_full = True
+    with pytest.raises(StoreFull):
+        await session.append_message(said("lost"))
+    store.is_full = False
+
+    # When another one is planned at once, and then one the usual way
+    plan = session.plan_append([said("c")])
+    await session.write(plan)
+    await grow(session, "d")
+
+    # Then both hang below what is there
+    assert ids(session.path) == ["a", "b", "c", "d"]
+    await check_as_after_a_restart(session, open_session)
+
+
+async def test_a_list_that_cannot_be_planned_leaves_no_trace(open_session: OpenSession) -> None:
+    session = await open_session()
+    await grow(session, "a")
+    unstorable = Message("y", "user", [{"type": "text", "text": "y"}], {"now": object()})
+    with pytest.raises(TypeError):
+        session.plan_append([said("x"), unstorable])
+    await grow(session, "b")
+    assert ids(session.path) == ["a", "b"]
+    await check_as_after_a_restart(session, open_session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,15 @@ async def all_over(app: App, cls: type[Think], name: str = "default") -> None:
     home = await home_of(app, cls, name)
     while home.door._open:
         await asyncio.wait([turn.task for turn in home.door._open if turn.task is not None])
+
+
+def follow(stream: Awaitable[Any]) -> asyncio.Task[Any]:
+    """Await a stream in a task of its own."""
+
+    async def to_the_end() -> Any:
+        return await stream
+
+    return asyncio.create_task(to_the_end())
 
 
 class Witness:

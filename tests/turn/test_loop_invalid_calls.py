@@ -211,11 +211,11 @@ async def test_a_repair_may_name_another_tool(open_app: OpenApp) -> None:
 async def test_without_a_repair_the_error_stays(open_app: OpenApp) -> None:
     asked: list[str] = []
     config = TurnConfig(repair_tool_call=lambda call: asked.append(call.tool_name))
-    desk = Desk(calls("look"), says("Sorry."), config=config)
+    desk = Desk(calls("look", place="x", times="many"), says("Sorry."), config=config)
     app = await open_app(desk.cls)
     await app.agent(desk.cls, "room").save_messages("Look")
     assert (asked, desk.ran) == (["look"], [])
-    assert "place" in desk.read[0][0]
+    assert "times" in desk.read[0][0]
 
 
 async def test_a_repair_that_raises_is_what_the_model_reads(open_app: OpenApp) -> None:

@@ -52,7 +52,8 @@ async def test_running_out_of_time_aborts_the_turn(
     # When it is up, then the turn is aborted like any other, with what was said kept
     await clock.advance(0.1)
     result = await soon(turn)
-    assert (result.status, result.error) == ("aborted", None)
+    assert (result.status, result.message is not None) == ("aborted", bool(said))
+    assert "within 30 seconds" in result.error
     assert (errors, [response.status for response in responses]) == ([], ["aborted"])
     assert model.cut_off == 1
     assert result.text == said

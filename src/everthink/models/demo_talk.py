@@ -12,8 +12,8 @@ __all__ = ["about_results", "listing", "reply"]
 
 _WHO = (
     "I am the demo model. I run right here, without a key and without the internet, and I follow a few "
-    "simple rules. I am not clever, but everything around me is real: streaming, tools, memory and "
-    "recovery."
+    "simple rules. I am not clever, but everything around me is real: streaming, tools, and a "
+    "conversation that is kept."
 )
 
 _STORY = (
@@ -68,10 +68,7 @@ def listing(items: Sequence[str]) -> str:
 def _hint(tools: Sequence[str]) -> str:
     shown = [f"`{tool}`" for tool in tools[:5]] + ([f"{len(tools) - 5} more"] if len(tools) > 5 else [])
     can = f"I can use {listing(shown)}: just ask for it. " if tools else ""
-    return (
-        f"{can}Try “tell me a story”, “count to 30”, or “my name is Ada”, and then reload the page, "
-        "or stop the server in the middle of my answer."
-    )
+    return f"{can}Try “tell me a story”, “count to 30”, or “my name is Ada” and later “what is my name?”."
 
 
 def _memory(text: str, earlier: Sequence[str]) -> str | None:

@@ -267,7 +267,7 @@ class MessageCancel(EventBody, frozen=True, kw_only=True):
     request_id: str
 
 
-@event("message:error", level=logging.WARNING)
+@event("message:error")
 class MessageError(EventBody, frozen=True, kw_only=True):
     """A reply broke off."""
 

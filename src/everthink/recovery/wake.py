@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from ..session.tree import Plan
 from ..store.port import Row
 from ..submissions import Submissions
 from ..tools.collect import client_tools_from
@@ -48,12 +49,19 @@ async def _end_interrupted(house: Sleeper, row: Row) -> None:
     if continuation:
         folded.id = message_id
     session, now = house.session, house.clock.now_ms()
-    plan = session.plan_append([folded.message()] if folded.has_content else [], envelope.place)
+    plan = Plan()
+    if folded.has_content:
+        message = folded.message()
+        # A client that sent again while the turn streamed posted the answer as far as it had seen it.
+        is_known = session.find(message.id) is not None
+        plan = session.plan_update(message) if is_known else session.plan_append([message], envelope.place)
     await session.write(
         plan,
         queries.abandoned(house.id, turn_id, now=now),
         queries.ended(house.id, turn_id, status="error", error=INTERRUPTED_TEXT, now=now),
     )
+    if row[2] == "submission":
+        await house.submissions.tell(turn_id)
 
 
 async def _run_accepted(house: Sleeper, row: Row) -> None:

@@ -10,13 +10,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
+import msgspec
+
 from ..abort import AbortSignal
 from ..errors import InvalidTurn, UnknownMessage
-from ..messages import Message, Part, as_messages, copy_json
+from ..messages import Message, Part, as_messages, copy_json, encode_json, json_object
 from ..observe.events import MessageCancel, MessageClear, ToolApproval, ToolResult
 from ..session.tree import UNSET, Plan, Unset
+from ..store.port import Statement
 from ..submissions import SKIPPED_TEXT, Submission
-from ..tools.collect import client_tools_from
+from ..tools.collect import as_tools, client_tools_from
 from ..tools.tool import Tool
 from ..turn import queries
 from ..turn.admission import in_active_turn
@@ -25,6 +28,7 @@ from ..turn.hooks import TurnResult
 from ..turn.interactions import holder_of, is_pending, with_approval, with_result
 from ..turn.perform import with_stamps
 from ..turn.streamed import ChatStream, Prepared
+from ..turn.turn import Turn
 from .actor import Actor
 
 __all__ = [
@@ -67,6 +71,7 @@ async def save(
 ) -> TurnResult:
     """See `Think.save_messages`."""
     home.door.refuse_nested("programmatic")
+    metadata = json_object(metadata, "metadata")
     turn = home.door.turn(
         "programmatic",
         **_input(home, messages, channel, metadata),
@@ -78,30 +83,58 @@ async def save(
     return await (await home.door.admit(turn, external=signal)).result()
 
 
-async def go_on(
+def go_on(
     home: Actor, body: dict[str, Any] | None = None, *, signal: AbortSignal | None = None
-) -> TurnResult:
+) -> ChatStream:
     """See `Think.continue_last_turn`."""
-    home.door.refuse_nested("programmatic")
-    await home.session.refresh()
-    leaf = home.session.leaf
-    if leaf is None or leaf.role != "assistant":
-        return TurnResult("", "skipped", continuation=True)
-    turn = home.door.turn(
-        "programmatic",
-        continuation=True,
-        body=body if body is not None else home.last_body,
-        client_tools=home.client_tools(),
+
+    async def prepare() -> Prepared | TurnResult:
+        home.door.refuse_nested("programmatic")
+        await home.session.refresh()
+        leaf = home.session.leaf
+        if leaf is None or leaf.role != "assistant":
+            return TurnResult("", "skipped", continuation=True)
+        turn = home.door.turn(
+            "programmatic",
+            continuation=True,
+            body=json_object(body, "body") if body is not None else home.last_body,
+            client_tools=home.client_tools(),
+        )
+        return _prepared(home, turn, signal)
+
+    return ChatStream(prepare, raises=True)
+
+
+def _prepared(home: Actor, turn: Turn, signal: AbortSignal | None) -> Prepared:
+    return Prepared(
+        turn,
+        home.audience,
+        lambda: home.door.admit(turn, external=signal),
+        lambda: home.aborts.remove(turn.request_id),
     )
-    return await (await home.door.admit(turn, external=signal)).result()
 
 
-async def regenerate(
+def regenerate(
     home: Actor, message_id: str | None = None, *, signal: AbortSignal | None = None
-) -> TurnResult:
+) -> ChatStream:
     """See `Think.regenerate`."""
-    home.door.refuse_nested("programmatic")
-    await home.session.refresh()
+
+    async def prepare() -> Prepared:
+        home.door.refuse_nested("programmatic")
+        await home.session.refresh()
+        turn = home.door.turn(
+            "programmatic",
+            parent=_question_before(home, message_id).id,
+            body=home.last_body,
+            client_tools=home.client_tools(),
+        )
+        return _prepared(home, turn, signal)
+
+    return ChatStream(prepare, raises=True)
+
+
+def _question_before(home: Actor, message_id: str | None) -> Message:
+    """The message that the answer `message_id` (or the last one) follows."""
     path = list(home.session.path)
     if message_id is None:
         while path and path[-1].role == "assistant":
@@ -115,10 +148,7 @@ async def regenerate(
         path = path[:place]
     if not path:
         raise InvalidTurn("regenerate: there is no message to answer.", kept="Nothing was changed.")
-    turn = home.door.turn(
-        "programmatic", parent=path[-1].id, body=home.last_body, client_tools=home.client_tools()
-    )
-    return await (await home.door.admit(turn, external=signal)).result()
+    return path[-1]
 
 
 def stream(
@@ -139,19 +169,15 @@ def stream(
 
     async def prepare() -> Prepared:
         home.door.refuse_nested("rpc")
+        marks = json_object(metadata, "metadata")
         turn = home.door.turn(
             "rpc",
-            **_input(home, given, channel, metadata),
+            **_input(home, given, channel, marks),
             client_tools=_own_client_tools(client_tools, on_client_tool_call),
             channel=channel,
-            metadata=metadata,
+            metadata=marks,
         )
-        return Prepared(
-            turn,
-            home.audience,
-            lambda: home.door.admit(turn, external=signal),
-            lambda: home.aborts.remove(turn.request_id),
-        )
+        return _prepared(home, turn, signal)
 
     return ChatStream(prepare, callback)
 
@@ -219,8 +245,8 @@ async def run_turn(
     return await save(home, given, signal=signal, channel=channel, metadata=metadata)
 
 
-async def _nothing() -> None:
-    return None
+async def _nothing() -> TurnResult:
+    return TurnResult("", "skipped")
 
 
 def _check_run(given: Any, mode: Any, continuation: bool, callback: Any) -> None:
@@ -253,21 +279,32 @@ def cancel(home: Actor, request_id: str, reason: object = None) -> bool:
 
 async def reset(home: Actor) -> None:
     """See `Think.reset_turn_state`."""
+    rows = await home.store.apply([_stop(home)])
+    await home.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
+
+
+def _stop(home: Actor) -> Statement:
+    """Stop what runs and what waits. The statement ends the rows of the latter."""
     home.queue.reset()
     home.aborts.abort_all("Turn state reset")
     home.submits.reset()
-    rows = await home.store.apply([queries.skipped(home.id, error=SKIPPED_TEXT, now=home.clock.now_ms())])
-    await home.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
+    return queries.skipped(home.id, error=SKIPPED_TEXT, now=home.clock.now_ms())
 
 
 async def clear(home: Actor) -> None:
     """See `Think.clear_messages`."""
-    await reset(home)
-    await home.store.apply([*home.session.plan_clear(), *queries.forgotten(home.id)])
+    # One commit, asked for in one breath: what was accepted before it goes, what comes after it stays.
+    commit = [_stop(home), *home.session.plan_clear(), *queries.forgotten(home.id)]
+    try:
+        rows = await home.store.apply(commit)
+    except BaseException:
+        home.session.fail()
+        raise
     home.session.confirm_clear()
     home.converter.forget()
     home.audience.show(Cleared())
     home.emit(MessageClear())
+    await home.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
 
 
 # --- the conversation without a turn
@@ -319,6 +356,12 @@ async def add(
 def is_waiting_for_person(home: Actor) -> bool:
     """See `Think.has_pending_interaction`."""
     browser = [schema["name"] for schema in home.client_tool_schemas]
+    browser += [name for name, tool in home.own_tools().items() if not tool.has_body]
+    more = home.agent.get_tools()
+    if inspect.isawaitable(more):
+        cast("Any", more).close()  # asked for without waiting: only what is declared at once counts
+    else:
+        browser += [name for name, tool in as_tools(more).items() if not tool.has_body]
     parts: list[Part] = list(home.inflight.parts) if home.inflight else []
     for message in home.session.path:
         if message.role == "assistant":
@@ -393,8 +436,9 @@ async def _apply(
 
 async def configure(home: Actor, config: Any) -> None:
     """See `Think.configure`."""
+    config = msgspec.json.decode(encode_json(config))
     await home.store.apply([home.remember("config", config)])
-    home.config = copy_json(config)
+    home.config = config
 
 
 def config_of(home: Actor) -> Any:

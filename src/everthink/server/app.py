@@ -6,6 +6,7 @@ App(Assistant) --> Directory (runtime) --> agents        app.agent(Assistant, "r
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 from collections.abc import Callable
 from types import TracebackType
@@ -21,6 +22,7 @@ from ..runtime.schema import MIGRATIONS
 from ..store.open import open_store
 from ..store.port import Store
 from ..think import Think
+from ..turn.hooks import TurnResult
 from ..turn.streamed import ChatStream, Prepared
 
 __all__ = ["App", "Handle"]
@@ -101,6 +103,9 @@ class App:
 
     async def _open(self) -> Directory:
         given = self._given_store
+        if any(isinstance(cls.model, str) and ":" in cls.model for cls in self._classes.values()):
+            # The providers' libraries take a second to import: not on the event loop, not in the first turn.
+            await asyncio.to_thread(importlib.import_module, "everthink.models.provider_model")
         store = (
             await open_store(given, MIGRATIONS, **self._store_options) if isinstance(given, str) else given
         )
@@ -164,12 +169,22 @@ class Handle(Generic[T]):
 
     def chat(self, input: Any, **options: Any) -> ChatStream:
         """Answer a message, streaming. See `Think.chat`."""
+        return self._stream("chat", options.get("callback"), input, **options)
 
-        async def prepare() -> Prepared | None:
-            agent = await self.instance()
-            return await agent.chat(input, **options).prepare()
+    def regenerate(self, message_id: str | None = None, **options: Any) -> ChatStream:
+        """Answer again. See `Think.regenerate`."""
+        return self._stream("regenerate", None, message_id, **options)
 
-        return ChatStream(prepare, options.get("callback"))
+    def continue_last_turn(self, body: dict[str, Any] | None = None, **options: Any) -> ChatStream:
+        """Let the model go on. See `Think.continue_last_turn`."""
+        return self._stream("continue_last_turn", None, body, **options)
+
+    def _stream(self, method: str, callback: Any, /, *args: Any, **options: Any) -> ChatStream:
+        async def prepare() -> Prepared | TurnResult:
+            stream: ChatStream = getattr(await self.instance(), method)(*args, **options)
+            return await stream.prepare()
+
+        return ChatStream(prepare, callback, raises=method != "chat")
 
     async def messages(self) -> list[Message]:
         """The conversation, as copies."""

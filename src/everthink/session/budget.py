@@ -91,8 +91,9 @@ def fit(message: Message, limit: int = MAX_ROW_BYTES) -> Message:
             metadata["compactedToolOutputs"] = cut_ids
             small.metadata = metadata
     cut_texts: list[int] = []
+    size = len(encode_json(small))
     for index, part in enumerate(small.parts):
-        if len(encode_json(small)) <= limit:
+        if size <= limit:
             break
         text = part.get("text")
         if part.get("type") == "text" and isinstance(text, str) and len(text) > _LONG:
@@ -102,6 +103,7 @@ def fit(message: Message, limit: int = MAX_ROW_BYTES) -> Message:
             cut_texts.append(index)
             metadata["compactedTextParts"] = cut_texts
             small.metadata = metadata
+            size = len(encode_json(small))
     return small
 
 
@@ -153,12 +155,12 @@ def cut(value: Any, limit: int, depth: int = 0) -> Any:
     return value
 
 
-def _budget(count: int, limit: int) -> int:
-    return limit if count <= 1 else max(80, limit // min(count, 10))
+def _budget(count: int, room: int) -> int:
+    return max(80, room if count <= 1 else room // min(count, 10))
 
 
 def _cut_list(value: list[Any], limit: int, size: int, depth: int) -> list[Any]:
-    share = _budget(len(value), limit)
+    share = _budget(len(value), limit - 44)
     items = [cut(item, share, depth + 1) for item in value]
     dropped = 0
     while items and _length(items) > limit - 40:
@@ -170,7 +172,8 @@ def _cut_list(value: list[Any], limit: int, size: int, depth: int) -> list[Any]:
 
 
 def _cut_dict(value: dict[str, Any], limit: int, size: int, depth: int) -> dict[str, Any]:
-    share = _budget(len(value), limit)
+    # What the keys and the marks take is not the children's to share.
+    share = _budget(len(value), limit - 64 - sum(len(key) + 4 for key in value))
     small = {key: cut(item, share, depth + 1) for key, item in value.items()}
     if _length(small) > limit - 60:
         by_length: Callable[[str], int] = lambda key: -len(small[key])  # noqa: E731 - a sort key

@@ -8,10 +8,12 @@ from ..messages import Message, encode_json
 from ..store.port import Statement
 
 __all__ = [
+    "BEFORE",
     "BRANCHES",
+    "DEEPEST",
     "LEAF",
     "ONE",
-    "PATH",
+    "PLACE",
     "TABLES",
     "appended",
     "cleared",
@@ -42,18 +44,17 @@ ONE = "SELECT content, parent FROM messages WHERE agent = ? AND session = ? AND 
 
 BRANCHES = "SELECT content FROM messages WHERE agent = ? AND session = ? AND parent = ? ORDER BY seq"
 
-PATH = """
-    WITH RECURSIVE path (id, parent, depth) AS (
-        SELECT id, parent, 0 FROM messages WHERE agent = ? AND session = ? AND id = ?
-        UNION ALL
-        SELECT m.id, m.parent, p.depth + 1 FROM path p
-        JOIN messages m ON m.agent = ? AND m.session = ? AND m.id = p.parent
-        WHERE p.depth < 10000
-    )
-    SELECT m.content FROM path p
-    JOIN messages m ON m.agent = ? AND m.session = ? AND m.id = p.id
-    ORDER BY p.depth DESC
-"""
+PLACE = "SELECT seq FROM messages WHERE agent = ? AND session = ? AND id = ?"
+
+# A parent is older than its children, so a path is found by going back. A recursive query would follow
+# the parents directly, but PostgreSQL plans one badly for as long as a table has no statistics.
+BEFORE = (
+    "SELECT id, parent, content, seq FROM messages WHERE agent = ? AND session = ? AND seq < ?"
+    " ORDER BY seq DESC LIMIT 200"
+)
+
+DEEPEST = 10_000
+"""So many ancestors of a message are read."""
 
 
 def appended(

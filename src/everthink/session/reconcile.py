@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from ..messages import SETTLED_STATES, Message, Part, encode_json, is_tool_part
 from .budget import clean
 
@@ -48,7 +50,7 @@ def _overlay_one(message: Message, settled: dict[str, Part]) -> Message:
             part |= {k: twin[k] for k in ("state", "output", "errorText", "approval") if k in twin}
             changed = True
         parts.append(part)
-    return Message(message.id, message.role, parts, message.metadata) if changed else message
+    return msgspec.structs.replace(message, parts=parts) if changed else message
 
 
 def _adopt_ids(incoming: Sequence[Message], stored: Sequence[Message]) -> list[Message]:
@@ -63,7 +65,7 @@ def _adopt_ids(incoming: Sequence[Message], stored: Sequence[Message]) -> list[M
         if message.role == "assistant" and message.id not in known and not message.tool_parts:
             ids = free.get(_content_key(message))
             if ids:
-                message = Message(ids.pop(0), message.role, message.parts, message.metadata)
+                message = msgspec.structs.replace(message, id=ids.pop(0))
         adopted.append(message)
     return adopted
 
@@ -81,7 +83,7 @@ def adopt_by_call(message: Message, stored: Sequence[Message]) -> Message:
         return message
     for known in stored:
         if known.role == "assistant" and any(p.get("toolCallId") == call_id for p in known.parts):
-            return Message(known.id, message.role, message.parts, message.metadata)
+            return msgspec.structs.replace(message, id=known.id)
     return message
 
 

@@ -65,6 +65,7 @@ def _mended(part: Part, mend: Callable[[Part], Part], found: Repair) -> Part:
     found.removed_tool_calls += 1
     found.tool_call_ids.append(part["toolCallId"])
     mended = mend(part)
-    if mended.get("state") == "output-error":
-        mended = {k: v for k, v in mended.items() if k not in ("preliminary", "output")}
+    if mended.get("state") in SETTLED_STATES:
+        stale = ("preliminary",) if mended["state"] == "output-available" else ("preliminary", "output")
+        mended = {k: v for k, v in mended.items() if k not in stale}
     return mended

@@ -36,10 +36,10 @@ class Plan:
     """A write that waits for its commit: put `statements` there, then `confirm` with their rows."""
 
     statements: list[Statement] = field(default_factory=list[Statement])
-    writes: list[tuple[Message, str | None, bool]] = field(
-        default_factory=list[tuple[Message, str | None, bool]]
+    writes: list[tuple[Message, str | None, int | None]] = field(
+        default_factory=list[tuple[Message, str | None, int | None]]
     )
-    """(message, parent, is_update) in the order of the statements."""
+    """(message, parent, sequence number) in the order of the statements. An update has no number."""
 
 
 class Session:
@@ -48,13 +48,20 @@ class Session:
     def __init__(self, store: Store, agent: str, *, now: Callable[[], int], id: str = "") -> None:
         self.id = id
         self._store, self._agent, self._now = store, agent, now
-        # The confirmed active path, and where each id stands in it.
+        # The confirmed active path, where each id stands in it, and the number of its last row.
         self._path: list[Message] = []
         self._places: dict[str, int] = {}
-        # The tip and the last sequence number as planned: ahead of the path while a commit is in flight.
+        self._leaf_seq = 0
+        # The tip as planned: ahead of the path while a commit is in flight. 0: take the database's.
         self._tip: str | None = None
+        self._tip_seq = 0
+        # The last number given out. It only grows.
         self._seq = 0
         self._stale = False
+        # Ids whose rows are being written.
+        self._planned: set[str] = set()
+        # Counts what became known, so that a read that was overtaken is noticed.
+        self._confirmed = 0
 
     # --- reading
 
@@ -73,12 +80,25 @@ class Session:
         place = self._places.get(id)
         return None if place is None else self._path[place]
 
+    def expects(self, id: str) -> bool:
+        """True when the message is on the active path, or is being written."""
+        return id in self._places or id in self._planned
+
     async def load(self) -> None:
         """Read the active path from the database."""
-        rows = await self._store.fetch(queries.LEAF, self._agent, self.id)
-        self._tip, self._seq = (rows[0][0], rows[0][1]) if rows else (None, self._seq)
-        self._set_path(await self._read_path(self._tip) if self._tip else [])
+        while True:
+            confirmed = self._confirmed
+            rows = await self._store.fetch(queries.LEAF, self._agent, self.id)
+            leaf, seq = (rows[0][0], rows[0][1]) if rows else (None, 0)
+            path = await self._read_path(leaf, seq) if leaf is not None else []
+            if confirmed == self._confirmed:
+                break  # otherwise a commit was confirmed while we read: what we read may be older
         self._stale = False
+        if seq >= self._tip_seq:
+            self._tip, self._tip_seq = leaf, seq
+        self._seq = max(self._seq, seq)
+        self._leaf_seq = seq
+        self._set_path(path)
 
     async def refresh(self) -> None:
         """Read the path again if a write made the one in memory unsure."""
@@ -99,7 +119,7 @@ class Session:
         if leaf_id is None:
             await self.refresh()
             return [message.copy() for message in self._path]
-        return await self._read_path(leaf_id)
+        return await self._path_to(leaf_id)
 
     async def get_latest_leaf(self) -> Message | None:
         """The tip of the active path."""
@@ -113,7 +133,10 @@ class Session:
 
     async def get_path_length(self, leaf_id: str | None = None) -> int:
         """How many messages lead to `leaf_id` (the tip when omitted)."""
-        return len(self._path if leaf_id is None else await self._read_path(leaf_id))
+        if leaf_id is not None:
+            return len(await self._path_to(leaf_id))
+        await self.refresh()
+        return len(self._path)
 
     # --- planning: pure statements for the caller's commit
 
@@ -129,8 +152,11 @@ class Session:
             plan.statements.append(
                 queries.appended(self._agent, self.id, message, seq=self._seq, parent=above, now=self._now())
             )
-            plan.writes.append((message, above, False))
-            above = self._tip = message.id
+            plan.writes.append((message, above, self._seq))
+            self._planned.add(message.id)
+            above = message.id
+        if plan.writes:
+            self._tip, self._tip_seq = above, self._seq
         return plan
 
     def plan_update(self, *messages: Message) -> Plan:
@@ -139,26 +165,28 @@ class Session:
         for message in messages:
             message = storable(message)
             plan.statements.append(queries.updated(self._agent, self.id, message))
-            plan.writes.append((message, None, True))
+            plan.writes.append((message, None, None))
         return plan
 
     def plan_clear(self) -> list[Statement]:
-        """Remove everything. Follow a durable commit with `confirm_clear`."""
+        """Remove everything but what is planned later. Follow a durable commit with `confirm_clear`."""
+        self._tip, self._tip_seq = None, self._seq
         return [queries.cleared(self._agent, self.id)]
 
     # --- confirming: the commit is durable
 
     def confirm(self, plan: Plan, rows: Sequence[Rows]) -> None:
         """Take a committed plan into the path. `rows` are those of the plan's statements."""
-        for (message, parent, is_update), returned in zip(plan.writes, rows, strict=True):
-            if not returned:
-                self._stale = self._stale or not is_update
-            elif is_update:
-                place = self._places.get(message.id)
-                if place is not None:
-                    self._path[place] = message
-            else:
-                self._hang(message, parent)
+        self._confirmed += 1
+        for (message, parent, seq), returned in zip(plan.writes, rows, strict=True):
+            if seq is not None:
+                self._planned.discard(message.id)
+                if returned:
+                    self._hang(message, parent, seq)
+                else:
+                    self.fail()  # the id was known already, on another branch
+            elif returned:
+                self.foresee(message)
 
     def foresee(self, message: Message) -> None:
         """Put an update into the path ahead of its commit, so that the next one builds on it."""
@@ -167,19 +195,25 @@ class Session:
             self._path[place] = message
 
     def fail(self) -> None:
-        """A planned commit was not written: what memory believed about the tip may be wrong."""
+        """A planned row was not written: what memory believes about the tip may be wrong."""
+        self._confirmed += 1
         self._stale = True
+        self._tip, self._tip_seq = self._path[-1].id if self._path else None, 0
 
     def confirm_clear(self) -> None:
         """The session was emptied."""
-        self._tip = None
+        self._confirmed += 1
+        self._leaf_seq = 0
         self._set_path([])
 
-    def _hang(self, message: Message, parent: str | None) -> None:
+    def _hang(self, message: Message, parent: str | None, seq: int) -> None:
+        if seq > self._tip_seq:
+            self._tip, self._tip_seq = message.id, seq
         place = -1 if parent is None else self._places.get(parent, -2)
-        if place == -2:
-            self._stale = True
+        if place == -2 or seq <= self._leaf_seq:
+            self._stale = self._stale or message.id not in self._places
             return
+        self._leaf_seq = seq
         for dropped in self._path[place + 1 :]:
             del self._places[dropped.id]
         del self._path[place + 1 :]
@@ -207,6 +241,7 @@ class Session:
         try:
             rows = await self._store.apply([*plan.statements, *more])
         except BaseException:
+            self._planned.difference_update(message.id for message, _, _ in plan.writes)
             self.fail()
             raise
         self.confirm(plan, rows[: len(plan.statements)])
@@ -226,6 +261,7 @@ class Session:
                     *queries.deleted(self._agent, self.id, [id]),
                 ]
             )
+        self.fail()
         await self.load()
 
     async def clear_messages(self) -> None:
@@ -240,10 +276,25 @@ class Session:
 
     # --- helpers
 
-    async def _read_path(self, leaf: str) -> list[Message]:
-        key = (self._agent, self.id)
-        rows = await self._store.fetch(queries.PATH, *key, leaf, *key, *key)
-        return [message for row in rows if (message := parse_stored(row[0]))]
+    async def _path_to(self, leaf: str) -> list[Message]:
+        rows = await self._store.fetch(queries.PLACE, self._agent, self.id, leaf)
+        return await self._read_path(leaf, rows[0][0]) if rows else []
+
+    async def _read_path(self, leaf: str, seq: int) -> list[Message]:
+        """The path to `leaf`, which has number `seq`: going back through the rows meets each parent."""
+        path: list[Message] = []
+        wanted: str | None = leaf
+        depth, before = 0, seq + 1
+        while wanted is not None:
+            rows = await self._store.fetch(queries.BEFORE, self._agent, self.id, before)
+            for id, parent, content, before in rows:  # noqa: B007 - the last one is where the next page begins
+                if id == wanted:
+                    if message := parse_stored(content):
+                        path.append(message)
+                    wanted, depth = parent, depth + 1
+            if not rows or depth > queries.DEEPEST:
+                break
+        return path[: queries.DEEPEST + 1][::-1]
 
     def _set_path(self, messages: list[Message]) -> None:
         self._path = messages

@@ -4,7 +4,8 @@
 
 A commit is a value: a list of statements applied atomically, in order. Nobody holds a
 transaction open across an `await`. When `apply` resolves, the commit is durable; when it
-raises, nothing of it was written.
+raises, nothing of it was written, unless the error says that this is in doubt (the connection to
+a server was lost in the middle).
 
 The SQL is the subset that SQLite >= 3.35 and PostgreSQL >= 14 share: `?` placeholders,
 `ON CONFLICT`, `RETURNING`, JSON as TEXT, times as BIGINT milliseconds. A table definition may
@@ -14,7 +15,8 @@ in the key's own tree does.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+import asyncio
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 __all__ = ["Commit", "Migration", "Row", "Rows", "Statement", "Store"]
@@ -49,12 +51,12 @@ class Migration(NamedTuple):
 class Store(Protocol):
     """A database. Adapters: `store/sqlite`, `store/postgres`."""
 
-    def apply(self, commit: Commit) -> Awaitable[list[Rows]]:
+    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
         """Write `commit` atomically. Resolves, once it is durable, to the rows of each statement
         (empty without RETURNING). Commits are applied in the order of the calls.
 
-        Returns an `asyncio.Future`, so that a caller may attach a callback instead of a task.
-        The work goes on even if nobody waits for it.
+        A future, so that a caller may attach a callback instead of a task. The work goes on even
+        if nobody waits for it.
         """
         ...
 

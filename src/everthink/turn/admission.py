@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -86,8 +86,7 @@ class Admitted:
     async def result(self) -> TurnResult:
         """The turn's result. A turn that could not be set up raises what kept it from it."""
         outcome = await self.outcome()
-        if outcome.is_setup_failure and outcome.error is not None:
-            raise outcome.error
+        outcome.raise_setup_failure()
         return outcome.result()
 
 
@@ -154,12 +153,12 @@ class Door:
         turn: Turn,
         *,
         external: AbortSignal | None = None,
-        plan: Plan | None = None,
+        plan: Callable[[], Plan] | None = None,
         more: Sequence[Statement] = (),
     ) -> Admitted:
         """Accept `turn`: its row is durable when this returns, and it runs when those before it are done.
 
-        `plan` and `more` ride in the same commit (a socket's messages are stored on arrival).
+        What `plan()` returns and `more` ride in the same commit (a socket's messages are stored on arrival).
         """
         self._refuse_when_closed()
         ticket = self._host.queue.reserve(turn.request_id, turn.generation)
@@ -175,7 +174,7 @@ class Door:
         turn: Turn,
         ticket: Ticket,
         external: AbortSignal | None,
-        plan: Plan | None,
+        plan: Callable[[], Plan] | None,
         more: Sequence[Statement],
     ) -> Admitted:
         try:
@@ -205,18 +204,24 @@ class Door:
         self,
         turn: Turn,
         ticket: Ticket | None,
-        plan: Plan | None,
+        plan: Callable[[], Plan] | None,
         more: Sequence[Statement],
         record: Record | None = None,
     ) -> None:
         host = self._host
         await host.session.refresh()
+        # From here to the commit nothing is awaited, so a reset comes either before or after it.
+        if ticket is not None and host.generation != turn.generation:
+            return  # it will be told so when its time comes
         # Nothing is ahead: the row is running from the start and the input goes in with it.
         at_once = ticket is not None and ticket.is_front
-        if plan is None and at_once and turn.compute_input is None:
-            plan = host.session.plan_append(turn.input)
+        planned: Plan | None = None
+        if plan is not None:
+            planned = plan()
+        elif at_once and turn.compute_input is None:
+            planned = host.session.plan_append(turn.input)
             turn.message_ids = [message.id for message in turn.input]
-        turn.is_applied = plan is not None
+        turn.is_applied = planned is not None
         host.next_turn_seq += 1
         turn.seq = host.next_turn_seq
         row = queries.accepted(
@@ -233,7 +238,7 @@ class Door:
             key=None if record is None else record.key,
             at_once=at_once,
         )
-        await host.session.write(plan or Plan(), row, *more)
+        await host.session.write(planned or Plan(), row, *more)
         turn.is_started = at_once
         host.audience.show(TurnAccepted(turn))
         if turn.is_applied and turn.message_ids:

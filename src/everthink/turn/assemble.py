@@ -116,7 +116,7 @@ def _configured(
 
 
 def asking(messages: list[model.ModelMessage]) -> list[model.ModelMessage]:
-    """`messages` with something to answer at the end: providers refuse to follow the assistant. Never stored."""
+    """`messages` with something to answer at the end, never stored: providers do not follow the assistant."""
     if messages and isinstance(messages[-1], model.AssistantMessage):
         return [*messages, model.UserMessage([model.TextPart(CONTINUE_NUDGE)])]
     return messages

@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from .. import chunks as ui
-from ..errors import ToolInputError
+from ..errors import AgentError, ToolInputError
 from ..messages import encode_json
 from ..models import port as model
 from ..observe.events import ToolCallFinish, ToolCallStart
@@ -240,9 +240,15 @@ class StepCalls:
         try:
             output = jsonable(await self._decide_and_run(called, tool, context, call), tool=tool.name)
             self._settle(called, output)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            failure = AgentError(f"Something that {called.tool_name!r} waited for was cancelled.")
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
             failure = error
-            self._settle(called, str(error) or type(error).__name__, is_error=True)
+        if failure is not None:
+            self._settle(called, str(failure) or type(failure).__name__, is_error=True)
         duration = (host.clock.monotonic() - began) * 1000
         host.emit(
             ToolCallFinish(
@@ -377,9 +383,12 @@ class StepCalls:
     # --- ending the step
 
     async def finished(self) -> None:
-        """Wait for every call that runs."""
+        """Wait for every call that runs. Cancelled here, they go on until `abandon`."""
         if self._tasks:
-            await asyncio.gather(*self._tasks)
+            # Not gather: cancelled, it would wait for tools that do not let themselves be stopped.
+            await asyncio.wait(self._tasks)
+            for task in self._tasks:
+                task.result()
 
     def abandon(self) -> bool:
         """Stop what still runs. True when something did."""

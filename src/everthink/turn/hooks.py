@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 from ..abort import AbortSignal
 from ..errors import ErrorKind
-from ..messages import Message
+from ..messages import Message, tool_name
 from ..models import port as model
 from ..session.tree import UNSET
 from ..tools.tool import Tool
@@ -31,6 +31,7 @@ __all__ = [
     "ChunkContext",
     "Hooks",
     "InvalidCall",
+    "PendingCall",
     "Stage",
     "StepConfig",
     "StepContext",
@@ -157,6 +158,8 @@ class StepResult:
     sources: list[model.Source]
     tool_calls: list[CalledTool]
     tool_results: list[ToolResult]
+    content: list[model.AssistantContent]
+    """All the model said in this step, in order."""
     finish_reason: model.FinishReason
     raw_finish_reason: str | None
     usage: model.Usage
@@ -294,6 +297,16 @@ class ChatErrorContext:
 
 
 @dataclass(slots=True, frozen=True)
+class PendingCall:
+    """A call that waits for a person: `"approval"`, or `"client"` for a tool in their browser."""
+
+    tool_call_id: str
+    tool_name: str
+    input: Any
+    kind: Literal["approval", "client"]
+
+
+@dataclass(slots=True, frozen=True)
 class TurnResult:
     """What a turn API gives back once the turn ended."""
 
@@ -308,6 +321,20 @@ class TurnResult:
     def text(self) -> str:
         """The answer's text; empty when there is none."""
         return self.message.text if self.message else ""
+
+    @property
+    def pending(self) -> list[PendingCall]:
+        """The calls of the answer that wait for a person; the turn ended to ask."""
+        kinds: dict[Any, Literal["approval", "client"]] = {
+            "approval-requested": "approval",
+            "input-available": "client",
+        }
+        parts = self.message.tool_parts if self.message and self.status == "completed" else []
+        return [
+            PendingCall(part["toolCallId"], tool_name(part), part.get("input"), kinds[part["state"]])
+            for part in parts
+            if part.get("state") in kinds
+        ]
 
 
 # --- stop conditions, repair, transform

@@ -421,6 +421,7 @@ class Loop:
             sources=answer.sources,
             tool_calls=list(calls.asked),
             tool_results=calls.results,
+            content=answer.content,
             finish_reason=finish.reason,
             raw_finish_reason=finish.raw_reason,
             usage=finish.usage,

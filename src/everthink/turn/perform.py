@@ -55,13 +55,18 @@ class Outcome:
         """True when the turn failed before the model was asked."""
         return self.status == "error" and self.stage in ("turn", "persist")
 
+    def raise_setup_failure(self) -> None:
+        """Raise what kept the turn from being set up, if anything did."""
+        if self.is_setup_failure and self.error is not None:
+            raise self.error
+
     def result(self) -> TurnResult:
         """What the turn APIs give back."""
         return TurnResult(
             request_id=self.turn.request_id,
             status=self.status,
             continuation=self.turn.continuation,
-            error=self.text,
+            error=self.text if self.status != "aborted" else _reason(self.turn),
             message=self.message.copy() if self.message else None,
             output=self.output,
         )
@@ -186,10 +191,9 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     if run.fold.has_content:
         message = run.fold.message()
         # A client that sends again while this turn streams posts the answer as far as it has seen it.
-        is_known = host.session.find(message.id) is not None
         plan = (
             host.session.plan_update(message)
-            if is_known
+            if host.session.expects(message.id)
             else host.session.plan_append([message], run.turn.parent)
         )
     run.is_closed = True
@@ -253,8 +257,12 @@ async def explain(
     except Exception as raised:  # noqa: BLE001 - the original error matters more
         host.complain("on_chat_error", raised)
     text = str(told) or type(told).__name__
-    host.emit(MessageError(error=text))
-    host.emit(ChatRequestFailed(request_id=request_id, stage=stage, messages_persisted=persisted, error=text))
+    # Observers get the error itself; what people read may say less.
+    detail = str(error) or type(error).__name__
+    host.emit(MessageError(error=detail))
+    host.emit(
+        ChatRequestFailed(request_id=request_id, stage=stage, messages_persisted=persisted, error=detail)
+    )
     return told if isinstance(told, BaseException) else error, text
 
 

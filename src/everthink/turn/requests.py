@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from ..messages import Message
 from ..session.reconcile import adopt_by_call, reconcile, strip_reserved
-from ..session.tree import UNSET, Plan, Unset
+from ..session.tree import UNSET, Plan
 from ..store.port import Statement
 from ..tools.collect import client_tools_from
 from ..tools.tool import Tool
@@ -72,23 +72,27 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
         return Dropped(request.request_id)
     release = room.submits.take()
     try:
-        number = room.submits.number() if isinstance(decision, Supersede) else None
         generation = room.queue.generation
-        kept = _remember(room, request)
-        plan, parent, ids = await _plan(room, request, regenerates)
+        kept = _remember(room, request)  # may refuse the request, which then supersedes nobody
+        number = room.submits.number() if isinstance(decision, Supersede) else None
+        elsewhere = await _off_the_path(room, request) if regenerates else {}
         turn = room.door.turn(
             "ws-chat",
             request_id=request.request_id,
-            parent=parent,
             body=request.body,
             client_tools=room.client_tools(),
             channel=request.channel,
             metadata=request.metadata,
             generation=generation,
         )
-        turn.message_ids = ids
         if isinstance(decision, Supersede):
             turn.gate = _gate(room, turn, decision, number, room.clock.monotonic())
+
+        def plan() -> Plan:
+            planned, turn.message_ids, tip = _plan(room, request, elsewhere)
+            turn.parent = tip if regenerates else UNSET
+            return planned
+
         return await room.door.admit(turn, plan=plan, more=kept)
     finally:
         release()
@@ -106,30 +110,50 @@ def _remember(room: ChatRoom, request: ChatRequest) -> list[Statement]:
     return kept
 
 
-async def _plan(
-    room: ChatRoom, request: ChatRequest, regenerates: bool
-) -> tuple[Plan, str | Unset | None, list[str]]:
-    """Upserts for what the client sent, and where the answer goes."""
+async def _off_the_path(room: ChatRoom, request: ChatRequest) -> dict[str, Message]:
+    """What the client has from other branches."""
     session = room.session
     await session.refresh()
+    found = [await session.get_message(m.id) for m in request.messages if session.find(m.id) is None]
+    return {message.id: message for message in found if message is not None}
+
+
+def _plan(
+    room: ChatRoom, request: ChatRequest, elsewhere: dict[str, Message]
+) -> tuple[Plan, list[str], str | None]:
+    """Upserts for what the client sent, the ids of what is new, and the last id of its list.
+
+    Planned and committed in one breath: the turn that runs may store its answer at any moment.
+    """
+    session = room.session
     stored = list(session.path)
     incoming = [strip_reserved(m) for m in reconcile(request.messages, stored)]
-    incoming = [adopt_by_call(message, stored) for message in incoming]
+    incoming = [_as_running(room, adopt_by_call(message, stored)) for message in incoming]
     by_id = {message.id: message for message in stored}
     new: list[Message] = []
     changed: list[Message] = []
     for message in incoming:
-        known = by_id.get(message.id) or (await session.get_message(message.id) if regenerates else None)
+        known = by_id.get(message.id) or elsewhere.get(message.id)
         if known is None:
             new.append(_stamped(message, request))
         elif known.parts != message.parts and message.role == "user":
-            changed.append(Message(message.id, message.role, message.parts, known.metadata))
-    parent: str | Unset | None = incoming[-1].id if regenerates else UNSET
+            changed.append(
+                Message(message.id, message.role, message.parts, known.metadata, createdAt=known.createdAt)
+            )
     plan = session.plan_update(*changed) if changed else Plan()
     appended = session.plan_append(new)
     plan.statements += appended.statements
     plan.writes += appended.writes
-    return plan, parent, [message.id for message in new]
+    return plan, [message.id for message in new], incoming[-1].id if incoming else None
+
+
+def _as_running(room: ChatRoom, message: Message) -> Message:
+    """A client's copy of the answer being streamed gives way to our own, so far; its turn stores the rest."""
+    running = room.inflight
+    if running is None or message.role != "assistant":
+        return message
+    is_copy = message.id == running.id or any(running.call(p["toolCallId"]) for p in message.tool_parts)
+    return running.message() if is_copy else message
 
 
 def _stamped(message: Message, request: ChatRequest) -> Message:

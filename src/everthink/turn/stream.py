@@ -144,7 +144,7 @@ class StreamWriter:
             return
         self._flight, self._gathering = self._gathering, _Batch(self.next_seq)
         commit = self._flight.commit(self._host.id, self._turn.id)
-        asyncio.ensure_future(self._host.store.apply(commit)).add_done_callback(self._committed)
+        self._host.store.apply(commit).add_done_callback(self._committed)
 
     def _committed(self, done: asyncio.Future[list[Rows]]) -> None:
         batch, self._flight = self._flight, None

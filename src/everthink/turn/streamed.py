@@ -57,10 +57,19 @@ class Prepared:
 
 
 class ChatStream:
-    """A turn being streamed. Iterate over its chunks, or await its result."""
+    """A turn being streamed. Iterate over its chunks, or await its result.
 
-    def __init__(self, prepare: Callable[[], Awaitable[Prepared | None]], callback: Any = None) -> None:
-        self.prepare, self._callback = prepare, callback
+    With `raises` a turn that could not be set up raises what kept it from it, as `save_messages` does.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[], Awaitable[Prepared | TurnResult]],
+        callback: Any = None,
+        *,
+        raises: bool = False,
+    ) -> None:
+        self.prepare, self._callback, self._raises = prepare, callback, raises
         self._shown: deque[ShownChunks] = deque()
         self._arrived = asyncio.Event()
         self.request_id: str = ""
@@ -76,7 +85,11 @@ class ChatStream:
             for chunk in shown.chunks:
                 yield chunk
         if self.result is not None and self.result.status == "error":
-            raise TurnFailed(self.result.error or "The turn failed.", request_id=self.request_id)
+            raise TurnFailed(
+                self.result.error or "The turn failed.",
+                request_id=self.request_id,
+                has_partial=self.result.message is not None,
+            )
 
     async def text(self) -> AsyncIterator[str]:
         """Yield only the pieces of text."""
@@ -100,8 +113,8 @@ class ChatStream:
 
     async def _follow(self) -> AsyncIterator[ShownChunks]:
         prepared = await self.prepare()
-        if prepared is None:
-            self.result = TurnResult("", "skipped")
+        if isinstance(prepared, TurnResult):
+            self.result = prepared
             await self._tell("on_start", "")
             await self._tell("on_done")
             return
@@ -123,7 +136,10 @@ class ChatStream:
                 if not ended.done():
                     self._arrived.clear()
                     await self._arrived.wait()
-            self.result = (await admitted.outcome()).result()
+            outcome = await admitted.outcome()
+            if self._raises:
+                outcome.raise_setup_failure()
+            self.result = outcome.result()
         finally:
             leave()
 
