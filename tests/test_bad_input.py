@@ -65,9 +65,13 @@ BAD: list[Any] = [
     pytest.param({"role": "user", "parts": [{}]}, "message.parts[0].type", id="a part without a type"),
     pytest.param({"role": "user", "parts": [{"type": ""}]}, "message.parts[0].type", id="an empty type"),
     pytest.param({"role": "user", "parts": [{"type": 1}]}, "message.parts[0].type", id="a numbered type"),
-    pytest.param({"role": "user", "parts": [{"type": "text"}]}, "message.parts[0].text", id="text without text"),
     pytest.param(
-        {"role": "user", "parts": [{"type": "text", "text": 7}]}, "message.parts[0].text", id="a number as text"
+        {"role": "user", "parts": [{"type": "text"}]}, "message.parts[0].text", id="text without text"
+    ),
+    pytest.param(
+        {"role": "user", "parts": [{"type": "text", "text": 7}]},
+        "message.parts[0].text",
+        id="a number as text",
     ),
     pytest.param(
         {"role": "assistant", "parts": [{"type": "reasoning"}]}, "message.parts[0].text", id="empty reasoning"
@@ -93,7 +97,10 @@ BAD: list[Any] = [
         id="a call without a state",
     ),
     pytest.param(
-        {"role": "assistant", "parts": [{"type": "dynamic-tool", "toolCallId": "c", "state": "input-available"}]},
+        {
+            "role": "assistant",
+            "parts": [{"type": "dynamic-tool", "toolCallId": "c", "state": "input-available"}],
+        },
         "message.parts[0].toolName",
         id="a dynamic call without a name",
     ),
@@ -103,22 +110,32 @@ BAD: list[Any] = [
     pytest.param(
         {"role": "user", "parts": [TEXT], "metadata": "x"}, "message.metadata", id="text as metadata"
     ),
-    pytest.param({"role": "user", "parts": [TEXT], "metadata": [1]}, "message.metadata", id="a list as metadata"),
     pytest.param(
-        {"role": "user", "parts": [{"type": "data-x", "data": object()}]}, "message", id="a value that is no JSON"
+        {"role": "user", "parts": [TEXT], "metadata": [1]}, "message.metadata", id="a list as metadata"
     ),
     pytest.param(
-        {"role": "user", "parts": [{"type": "data-x", "data": {1, 2}, "f": print}]}, "message", id="a function"
+        {"role": "user", "parts": [{"type": "data-x", "data": object()}]},
+        "message",
+        id="a value that is no JSON",
+    ),
+    pytest.param(
+        {"role": "user", "parts": [{"type": "data-x", "data": {1, 2}, "f": print}]},
+        "message",
+        id="a function",
     ),
     pytest.param(
         {"role": "user", "parts": [TEXT], "metadata": {("a", "b"): 1}}, "message", id="a key that is no text"
     ),
     pytest.param(endless(), "message", id="a part inside itself"),
     pytest.param(
-        {"role": "user", "parts": [{"type": "data-x", "data": deep(100_000)}]}, "message", id="a bottomless value"
+        {"role": "user", "parts": [{"type": "data-x", "data": deep(100_000)}]},
+        "message",
+        id="a bottomless value",
     ),
     pytest.param(Message("m", "robot", []), "message.role", id="a Message with a wrong role"),  # type: ignore[arg-type]
-    pytest.param(Message("m", "user", [{"type": "text"}]), "message.parts[0].text", id="a Message with a bad part"),
+    pytest.param(
+        Message("m", "user", [{"type": "text"}]), "message.parts[0].text", id="a Message with a bad part"
+    ),
     pytest.param(
         [Message("a", "user", [TEXT]), {"role": "user", "parts": [TEXT, {"type": "text"}]}],
         "messages[1].parts[1].text",
@@ -193,7 +210,11 @@ async def test_a_function_that_returns_it_fails_its_turn_and_nothing_is_stored(
     app = await open_app(cls := assistant(model := ScriptedModel(says("Still here."))))
     with pytest.raises(InvalidMessage):
         await function(app.agent(cls), value)
-    assert (Database(tmp_path).messages(), Database(tmp_path).statuses(), model.requests) == ([], ["error"], [])
+    assert (Database(tmp_path).messages(), Database(tmp_path).statuses(), model.requests) == (
+        [],
+        ["error"],
+        [],
+    )
     assert (await app.agent(cls).save_messages("Are you there?")).text == "Still here."
 
 
@@ -203,8 +224,12 @@ STRANGE: list[Any] = [
     pytest.param({"role": "user", "parts": (TEXT,)}, id="a tuple of parts"),
     pytest.param({"role": "user", "parts": [TEXT], "createdAt": 5}, id="a date that is a number"),
     pytest.param({"role": "user", "parts": [TEXT], "unknown": {"field": 1}}, id="a field of a newer client"),
-    pytest.param({"role": "user", "parts": [TEXT, {"type": "hologram", "x": 1}]}, id="a part of a newer client"),
-    pytest.param({"role": "user", "parts": [TEXT, {"type": "data-x", "data": 2**70}]}, id="a very large number"),
+    pytest.param(
+        {"role": "user", "parts": [TEXT, {"type": "hologram", "x": 1}]}, id="a part of a newer client"
+    ),
+    pytest.param(
+        {"role": "user", "parts": [TEXT, {"type": "data-x", "data": 2**70}]}, id="a very large number"
+    ),
     pytest.param("half an emoji \ud83d", id="text that is not Unicode"),
     pytest.param("nul \x00 and \u2028 and \x1b[31m", id="control characters"),
     pytest.param("'; DROP TABLE messages; --", id="a little SQL"),

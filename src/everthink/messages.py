@@ -31,6 +31,7 @@ __all__ = [
     "normalize_input",
     "parse_message",
     "parse_stored",
+    "stored_content",
     "text_of",
     "tool_name",
     "user_message",
@@ -205,7 +206,7 @@ def parse_message(value: MessageInput, *, new_id: Callable[[], str], path: str =
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InvalidMessage(f"{path}.metadata", f"is {_kind(metadata)}, not an object")
     created = value.get("createdAt")
-    message = {"id": message_id, "role": role, "parts": list(checked)}
+    message: dict[str, Any] = {"id": message_id, "role": role, "parts": list(checked)}
     if metadata is not None:
         message["metadata"] = dict(cast("Mapping[str, Any]", metadata))
     if created is not None:
@@ -244,12 +245,31 @@ def _kind(value: Any) -> str:
     return "missing" if value is None else f"a {type(value).__name__}"
 
 
-def parse_stored(content: str) -> Message | None:
+class _Content(msgspec.Struct, omit_defaults=True):
+    """A message without what its row says already."""
+
+    parts: list[Part]
+    metadata: dict[str, Any] | None = None
+    createdAt: str | None = None
+
+
+_decode_content = msgspec.json.Decoder(_Content).decode
+
+
+def stored_content(message: Message) -> str:
+    """What a row keeps of a message besides its id and role."""
+    return encode_json(_Content(message.parts, message.metadata, message.createdAt)).decode()
+
+
+def parse_stored(id: str, role: str, content: str) -> Message | None:
     """A message as stored, or `None` when the row does not hold one."""
     try:
-        return _decode(content)
-    except msgspec.DecodeError:
+        body = _decode_content(content)
+    except (msgspec.DecodeError, RecursionError):
         return None
+    if role not in ROLES:
+        return None
+    return Message(id, cast("Role", role), body.parts, body.metadata, createdAt=body.createdAt)
 
 
 def as_messages(value: MessageInput | Sequence[MessageInput], *, new_id: Callable[[], str]) -> list[Message]:

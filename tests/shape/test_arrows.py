@@ -41,7 +41,16 @@ ARROWS: dict[str, set[str]] = {
         "observe.events",
         "session",
     },
-    "submissions": {"errors", "clock", "messages", "store.port", "tools", "observe.events", "session", "turn"},
+    "submissions": {
+        "errors",
+        "clock",
+        "messages",
+        "store.port",
+        "tools",
+        "observe.events",
+        "session",
+        "turn",
+    },
     "recovery": {
         "errors",
         "clock",

@@ -43,7 +43,10 @@ class Database:
 
     def messages(self) -> list[dict[str, Any]]:
         """The stored messages of all agents, in the order they were stored, as JSON."""
-        return [json.loads(row["content"]) for row in self.rows("SELECT content FROM messages ORDER BY seq")]
+        return [
+            {"id": row["id"], "role": row["role"], **json.loads(row["content"])}
+            for row in self.rows("SELECT id, role, content FROM messages ORDER BY seq")
+        ]
 
     def texts(self) -> list[str]:
         return [

@@ -13,7 +13,17 @@ from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, calls, fails, hangs, opens, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.turns import Database, Heard, Witness, all_over, follow, home_of, prompt, record_events, roles
+from tests.support.turns import (
+    Database,
+    Heard,
+    Witness,
+    all_over,
+    follow,
+    home_of,
+    prompt,
+    record_events,
+    roles,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +47,7 @@ async def test_aborting_in_mid_stream_keeps_the_partial_answer_and_tells_no_done
     assert heard.names == ["start"]
     assert heard.text == "Half an "
     assert (result.status, result.error, result.text) == ("aborted", "enough", "Half an ")
-    question, partial = await app.agent(cls).messages()
+    _, partial = await app.agent(cls).messages()
     assert partial.parts[-1] == {"type": "text", "text": "Half an ", "state": "streaming"}
     assert [(t["status"], t["error"]) for t in Database(tmp_path).turns()] == [("aborted", "enough")]
     assert model.cut_off == 1
@@ -56,7 +66,12 @@ async def test_no_abort_chunk_is_journaled(open_app: OpenApp, tmp_path: Path) ->
     await model.until_silent()
     stop.abort()
     await turn
-    assert [c.type for c in Database(tmp_path).chunks()] == ["start", "start-step", "text-start", "text-delta"]
+    assert [c.type for c in Database(tmp_path).chunks()] == [
+        "start",
+        "start-step",
+        "text-start",
+        "text-delta",
+    ]
 
 
 @pytest.mark.case(58)
@@ -222,7 +237,9 @@ async def test_continue_last_turn_obeys_its_signal(open_app: OpenApp, when: str)
     )
 
 
-async def test_cancelling_a_queued_turn_ends_it_when_its_time_comes(open_app: OpenApp, tmp_path: Path) -> None:
+async def test_cancelling_a_queued_turn_ends_it_when_its_time_comes(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
     gate = asyncio.Event()
     model = ScriptedModel(says("one").waits(gate), says("three"))
     app = await open_app(cls := assistant(model))

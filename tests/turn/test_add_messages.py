@@ -24,7 +24,9 @@ def said(text: str, id: str, role: Any = "user") -> Message:
 
 
 def parents(folder: Path) -> dict[str, str | None]:
-    return {r["id"]: r["parent"] for r in Database(folder).rows("SELECT id, parent FROM messages ORDER BY seq")}
+    return {
+        r["id"]: r["parent"] for r in Database(folder).rows("SELECT id, parent FROM messages ORDER BY seq")
+    }
 
 
 @pytest.mark.case(119)
@@ -49,12 +51,16 @@ async def test_memory_and_storage_agree(open_app: OpenApp, tmp_path: Path) -> No
     assert [m.text for m in agent.messages] == Database(tmp_path).texts() == ["first", "one", "note"]
 
     await agent.add_messages(lambda messages: [said(f"after {messages[-1].text}", "m")])
-    assert [m.text for m in agent.messages] == Database(tmp_path).texts() == [
-        "first",
-        "one",
-        "note",
-        "after note",
-    ]
+    assert (
+        [m.text for m in agent.messages]
+        == Database(tmp_path).texts()
+        == [
+            "first",
+            "one",
+            "note",
+            "after note",
+        ]
+    )
     before = agent.messages
     await app.evict(cls, "default")
     assert await app.agent(cls).messages() == before
@@ -101,7 +107,9 @@ async def test_a_list_becomes_one_path(open_app: OpenApp, tmp_path: Path) -> Non
 
 
 @pytest.mark.case(124)
-async def test_what_follows_a_known_message_in_a_list_hangs_below_it(open_app: OpenApp, tmp_path: Path) -> None:
+async def test_what_follows_a_known_message_in_a_list_hangs_below_it(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
     agent = app.agent(cls)
     await agent.add_messages([said(id, id) for id in "abc"])
@@ -173,7 +181,9 @@ async def test_an_explicit_parent_branches_and_the_view_follows_the_newest_leaf(
 
 
 @pytest.mark.case(129)
-async def test_messages_added_while_a_turn_runs_are_durable_and_stay(open_app: OpenApp, tmp_path: Path) -> None:
+async def test_messages_added_while_a_turn_runs_are_durable_and_stay(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
     # Given a turn in mid-answer
     gate = asyncio.Event()
     model = ScriptedModel(says("The ").waits(gate).says("answer."), says("ok"))
@@ -232,7 +242,9 @@ async def test_readers_are_told_unless_asked_not_to(open_app: OpenApp, broadcast
     assert [type(s) for s in witness.shown] == [HistoryChanged] * times
 
 
-async def test_callers_that_add_at_the_same_time_all_end_on_one_path(open_app: OpenApp, tmp_path: Path) -> None:
+async def test_callers_that_add_at_the_same_time_all_end_on_one_path(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
     agent = app.agent(cls)
     await asyncio.gather(*(agent.add_messages(said(f"m{i}", f"m{i}")) for i in range(20)))

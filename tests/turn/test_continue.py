@@ -46,7 +46,9 @@ async def test_it_continues_in_a_new_message_from_the_last_one(open_app: OpenApp
 
 @pytest.mark.case(132)
 @pytest.mark.parametrize("last", [None, "user", "system"])
-async def test_it_is_skipped_without_an_answer_to_go_on_from(open_app: OpenApp, tmp_path: Any, last: Any) -> None:
+async def test_it_is_skipped_without_an_answer_to_go_on_from(
+    open_app: OpenApp, tmp_path: Any, last: Any
+) -> None:
     model = ScriptedModel()
     app = await open_app(cls := assistant(model))
     if last:
@@ -69,9 +71,7 @@ async def test_the_hooks_are_told_that_it_is_a_continuation(open_app: OpenApp) -
         seen.append(("after", response.continuation))
 
     model = ScriptedModel(says("one"), says("two"))
-    app = await open_app(
-        cls := assistant(model, before_turn=before_turn, on_chat_response=on_chat_response)
-    )
+    app = await open_app(cls := assistant(model, before_turn=before_turn, on_chat_response=on_chat_response))
     await app.agent(cls).save_messages("Hi")
     await app.agent(cls).continue_last_turn()
     assert seen == [("before", False), ("after", False), ("before", True), ("after", True)]

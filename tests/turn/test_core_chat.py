@@ -88,7 +88,9 @@ async def test_the_history_handed_out_is_a_copy(open_app: OpenApp, read: str) ->
     # Given a conversation
     app = await open_app(cls := assistant(ScriptedModel(says("Hello"))))
     agent = await app.agent(cls).instance()
-    result = await agent.save_messages([Message("q", "user", [{"type": "text", "text": "Hi"}], {"tags": ["a"]})])
+    result = await agent.save_messages(
+        [Message("q", "user", [{"type": "text", "text": "Hi"}], {"tags": ["a"]})]
+    )
     before = [m.copy() for m in agent.messages]
 
     # When somebody scribbles over what they were given
@@ -243,7 +245,9 @@ async def test_appending_through_the_session_keeps_memory_and_storage_in_step(
 
 
 @pytest.mark.case(18)
-async def test_updating_an_unknown_id_through_the_session_adds_nothing(open_app: OpenApp, tmp_path: Path) -> None:
+async def test_updating_an_unknown_id_through_the_session_adds_nothing(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("one"))))
     agent = await app.agent(cls).instance()
     await agent.save_messages("first")
@@ -291,7 +295,9 @@ async def test_an_agent_without_a_model_says_how_to_give_it_one(open_app: OpenAp
 
 
 @pytest.mark.case(20)
-@pytest.mark.parametrize(("name", "named"), [("opnai:gpt-5", "'opnai'"), ("nonsense", "'nonsense'"), ("", "''")])
+@pytest.mark.parametrize(
+    ("name", "named"), [("opnai:gpt-5", "'opnai'"), ("nonsense", "'nonsense'"), ("", "''")]
+)
 async def test_a_model_name_nobody_serves_fails_the_turn_and_is_named(
     open_app: OpenApp, name: str, named: str
 ) -> None:

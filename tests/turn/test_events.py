@@ -148,7 +148,11 @@ async def test_the_finish_of_a_turn_that_went_wrong_says_how(open_app: OpenApp) 
     with pytest.raises(LookupError):
         await app.agent(cls).save_messages("Hi")
     ((_, finish),) = pairs(events)
-    assert (finish["status"], finish["error"], finish["errorType"]) == ("error", "no such plan", "LookupError")
+    assert (finish["status"], finish["error"], finish["errorType"]) == (
+        "error",
+        "no such plan",
+        "LookupError",
+    )
 
     app = await open_app(cls := assistant(ScriptedModel()), store=":memory:")
     events, stop = record_events(app, *TURN), AbortController()

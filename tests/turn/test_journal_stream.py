@@ -47,7 +47,9 @@ def lively() -> ScriptedModel:
 # --- persist before show
 
 
-async def test_whatever_readers_are_shown_is_in_the_database_already(open_app: OpenApp, tmp_path: Path) -> None:
+async def test_whatever_readers_are_shown_is_in_the_database_already(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
     # Given a reader that looks into the database each time it is shown something
     db, looked = Database(tmp_path), []
 
@@ -316,7 +318,9 @@ async def test_the_segments_of_a_turn_fold_to_exactly_the_stored_message(
 ) -> None:
     model = lively()
     if end != "completed":
-        hang = says("And ", "then").then_hangs() if end == "aborted" else says("And ", "then").then_fails("no")
+        hang = (
+            says("And ", "then").then_hangs() if end == "aborted" else says("And ", "then").then_fails("no")
+        )
         model = ScriptedModel(*lively()._plays[:2], hang)
     app = await open_app(cls := assistant(model, get_tools=lambda self: [look, stumble]))
     stop = AbortController()
@@ -394,7 +398,9 @@ async def test_a_turn_that_must_wait_is_accepted_with_its_input_and_stores_its_m
     assert db.texts() == ["first", "one", "second", "two"]
 
 
-async def test_calls_that_end_a_step_are_journaled_with_their_outcomes(open_app: OpenApp, tmp_path: Path) -> None:
+async def test_calls_that_end_a_step_are_journaled_with_their_outcomes(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
     app = await open_app(
         cls := assistant(
             ScriptedModel(calls("look", at="x", id="c1"), says("ok")), get_tools=lambda self: [look]

@@ -66,7 +66,9 @@ def asking(ask: Ask, *more: Any) -> type[Think]:
         (lambda agent: agent.run_turn("nested", mode="stream", callback=Heard()), "rpc"),
     ],
 )
-async def test_waiting_for_a_turn_from_inside_one_is_refused(open_app: OpenApp, ask: Ask, trigger: str) -> None:
+async def test_waiting_for_a_turn_from_inside_one_is_refused(
+    open_app: OpenApp, ask: Ask, trigger: str
+) -> None:
     app = await open_app(cls := asking(ask))
 
     result = await app.agent(cls).save_messages("Go")
@@ -107,7 +109,9 @@ async def test_adding_messages_from_inside_a_turn_works(open_app: OpenApp) -> No
 
 
 @pytest.mark.case(88)
-@pytest.mark.parametrize("hook", ["before_turn", "before_step", "on_step_finish", "on_chunk", "before_tool_call"])
+@pytest.mark.parametrize(
+    "hook", ["before_turn", "before_step", "on_step_finish", "on_chunk", "before_tool_call"]
+)
 async def test_hooks_of_a_turn_are_inside_it(open_app: OpenApp, hook: str) -> None:
     refused: list[str] = []
 
@@ -231,7 +235,8 @@ async def test_an_agent_may_submit_to_whoever_asked_it(open_app: OpenApp) -> Non
         def get_model(self) -> Any:
             if self.name == "a":
                 return ScriptedModel(
-                    lambda request: says("noted") if "a letter" in repr(request) else calls("ask"), says("done")
+                    lambda request: says("noted") if "a letter" in repr(request) else calls("ask"),
+                    says("done"),
                 )
             return ScriptedModel(calls("write"), says("written"))
 

@@ -39,7 +39,9 @@ def regenerate(request: pytest.FixtureRequest) -> Ask:
 
 
 @pytest.mark.case(334, 338)
-async def test_the_path_keeps_the_question_and_gets_another_answer(open_app: OpenApp, regenerate: Ask) -> None:
+async def test_the_path_keeps_the_question_and_gets_another_answer(
+    open_app: OpenApp, regenerate: Ask
+) -> None:
     model = ScriptedModel(says("The old one."), says("The new one."))
     app = await open_app(cls := assistant(model))
     await app.agent(cls).save_messages("Hi")
@@ -54,7 +56,9 @@ async def test_the_path_keeps_the_question_and_gets_another_answer(open_app: Ope
 
 
 @pytest.mark.case(335)
-async def test_the_old_answers_are_kept_as_branches(open_app: OpenApp, tmp_path: Any, regenerate: Ask) -> None:
+async def test_the_old_answers_are_kept_as_branches(
+    open_app: OpenApp, tmp_path: Any, regenerate: Ask
+) -> None:
     model = ScriptedModel(says("one"), says("two"), says("three"))
     app = await open_app(cls := assistant(model))
     await app.agent(cls).save_messages("Hi")
@@ -167,7 +171,9 @@ async def test_without_a_question_there_is_nothing_to_answer(
     open_app: OpenApp, tmp_path: Any, before: list[Any]
 ) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
-    await app.agent(cls).add_messages([Message("m", role, [{"type": "text", "text": "Hi"}]) for role in before])
+    await app.agent(cls).add_messages(
+        [Message("m", role, [{"type": "text", "text": "Hi"}]) for role in before]
+    )
     with pytest.raises(InvalidTurn, match="no message to answer"):
         await app.agent(cls).regenerate()
     assert Database(tmp_path).turns() == []

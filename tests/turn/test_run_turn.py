@@ -61,7 +61,12 @@ async def test_wait_with_nothing_to_say_is_skipped(open_app: OpenApp, tmp_path: 
 
     result = await app.agent(cls).run_turn(nothing)
 
-    assert (result.request_id, result.status, result.continuation, result.message) == ("", "skipped", False, None)
+    assert (result.request_id, result.status, result.continuation, result.message) == (
+        "",
+        "skipped",
+        False,
+        None,
+    )
     assert (Database(tmp_path).turns(), Database(tmp_path).messages()) == ([], [])
     assert events == []
 
@@ -160,7 +165,9 @@ async def test_stream_takes_a_function_called_inside_the_turn(open_app: OpenApp)
 
 @pytest.mark.case(99)
 @pytest.mark.parametrize("nothing", ["", []])
-async def test_stream_with_nothing_to_say_starts_and_ends(open_app: OpenApp, tmp_path: Path, nothing: Any) -> None:
+async def test_stream_with_nothing_to_say_starts_and_ends(
+    open_app: OpenApp, tmp_path: Path, nothing: Any
+) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
     events, heard = record_events(app), Heard()
 
@@ -194,7 +201,9 @@ WRONG = [
     pytest.param({"input": "x", "mode": None}, "mode must be", marks=pytest.mark.case(101), id="no mode"),
     pytest.param({}, "either input or continuation", marks=pytest.mark.case(102), id="neither"),
     pytest.param({"input": "x", "continuation": True}, "not both", marks=pytest.mark.case(103), id="both"),
-    pytest.param({"mode": "submit"}, "'submit' needs input", marks=pytest.mark.case(104), id="submit nothing"),
+    pytest.param(
+        {"mode": "submit"}, "'submit' needs input", marks=pytest.mark.case(104), id="submit nothing"
+    ),
     pytest.param(
         {"mode": "stream", "callback": print},
         "'stream' needs input",

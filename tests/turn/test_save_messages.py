@@ -24,7 +24,12 @@ async def test_it_stores_and_answers(open_app: OpenApp, tmp_path: Path) -> None:
 
     result = await app.agent(cls).save_messages("Hi")
 
-    assert (result.status, result.continuation, result.error, result.text) == ("completed", False, None, "Hello")
+    assert (result.status, result.continuation, result.error, result.text) == (
+        "completed",
+        False,
+        None,
+        "Hello",
+    )
     (turn,) = Database(tmp_path).turns()
     assert (turn["request_id"], turn["trigger"], turn["status"]) == (
         result.request_id,
@@ -297,9 +302,9 @@ async def test_a_caller_that_stops_waiting_for_its_place_in_the_queue_keeps_it(
 
     first = asyncio.create_task(app.agent(cls).save_messages("first"))
     await model.until_silent()
+    second = asyncio.create_task(app.agent(cls).save_messages("second"))
+    await witness.until_accepted(2)
     with pytest.raises(asyncio.TimeoutError):
-        second = asyncio.create_task(app.agent(cls).save_messages("second"))
-        await witness.until_accepted(2)
         await asyncio.wait_for(second, timeout=0)
     gate.set()
     await first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..messages import Message, encode_json
+from ..messages import Message, stored_content
 from ..store.port import Statement
 
 __all__ = [
@@ -40,16 +40,18 @@ TABLES = (
 # A child is always stored after its parent, so the newest row has no children: it is the tip.
 LEAF = "SELECT id, seq FROM messages WHERE agent = ? AND session = ? ORDER BY seq DESC LIMIT 1"
 
-ONE = "SELECT content, parent FROM messages WHERE agent = ? AND session = ? AND id = ?"
+ONE = "SELECT role, content, parent FROM messages WHERE agent = ? AND session = ? AND id = ?"
 
-BRANCHES = "SELECT content FROM messages WHERE agent = ? AND session = ? AND parent = ? ORDER BY seq"
+BRANCHES = (
+    "SELECT id, role, content FROM messages WHERE agent = ? AND session = ? AND parent = ? ORDER BY seq"
+)
 
 PLACE = "SELECT seq FROM messages WHERE agent = ? AND session = ? AND id = ?"
 
 # A parent is older than its children, so a path is found by going back. A recursive query would follow
 # the parents directly, but PostgreSQL plans one badly for as long as a table has no statistics.
 BEFORE = (
-    "SELECT id, parent, content, seq FROM messages WHERE agent = ? AND session = ? AND seq < ?"
+    "SELECT id, parent, role, content, seq FROM messages WHERE agent = ? AND session = ? AND seq < ?"
     " ORDER BY seq DESC LIMIT 200"
 )
 
@@ -64,7 +66,7 @@ def appended(
     return Statement(
         "INSERT INTO messages (agent, session, id, seq, parent, role, content, created_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, session, id) DO NOTHING RETURNING id",
-        (agent, session, message.id, seq, parent, message.role, encode_json(message).decode(), now),
+        (agent, session, message.id, seq, parent, message.role, stored_content(message), now),
     )
 
 
@@ -72,7 +74,7 @@ def updated(agent: str, session: str, message: Message) -> Statement:
     """Replace a message's content. Returns its id; nothing when there is no such message."""
     return Statement(
         "UPDATE messages SET content = ? WHERE agent = ? AND session = ? AND id = ? RETURNING id",
-        (encode_json(message).decode(), agent, session, message.id),
+        (stored_content(message), agent, session, message.id),
     )
 
 

@@ -108,7 +108,7 @@ class Session:
     async def get_message(self, id: str) -> Message | None:
         """A message by id, on whichever branch."""
         rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
-        return parse_stored(rows[0][0]) if rows else None
+        return parse_stored(id, *rows[0][:2]) if rows else None
 
     async def has(self, id: str) -> bool:
         """True when this session holds the message, on whichever branch."""
@@ -129,7 +129,7 @@ class Session:
     async def get_branches(self, id: str) -> list[Message]:
         """The direct children of a message, oldest first."""
         rows = await self._store.fetch(queries.BRANCHES, self._agent, self.id, id)
-        return [message for row in rows if (message := parse_stored(row[0]))]
+        return [message for row in rows if (message := parse_stored(*row))]
 
     async def get_path_length(self, leaf_id: str | None = None) -> int:
         """How many messages lead to `leaf_id` (the tip when omitted)."""
@@ -254,7 +254,7 @@ class Session:
             rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
             if not rows:
                 continue
-            above: str | None = rows[0][1]
+            above: str | None = rows[0][2]
             await self._store.apply(
                 [
                     queries.reparented(self._agent, self.id, old=id, new=above),
@@ -287,9 +287,9 @@ class Session:
         depth, before = 0, seq + 1
         while wanted is not None:
             rows = await self._store.fetch(queries.BEFORE, self._agent, self.id, before)
-            for id, parent, content, before in rows:  # noqa: B007 - the last one is where the next page begins
+            for id, parent, role, content, before in rows:  # noqa: B007 - the last one is where the next page begins
                 if id == wanted:
-                    if message := parse_stored(content):
+                    if message := parse_stored(id, role, content):
                         path.append(message)
                     wanted, depth = parent, depth + 1
             if not rows or depth > queries.DEEPEST:

@@ -43,12 +43,15 @@ def sealed(turn: Turn) -> str | None:
     """The JSON a row keeps, `None` when there is nothing to keep."""
     has_parent = not isinstance(turn.parent, Unset)
     messages = None if turn.is_applied else turn.input or None
-    if not (messages or has_parent or turn.body or turn.client_tools or turn.channel or turn.metadata):
+    # A function dies with its process; a turn without messages of its own (a continuation) needs none.
+    is_lost = turn.compute_input is not None and not turn.is_applied
+    keeps = messages or is_lost or has_parent or turn.body or turn.client_tools or turn.channel
+    if not (keeps or turn.metadata):
         return None
     return encode_json(
         Envelope(
             messages=messages,
-            is_applied=turn.is_applied,
+            is_applied=messages is None and not is_lost,
             body=turn.body,
             client_tools=[schema_of(tool) for tool in turn.client_tools.values()] or None,
             parent=None if isinstance(turn.parent, Unset) else turn.parent,

@@ -25,9 +25,11 @@ from ..store.port import Statement
 from . import queries
 from .assemble import assemble
 from .audience import HistoryChanged, TurnEnded, TurnStarted
+from .fold import fold
 from .hooks import ChatErrorContext, ChatResponse, Stage, TurnResult, TurnStatus, call_hook
 from .loop import Loop
 from .run import Run
+from .segments import unpack
 from .turn import Host, Turn
 
 __all__ = ["Outcome", "end_unstarted", "explain", "perform", "with_stamps"]
@@ -117,6 +119,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome:
     host.inflight = run.fold
     work = asyncio.ensure_future(_work(run, abort))
     unlink = turn.signal.on_abort(lambda _: work.cancel())
+    run.writer.on_failure = work.cancel
     try:
         await asyncio.wait([work])
     except asyncio.CancelledError:
@@ -138,6 +141,7 @@ async def _work(run: Run, abort: AbortController) -> None:
     try:
         await loop.run()
     finally:
+        run.writer.hold()
         if loop.abandon():
             run.writer.also(queries.abandoned(run.host.id, run.turn.id, now=run.host.clock.now_ms()))
 
@@ -145,15 +149,18 @@ async def _work(run: Run, abort: AbortController) -> None:
 async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
     turn = run.turn
     failure = None if work.cancelled() else work.exception()
+    broken: StoreError | None = None
     try:
         await run.writer.pause()
         await host.session.refresh()
     except StoreError as error:
-        return await _failed(host, turn, error, "persist", None)
+        broken = error
     # From here to the last commit nothing is awaited, so a reset comes either before or after it.
     if host.generation != turn.generation:
         # Cleared or reset meanwhile: nothing of this turn belongs into the new conversation.
         return await end_unstarted(host, turn, "skipped")
+    if broken is not None:
+        return await _failed(host, turn, broken, "stream", run)
     if work.cancelled():
         status: TurnStatus = "aborted"
         if isinstance(turn.signal.reason, StreamStalled):
@@ -172,7 +179,7 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
             host, run, [queries.ended(host.id, turn.id, status=status, error=reason, now=host.clock.now_ms())]
         )
     except StoreError as error:
-        return await _failed(host, turn, error, "persist", None)
+        return await _failed(host, turn, error, "stream", run)
     host.audience.show(TurnEnded(turn, status, streamed=run.writer.streamed))
     return Outcome(turn, status, message=message, output=run.output, fires_response=True)
 
@@ -213,6 +220,20 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     return plan.writes[0][0]
 
 
+async def _store_shown(host: Host, run: Run) -> Message | None:
+    """Store what readers have seen of an answer whose chunks could not all be written."""
+    run.is_closed = True
+    rows = await host.store.fetch(queries.SEGMENTS, host.id, run.turn.id)
+    shown = fold((chunk for row in rows for chunk in unpack(row[0])), id=run.turn.message_id)
+    if not shown.has_content:
+        return None
+    await host.session.refresh()
+    plan = host.session.plan_append([shown.message()], run.turn.parent)
+    await host.session.write(plan)
+    host.audience.show(HistoryChanged(run.turn))
+    return plan.writes[0][0] if plan.writes else None
+
+
 def _pruning(host: Host) -> list[Statement]:
     """Now and then: drop the chunks of turns that ended long ago."""
     now = host.clock.now_ms()
@@ -225,18 +246,21 @@ def _pruning(host: Host) -> list[Statement]:
 async def _failed(host: Host, turn: Turn, error: Exception, stage: Stage, run: Run | None) -> Outcome:
     """Store the partial answer, then ask what to say, then end the row."""
     message: Message | None = None
+    is_kept = True
     if run is not None:
         try:
-            message = await _store(host, run, [])
+            message = await (_store_shown(host, run) if run.writer.is_broken else _store(host, run, []))
         except StoreError as broken:
             log.error("the partial answer of turn %s could not be stored: %s", turn.id, broken)
+            is_kept = False
     told, text = await explain(host, error, stage, turn.request_id, turn.is_applied)
-    try:
-        await host.store.apply(
-            [queries.ended(host.id, turn.id, status="error", error=text, now=host.clock.now_ms())]
-        )
-    except StoreError as broken:
-        log.error("turn %s failed and could not be ended: %s", turn.id, broken)
+    if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds
+        try:
+            await host.store.apply(
+                [queries.ended(host.id, turn.id, status="error", error=text, now=host.clock.now_ms())]
+            )
+        except StoreError as broken:
+            log.error("turn %s failed and could not be ended: %s", turn.id, broken)
     streamed = run.writer.streamed if run else False
     host.audience.show(TurnEnded(turn, "error", text, streamed=streamed))
     return Outcome(

@@ -72,12 +72,19 @@ class StreamWriter:
         self._scheduled = False
         self._closing = False
         self._failure: BaseException | None = None
+        self.on_failure: Callable[[], object] | None = None
+        """Called when a commit fails: nothing more can be shown."""
         self.next_seq = 0
 
     @property
     def streamed(self) -> bool:
         """True once anything was put."""
         return self.next_seq > 0
+
+    @property
+    def is_broken(self) -> bool:
+        """True once a commit failed. What was shown is in the journal; what was put since is lost."""
+        return self._failure is not None
 
     def put(self, chunk: ui.Chunk, *statements: Statement) -> None:
         """Take the next chunk, with what must be committed together with it."""
@@ -115,9 +122,13 @@ class StreamWriter:
         if self._failure:
             raise self._failure
 
-    async def pause(self) -> None:
-        """Wait for the commit in flight and start no other: what gathers now belongs to the last one."""
+    def hold(self) -> None:
+        """Start no other commit: what gathers now belongs to the last one."""
         self._closing = True
+
+    async def pause(self) -> None:
+        """Hold, and wait for the commit in flight."""
+        self.hold()
         if self._flight is not None:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._flight.waiters.append(waiter)
@@ -130,7 +141,11 @@ class StreamWriter:
         batch, self._gathering = self._gathering, _Batch(self.next_seq)
         batch.statements += last
         if batch:
-            await self._host.store.apply(batch.commit(self._host.id, self._turn.id))
+            try:
+                await self._host.store.apply(batch.commit(self._host.id, self._turn.id))
+            except Exception as failure:
+                self._failure = failure
+                raise
         batch.show(self._host, self._turn)
 
     def _schedule(self) -> None:
@@ -153,6 +168,8 @@ class StreamWriter:
         if failure is not None:
             self._failure = failure
             self._gathering.wake()
+            if self.on_failure is not None:
+                self.on_failure()
         else:
             batch.show(self._host, self._turn)
         batch.wake()
