@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, cast
 
-from everthink import AbortController, AgentError, App, Handle, Think, chunks, tool
+from everthink import AbortController, AbortSignal, AgentError, App, ChatStream, Handle, Think, chunks, tool
 from everthink.messages import Message, Part, tool_name
 
 with suppress(ImportError):
@@ -283,12 +283,19 @@ class Chat:
             case _:
                 await self.say(line)
 
-    async def say(self, text: str | list[str]) -> bool:
-        """Stream the answer to a message; an empty list lets the agent go on. False when it failed."""
+    async def say(self, text: str) -> bool:
+        """Stream the answer to a message. False when it failed."""
+        self.screen.begin()
+        return await self.follow(lambda signal: self.agent.chat(text, signal=signal))
+
+    async def go_on(self) -> bool:
+        """Stream what follows a yes or a no."""
+        return await self.follow(lambda signal: self.agent.continue_last_turn(signal=signal))
+
+    async def follow(self, start: Callable[[AbortSignal], ChatStream]) -> bool:
+        """Show a stream to its end, or to Ctrl-C. False when it failed."""
         stopped = AbortController()
-        if text:
-            self.screen.begin()
-        stream = self.agent.chat(text, signal=stopped.signal)
+        stream = start(stopped.signal)
         try:
             with stopping(stopped):
                 async for chunk in stream:
@@ -302,19 +309,9 @@ class Chat:
 
     async def regenerate(self) -> None:
         """Answer again."""
-        stopped = AbortController()
         self.screen.line("Answering again…", "dim")
-        try:
-            with stopping(stopped):
-                result = await self.agent.regenerate(signal=stopped.signal)
-        except AgentError as error:
-            self.screen.failure(error)
-            return
-        if result.message is not None:
-            self.screen.message(result.message)
-        if result.error:
-            self.screen.failure(f"This did not work: {result.error}")
-        self._tell_stopped(stopped)
+        self.screen.begin()
+        await self.follow(lambda signal: self.agent.regenerate(signal=signal))
 
     def _tell_stopped(self, stopped: AbortController) -> None:
         self.interrupted = stopped.signal.aborted
@@ -362,7 +359,7 @@ def approve(runner: asyncio.Runner, chat: Chat) -> bool:
                 yes = ""
                 chat.screen.line("no answer, so no")
             runner.run(chat.answer(part, yes in ("y", "yes")))
-        fine = runner.run(chat.say([]))
+        fine = runner.run(chat.go_on())
     return fine
 
 

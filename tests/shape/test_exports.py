@@ -20,6 +20,7 @@ EXPORTS: list[str] = [
     "Handle",
     "Message",
     "ModelError",
+    "PendingCall",
     "Session",
     "StepConfig",
     "StepContext",
