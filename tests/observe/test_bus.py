@@ -254,7 +254,7 @@ def test_nothing_is_built_when_nobody_listens() -> None:
             "everthink.chat",
             logging.WARNING,
         ),
-        (MessageError(error="boom"), "everthink.message", logging.WARNING),
+        (MessageError(error="boom"), "everthink.message", logging.DEBUG),
         (REPAIRED, "everthink.transcript", logging.INFO),
         (Connect(connection_id="c"), "everthink.lifecycle", logging.DEBUG),
     ],
