@@ -53,6 +53,7 @@ BAD: list[Any] = [
     pytest.param({"role": 1, "parts": [TEXT]}, "message.role", id="a numbered role"),
     pytest.param({"id": 7, "role": "user", "parts": [TEXT]}, "message.id", id="a number as id"),
     pytest.param({"id": ["a"], "role": "user", "parts": [TEXT]}, "message.id", id="a list as id"),
+    pytest.param({"id": "a\x00", "role": "user", "parts": [TEXT]}, "message.id", id="an id with a NUL"),
     pytest.param({"role": "user"}, "message.parts", id="no parts"),
     pytest.param({"role": "user", "parts": None}, "message.parts", id="parts of nothing"),
     pytest.param({"role": "user", "parts": "Hi"}, "message.parts", id="text as parts"),
@@ -234,7 +235,7 @@ STRANGE: list[Any] = [
     pytest.param("nul \x00 and \u2028 and \x1b[31m", id="control characters"),
     pytest.param("'; DROP TABLE messages; --", id="a little SQL"),
     pytest.param("x" * 1_000_000, id="a million letters"),
-    pytest.param({"id": "'; --\x00☃" * 50, "role": "user", "parts": [TEXT]}, id="a wild id"),
+    pytest.param({"id": "'; --\n☃" * 50, "role": "user", "parts": [TEXT]}, id="a wild id"),
 ]
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from everthink.clock import SystemClock
 from everthink.testing.clock import ManualClock
+from tests.support.conversations import unhurried
 
 pytestmark = pytest.mark.anyio
 
@@ -94,6 +95,7 @@ async def test_one_who_sleeps_again_is_reached_by_one_advance() -> None:
     await sleeper
 
 
+@unhurried
 @given(st.lists(st.floats(0, 100), max_size=12), st.lists(st.floats(0, 60), max_size=6))
 def test_whatever_the_steps_timers_fire_once_and_in_order(delays: list[float], steps: list[float]) -> None:
     async def story() -> None:

@@ -29,7 +29,7 @@ from everthink.messages import (
     tool_name,
     user_message,
 )
-from tests.support.conversations import histories, json_values, words
+from tests.support.conversations import histories, json_values, unhurried, words
 
 TEXT = {"type": "text", "text": "hi"}
 
@@ -82,6 +82,7 @@ def test_a_call_is_settled_when_its_outcome_is_final(part: dict[str, Any], settl
     assert is_settled(part) is settled
 
 
+@unhurried
 @given(json_values)
 def test_an_input_is_an_object_whatever_it_was(value: Any) -> None:
     kept = normalize_input(value)
@@ -98,6 +99,7 @@ def test_an_input_is_an_object_whatever_it_was(value: Any) -> None:
 # --- copies
 
 
+@unhurried
 @given(histories())
 def test_a_copy_shares_nothing(history: list[Message]) -> None:
     for message in history:
@@ -124,6 +126,7 @@ def test_a_copy_keeps_every_field() -> None:
     assert message.copy().metadata is not message.metadata
 
 
+@unhurried
 @given(json_values)
 def test_plain_data_is_copied_deeply(value: Any) -> None:
     copy = copy_json(value)
@@ -135,6 +138,7 @@ def test_plain_data_is_copied_deeply(value: Any) -> None:
 # --- to JSON and back
 
 
+@unhurried
 @given(histories())
 def test_a_stored_message_is_read_back_as_it_was(history: list[Message]) -> None:
     for message in history:
@@ -176,6 +180,7 @@ def test_a_row_of_a_newer_release_is_read_as_far_as_we_know_it() -> None:
     assert parse_stored("m", "user", newer) == Message("m", "user", [{"type": "hologram", "depth": 3}])
 
 
+@unhurried
 @given(st.text())
 def test_any_text_can_be_stored_and_what_is_whole_comes_back(text: str) -> None:
     stored = parse_stored("m", "user", stored_content(user_message(text, id="m")))
@@ -200,6 +205,7 @@ def test_a_message_without_an_id_gets_one(id: Any) -> None:
     assert parsed({"id": "mine", "role": "user", "parts": [TEXT]}).id == "mine"
 
 
+@unhurried
 @given(histories())
 def test_what_is_taken_in_is_a_copy_and_the_same(history: list[Message]) -> None:
     for message in history:
@@ -230,6 +236,7 @@ def test_there_is_an_end_to_the_parts_of_a_message() -> None:
         parsed({"role": "user", "parts": [step] * (MAX_PARTS + 1)})
 
 
+@unhurried
 @given(
     st.recursive(
         json_values | st.just(object()) | st.binary(max_size=3) | st.complex_numbers(),

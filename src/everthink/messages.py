@@ -191,6 +191,8 @@ def parse_message(value: MessageInput, *, new_id: Callable[[], str], path: str =
         message_id = new_id()
     if not isinstance(message_id, str):
         raise InvalidMessage(f"{path}.id", f"is {_kind(message_id)}, not text")
+    if "\0" in message_id:
+        raise InvalidMessage(f"{path}.id", "holds a NUL character")
     role = value.get("role")
     if not isinstance(role, str) or role not in ROLES:
         raise InvalidMessage(f"{path}.role", f'is {role!r}, not "user", "assistant" or "system"')

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from everthink.messages import Message, copy_json, encode_json
 from everthink.session.budget import clean, cut, fit, shorten
+from tests.support.conversations import unhurried
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)
 leaves = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | words
@@ -26,16 +27,19 @@ def length(value: Any) -> int:
     return len(value) if isinstance(value, str) else len(encode_json(value).decode())
 
 
+@unhurried
 @given(values, limits)
 def test_what_is_cut_fits_its_limit(value: Any, limit: int) -> None:
     assert length(cut(value, limit)) <= limit
 
 
+@unhurried
 @given(values, limits)
 def test_what_is_cut_stays_what_it_was(value: Any, limit: int) -> None:
     assert type(cut(value, limit)) is type(value)
 
 
+@unhurried
 @given(values, limits)
 def test_what_fits_is_the_very_same_and_cutting_is_done_once(value: Any, limit: int) -> None:
     once = cut(value, limit)
@@ -44,6 +48,7 @@ def test_what_fits_is_the_very_same_and_cutting_is_done_once(value: Any, limit: 
         assert once is value
 
 
+@unhurried
 @given(values, limits)
 def test_what_is_cut_says_so_and_the_original_is_left_alone(value: Any, limit: int) -> None:
     before = copy_json(value)
@@ -53,6 +58,7 @@ def test_what_is_cut_says_so_and_the_original_is_left_alone(value: Any, limit: i
         assert "truncated" in encode_json(once).decode()
 
 
+@unhurried
 @given(st.integers(1, 40), limits)
 def test_deep_values_end_in_a_marker(depth: int, limit: int) -> None:
     # Given lists in lists around something too long
@@ -126,6 +132,7 @@ parts = st.lists(
 messages = st.builds(Message, st.just("m"), st.sampled_from(["user", "assistant", "system"]), parts)
 
 
+@unhurried
 @given(messages)
 def test_cleaning_is_done_once_and_never_grows_a_message(message: Message) -> None:
     before = message.copy()
@@ -136,6 +143,7 @@ def test_cleaning_is_done_once_and_never_grows_a_message(message: Message) -> No
     assert message == before
 
 
+@unhurried
 @given(messages, st.integers(2000, 20_000))
 def test_a_message_that_was_cut_has_its_parts_in_place_and_fits_if_it_can(
     message: Message, limit: int
@@ -158,6 +166,7 @@ def test_a_message_that_was_cut_has_its_parts_in_place_and_fits_if_it_can(
             assert not any(length(part.get("output")) > 1000 for part in small.parts)
 
 
+@unhurried
 @given(messages)
 def test_an_old_message_is_shown_short_and_not_changed(message: Message) -> None:
     before = message.copy()

@@ -15,7 +15,7 @@ from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.conversations import histories
+from tests.support.conversations import histories, unhurried
 
 
 def text(said: str, **more: Any) -> dict[str, Any]:
@@ -147,6 +147,7 @@ def test_nothing_of_a_message_is_lost_on_the_way() -> None:
     assert (adopted.id, adopted.metadata, adopted.createdAt) == ("s", {"k": 1}, "now")
 
 
+@unhurried
 @given(histories(), histories())
 def test_reconciling_is_done_once_and_changes_nobody_s_list(
     sent: list[Message], stored: list[Message]
@@ -158,6 +159,7 @@ def test_reconciling_is_done_once_and_changes_nobody_s_list(
     assert [copy_json([m.to_json() for m in messages]) for messages in (sent, stored)] == before
 
 
+@unhurried
 @given(histories(), st.data())
 def test_what_the_client_echoes_comes_back_as_it_is_stored(
     stored: list[Message], data: st.DataObject

@@ -18,7 +18,7 @@ from everthink.tools.tool import tool
 from everthink.turn.audience import HistoryChanged
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.conversations import histories
+from tests.support.conversations import histories, unhurried
 
 UNSETTLED = ["input-streaming", "input-available", "approval-requested"]
 MISSING: Any = ...
@@ -147,6 +147,7 @@ def test_what_a_repair_of_one_s_own_settles_is_settled() -> None:
     assert repair(report.messages).messages == []
 
 
+@unhurried
 @given(histories())
 def test_a_repair_is_done_once_and_loses_nothing(history: list[Message]) -> None:
     before = copy_json([m.to_json() for m in history])

@@ -15,6 +15,7 @@ from everthink.messages import Message
 from everthink.runtime.schema import MIGRATIONS
 from everthink.session.tree import UNSET, Session
 from everthink.store.open import open_store
+from tests.support.conversations import unhurried
 
 IDS = [f"m{number}" for number in range(8)]
 some_id = st.sampled_from(IDS)
@@ -139,7 +140,7 @@ def on_a_real_file(story: Callable[[Any], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(unhurried, max_examples=60)
 @given(st.lists(operations, max_size=25))
 def test_a_session_is_always_what_the_plain_rules_say(done: list[Any]) -> None:
     async def story(store: Any) -> None:
@@ -156,7 +157,7 @@ def test_a_session_is_always_what_the_plain_rules_say(done: list[Any]) -> None:
     on_a_real_file(story)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(unhurried, max_examples=60)
 @given(
     st.lists(
         st.lists(st.tuples(some_id, parent) | st.tuples(some_id, st.just("update")), min_size=1, max_size=5),
@@ -197,7 +198,7 @@ def test_writes_that_overlap_leave_memory_and_storage_agreed(batches: list[list[
     on_a_real_file(story)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(unhurried, max_examples=25)
 @given(st.integers(1, 8), st.data())
 def test_plans_in_flight_build_on_each_other(count: int, data: st.DataObject) -> None:
     # Given messages planned one after the other before any of them is durable

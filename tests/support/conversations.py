@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from everthink import chunks as ui
@@ -18,8 +19,12 @@ __all__ = [
     "metadata",
     "prompts",
     "stored_messages",
+    "unhurried",
     "words",
 ]
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A machine that is busy with something else fails no test."""
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 json_leaves = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from everthink import chunks as ui
 from everthink.turn.segments import pack, unpack
-from tests.support.conversations import any_chunks, chunk_streams, json_values
+from tests.support.conversations import any_chunks, chunk_streams, json_values, unhurried
 
 EXAMPLES: list[tuple[ui.Chunk, dict[str, Any]]] = [
     (ui.Start(), {"type": "start"}),
@@ -89,6 +89,7 @@ def test_a_chunk_has_the_browser_s_names_and_no_field_it_lacks(chunk: ui.Chunk, 
     assert chunk.type == wire["type"]
 
 
+@unhurried
 @given(any_chunks)
 def test_every_chunk_survives_the_trip(chunk: ui.Chunk) -> None:
     text = ui.encode(chunk)
@@ -97,6 +98,7 @@ def test_every_chunk_survives_the_trip(chunk: ui.Chunk) -> None:
     assert ui.encode(ui.decode(text)) == text
 
 
+@unhurried
 @given(any_chunks)
 def test_optional_fields_are_absent_and_never_null(chunk: ui.Chunk) -> None:
     fields = json.loads(ui.encode(chunk))
@@ -104,6 +106,7 @@ def test_optional_fields_are_absent_and_never_null(chunk: ui.Chunk) -> None:
     assert [name for name, value in fields.items() if value is None and name not in carried] == []
 
 
+@unhurried
 @given(json_values)
 def test_a_chunk_of_an_unknown_type_is_carried_as_it_is(value: Any) -> None:
     wire = {"type": "hologram", "value": value}
@@ -154,11 +157,13 @@ def packed(chunks: list[ui.Chunk]) -> str:
     return pack(chunks, [ui.encode(chunk) for chunk in chunks])
 
 
+@unhurried
 @given(chunk_streams() | st.lists(any_chunks, max_size=12))
 def test_a_segment_gives_back_every_chunk_as_it_was_put(chunks: list[ui.Chunk]) -> None:
     assert unpack(packed(chunks)) == chunks
 
 
+@unhurried
 @given(chunk_streams(), st.integers(0, 60))
 def test_chunks_are_the_same_however_they_fell_into_segments(chunks: list[ui.Chunk], place: int) -> None:
     assert unpack(packed(chunks[:place])) + unpack(packed(chunks[place:])) == chunks

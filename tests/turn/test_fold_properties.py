@@ -19,7 +19,7 @@ from everthink.turn.fold import Accumulator, fold, is_replay
 from tests.conftest import OpenApp
 from tests.support import journal
 from tests.support.agents import assistant
-from tests.support.conversations import chunk_streams
+from tests.support.conversations import chunk_streams, unhurried
 
 
 def through_json(chunks: list[ui.Chunk]) -> list[ui.Chunk]:
@@ -39,11 +39,13 @@ def check_every_cut(chunks: list[ui.Chunk], *, id: str = "m") -> None:
             so_far.apply(chunks[place])
 
 
+@unhurried
 @given(chunk_streams())
 def test_a_stream_cut_at_any_chunk_folds_to_the_same_message(chunks: list[ui.Chunk]) -> None:
     check_every_cut(chunks)
 
 
+@unhurried
 @given(chunk_streams())
 def test_a_trip_through_json_changes_nothing(chunks: list[ui.Chunk]) -> None:
     stored = through_json(chunks)
@@ -52,6 +54,7 @@ def test_a_trip_through_json_changes_nothing(chunks: list[ui.Chunk]) -> None:
     check_every_cut(stored)
 
 
+@unhurried
 @given(chunk_streams(), st.lists(st.integers(0, 60), max_size=4))
 def test_any_number_of_cuts_is_as_good_as_none(chunks: list[ui.Chunk], places: list[int]) -> None:
     edges = [0, *sorted(min(place, len(chunks)) for place in places), len(chunks)]
@@ -61,6 +64,7 @@ def test_any_number_of_cuts_is_as_good_as_none(chunks: list[ui.Chunk], places: l
     assert accumulator.message() == fold(chunks, id="m").message()
 
 
+@unhurried
 @given(chunk_streams())
 def test_folding_leaves_the_chunks_as_they_were(chunks: list[ui.Chunk]) -> None:
     before = through_json(chunks)
@@ -70,6 +74,7 @@ def test_folding_leaves_the_chunks_as_they_were(chunks: list[ui.Chunk]) -> None:
     assert chunks == before
 
 
+@unhurried
 @given(chunk_streams())
 def test_what_is_left_out_as_a_repetition_changes_no_message(chunks: list[ui.Chunk]) -> None:
     # Given a turn that journals only what is new
@@ -83,6 +88,7 @@ def test_what_is_left_out_as_a_repetition_changes_no_message(chunks: list[ui.Chu
     assert fold(chunks, id="m").message() == fold(journaled, id="m").message()
 
 
+@unhurried
 @given(chunk_streams())
 def test_every_message_is_plain_json_with_the_fields_its_parts_need(chunks: list[ui.Chunk]) -> None:
     message = fold(chunks, id="m").message()
@@ -175,7 +181,7 @@ async def test_what_readers_were_shown_is_what_the_journal_holds(open_app: OpenA
     assert await journal.chunks(home, turn) == shown
 
 
-@settings(max_examples=25)
+@settings(unhurried, max_examples=25)
 @given(
     st.lists(
         st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20), min_size=1, max_size=60

@@ -12,7 +12,7 @@ from everthink.models import port as model
 from everthink.session.repair import repair
 from everthink.testing.scripted_rules import check
 from everthink.turn.convert import Converter, convert, has_approvals, paired, prune_tool_calls
-from tests.support.conversations import histories, prompts, stored_messages
+from tests.support.conversations import histories, prompts, stored_messages, unhurried
 
 QUESTION = model.UserMessage([model.TextPart("go on")])
 
@@ -35,6 +35,7 @@ def holding(*parts: dict[str, Any]) -> Message:
     return Message("a", "assistant", list(parts))
 
 
+@unhurried
 @given(stored_messages)
 @example(holding(part("output-available", output=1), part("output-error", errorText="no")))
 @example(holding(part("approval-responded", providerExecuted=True), part("output-denied")))
@@ -43,16 +44,19 @@ def test_any_stored_message_becomes_a_prompt_that_providers_accept(message: Mess
     accept(paired(convert(message, {})))
 
 
+@unhurried
 @given(histories())
 def test_any_history_becomes_a_prompt_that_providers_accept(history: list[Message]) -> None:
     accept(paired(Converter().convert(history, {})))
 
 
+@unhurried
 @given(histories())
 def test_so_does_any_history_after_its_repair(history: list[Message]) -> None:
     accept(paired(Converter().convert(mended(history), {})))
 
 
+@unhurried
 @given(histories())
 def test_history_without_open_approvals_is_paired_by_conversion_alone(history: list[Message]) -> None:
     for version in (history, mended(history)):
@@ -61,6 +65,7 @@ def test_history_without_open_approvals_is_paired_by_conversion_alone(history: l
             accept(converted)
 
 
+@unhurried
 @given(histories())
 def test_after_a_repair_no_call_is_left_out(history: list[Message]) -> None:
     # Given a mended history, in which each call has an outcome or an answer of a person
@@ -81,17 +86,20 @@ def _calls(message: model.AssistantMessage) -> list[model.ToolCallPart]:
     return [p for p in message.content if isinstance(p, model.ToolCallPart)]
 
 
+@unhurried
 @given(prompts)
 def test_any_list_of_a_hook_is_paired(messages: list[model.ModelMessage]) -> None:
     accept(paired(messages))
 
 
+@unhurried
 @given(prompts)
 def test_pairing_twice_is_pairing_once(messages: list[model.ModelMessage]) -> None:
     once = paired(messages)
     assert paired(once) == once
 
 
+@unhurried
 @given(prompts)
 def test_pairing_leaves_the_given_messages_as_they_were(messages: list[model.ModelMessage]) -> None:
     before = [repr(message) for message in messages]
@@ -99,12 +107,14 @@ def test_pairing_leaves_the_given_messages_as_they_were(messages: list[model.Mod
     assert [repr(message) for message in messages] == before
 
 
+@unhurried
 @given(histories())
 def test_what_is_paired_already_stays_the_same_objects(history: list[Message]) -> None:
     once = paired(Converter().convert(history, {}))
     assert all(new is old for new, old in zip(paired(once), once, strict=True))
 
 
+@unhurried
 @given(prompts)
 def test_pruning_leaves_nothing_that_providers_refuse(messages: list[model.ModelMessage]) -> None:
     for keep in (0, 1, 2, 5):
