@@ -378,17 +378,30 @@ async def test_a_tool_that_ignores_the_abort_holds_nothing_up_and_its_result_is_
     assert Database(tmp_path).calls()["call-1"]["state"] == "unknown"
 
 
-async def test_a_tool_whose_own_work_is_cancelled_has_failed_but_the_turn_goes_on(open_app: OpenApp) -> None:
+async def wait_for_something_cancelled() -> None:
+    inner = asyncio.ensure_future(asyncio.Event().wait())
+    inner.cancel()
+    await inner
+
+
+@pytest.mark.parametrize("who", ["tool", "hook"])
+async def test_a_tool_or_hook_whose_own_work_is_cancelled_has_failed_but_the_turn_goes_on(
+    open_app: OpenApp, who: str
+) -> None:
     @tool
     async def fragile() -> str:
         """Wait for something that somebody else cancels."""
-        inner = asyncio.ensure_future(asyncio.sleep(3600))
-        inner.cancel()
-        await inner
+        await wait_for_something_cancelled()
         return "never"
 
+    async def before_tool_call(self: Think, call: Any) -> None:
+        if who == "hook":
+            await wait_for_something_cancelled()
+
     model = ScriptedModel(calls("fragile"), says("It was cancelled."))
-    app = await open_app(cls := assistant(model, get_tools=lambda self: [fragile]))
+    app = await open_app(
+        cls := assistant(model, get_tools=lambda self: [fragile], before_tool_call=before_tool_call)
+    )
     result = await app.agent(cls).save_messages("Go")
     assert (result.status, result.text) == ("completed", "It was cancelled.")
     assert result.message.tool_parts[0]["state"] == "output-error"  # type: ignore[union-attr]
@@ -432,62 +445,3 @@ async def test_a_slow_set_up_is_stopped_too(open_app: OpenApp, tmp_path: Path) -
     stop.abort()
     assert (await turn).status == "aborted"
     assert (model.requests, Database(tmp_path).statuses()) == ([], ["aborted"])
-
-
-# --- reset and clear
-
-
-async def test_a_reset_stops_the_running_turn_skips_the_waiting_and_stores_nothing_of_them(
-    open_app: OpenApp, tmp_path: Path
-) -> None:
-    # Given a turn that runs, and two that wait: one of them a submission
-    model, told = ScriptedModel(says("Half").then_hangs(), says("Fresh.")), []
-    app = await open_app(
-        cls := assistant(model, on_chat_response=lambda self, response: told.append(response.status))
-    )
-    agent, witness = app.agent(cls), Witness(await home_of(app, cls))
-    first = asyncio.create_task(agent.save_messages("first"))
-    await model.until_silent()
-    second = asyncio.create_task(agent.save_messages("second"))
-    await witness.until_accepted(2)
-    await agent.submit_messages("third", submission_id="job")
-
-    # When the turns are reset
-    await agent.reset_turn_state()
-
-    # Then nothing of what they would have said is stored, and the next one works
-    assert [(await first).status, (await second).status] == ["skipped", "skipped"]
-    assert (await agent.inspect_submission("job")).status == "skipped"
-    assert Database(tmp_path).texts() == ["first"]
-    assert Database(tmp_path).statuses() == ["skipped"] * 3
-    assert (await agent.save_messages("fourth")).text == "Fresh."
-    assert told == ["completed"]
-    assert model.asked == 2
-
-
-@pytest.mark.case(6)
-async def test_clearing_while_a_turn_runs_leaves_nothing_of_it(open_app: OpenApp, tmp_path: Path) -> None:
-    # Given a turn in the middle of a tool, with another one behind it
-    began, let_go, log = asyncio.Event(), asyncio.Event(), []
-    work = waiting_tool(began, let_go, log)
-    model = ScriptedModel(says("Let me work.").calls("work"), says("Fresh."))
-    app = await open_app(cls := assistant(model, get_tools=lambda self: [work]))
-    agent, witness = app.agent(cls), Witness(await home_of(app, cls))
-    first = asyncio.create_task(agent.save_messages("first"))
-    await began.wait()
-    second = asyncio.create_task(agent.save_messages("second"))
-    await witness.until_accepted(2)
-
-    # When the conversation is cleared
-    await agent.clear_messages()
-    assert [(await first).status, (await second).status] == ["skipped", "skipped"]
-    let_go.set()
-    await all_over(app, cls)
-
-    # Then there is nothing in memory or in storage, and nothing comes later
-    db = Database(tmp_path)
-    assert await agent.messages() == []
-    assert (db.messages(), db.segments(), db.calls()) == ([], [], {})
-    assert (await agent.save_messages("new")).text == "Fresh."
-    assert db.texts() == ["new", "Fresh."]
-    assert prompt(model.last_request) == [("user", "new")]

@@ -13,6 +13,7 @@ from everthink import chunks as ui
 from everthink.errors import InvalidMessage, TurnFailed
 from everthink.testing.scripted import ScriptedModel, calls, says, thinks
 from everthink.turn.audience import HistoryChanged, ShownChunks, TurnAccepted, TurnEnded, TurnStarted
+from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Heard, Witness, all_over, home_of, prompt, roles
@@ -117,6 +118,22 @@ async def test_readers_are_shown_the_turn_from_its_acceptance_to_its_end(open_ap
     assert set(kinds[3:-2]) == {ShownChunks}
     assert witness.text == "Hello"
     assert all(s.turn.request_id == result.request_id for s in witness.shown if isinstance(s, ShownChunks))
+
+
+@pytest.mark.case(21)
+async def test_a_request_from_a_browser_streams_text_to_its_end_and_is_stored(open_app: OpenApp) -> None:
+    app = await open_app(cls := assistant(ScriptedModel(says("Hello ", "there."))))
+    home = await home_of(app, cls)
+    witness = Witness(home)
+    question = Message("q", "user", [{"type": "text", "text": "Hi"}])
+
+    admitted: Any = await accept_request(home, ChatRequest("r-1", [question]))
+    result = await admitted.result()
+
+    assert (result.request_id, result.status, witness.text) == ("r-1", "completed", "Hello there.")
+    assert [chunk.type for chunk in witness.chunks] == WHOLE_TURN
+    assert [s.status for s in witness.shown if isinstance(s, TurnEnded)] == ["completed"]
+    assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "Hello there."]
 
 
 async def test_a_reader_that_raises_is_dropped_and_the_others_read_on(open_app: OpenApp) -> None:

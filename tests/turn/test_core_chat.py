@@ -115,6 +115,20 @@ async def test_the_history_handed_out_is_a_copy(open_app: OpenApp, read: str) ->
     assert await app.agent(cls).messages() == before
 
 
+@pytest.mark.case(5)
+async def test_what_is_given_is_copied_too(open_app: OpenApp) -> None:
+    app = await open_app(cls := assistant(ScriptedModel(says("Hello"))))
+    given = Message("q", "user", [{"type": "text", "text": "Hi"}], {"tags": ["a"]})
+    mark = {"ticket": [7]}
+
+    await app.agent(cls).save_messages(given, metadata=mark)
+    given.parts[0]["text"] = "changed"
+    mark["ticket"].append(8)
+
+    question = (await app.agent(cls).messages())[0]
+    assert (question.text, question.metadata) == ("Hi", {"tags": ["a"], "turnMetadata": {"ticket": [7]}})
+
+
 @pytest.mark.case(6)
 async def test_clearing_empties_the_conversation_in_memory_and_in_storage(
     open_app: OpenApp, tmp_path: Path

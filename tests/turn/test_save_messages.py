@@ -10,7 +10,7 @@ import pytest
 
 from everthink import ChatResponse, Message, Think
 from everthink.testing.scripted import ScriptedModel, fails, says
-from everthink.turn.audience import TurnEnded
+from everthink.turn.audience import HistoryChanged, Shown, TurnEnded
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Witness, all_over, gated_app, home_of, prompt, roles
@@ -160,6 +160,21 @@ async def test_it_fires_the_response_hook_before_it_returns(open_app: OpenApp) -
     )
     assert response.message == result.message
     assert response.message is not result.message
+
+
+@pytest.mark.case(118)
+async def test_readers_are_told_of_the_question_and_of_the_answer(open_app: OpenApp, tmp_path: Path) -> None:
+    stored: list[list[str]] = []
+
+    def look(shown: Shown) -> None:
+        if isinstance(shown, HistoryChanged):
+            stored.append(Database(tmp_path).texts())
+
+    app = await open_app(cls := assistant(ScriptedModel(says("Hello"))))
+    witness = Witness(await home_of(app, cls), look)
+    await app.agent(cls).save_messages("Hi")
+    assert stored == [["Hi"], ["Hi", "Hello"]]
+    assert witness.text == "Hello"
 
 
 @pytest.mark.case(150)

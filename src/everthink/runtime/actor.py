@@ -35,6 +35,7 @@ from ..turn.hooks import Hooks, call_hook
 from ..turn.overlap import Submits
 from ..turn.queue import TurnQueue
 from . import queries
+from .state import StateBox
 
 __all__ = ["Actor", "Resident"]
 
@@ -61,6 +62,30 @@ class Resident(Hooks, Protocol):
 
     def on_submission_status(self, submission: Submission) -> Any:
         """See `Think.on_submission_status`."""
+        ...
+
+    def should_connection_be_readonly(self, connection: Any, request: Any) -> Any:
+        """See `Agent.should_connection_be_readonly`."""
+        ...
+
+    def should_send_protocol_messages(self, connection: Any, request: Any) -> Any:
+        """See `Agent.should_send_protocol_messages`."""
+        ...
+
+    def on_connect(self, connection: Any, request: Any) -> Any:
+        """See `Agent.on_connect`."""
+        ...
+
+    def on_message(self, connection: Any, message: str | bytes) -> Any:
+        """See `Agent.on_message`."""
+        ...
+
+    def on_close(self, connection: Any, code: int, reason: str) -> Any:
+        """See `Agent.on_close`."""
+        ...
+
+    def on_request(self, request: Any) -> Any:
+        """See `Agent.on_request`."""
         ...
 
 
@@ -95,9 +120,13 @@ class Actor:
         # Grows with every turn; starting from the time keeps it growing across restarts without a look-up.
         self.next_turn_seq = clock.now_ms() << 10
         self.prunes_at = 0
+        self.last_failure: dict[str, Any] | None = None
         self.client_tool_schemas: list[dict[str, Any]] = []
         self.last_body: dict[str, Any] | None = None
         self.config: Any = None
+        self.state_box = StateBox(self)
+        self.hall: Any = None
+        """The connections, once there was one."""
         self._tools: dict[str, Tool] | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
         self.agent = cls.__new__(cls)
@@ -112,6 +141,8 @@ class Actor:
         self.config = _value(values.get("config"))
         self.client_tool_schemas = _value(values.get("lastClientTools")) or []
         self.last_body = _value(values.get("lastBody"))
+        self.last_failure = _value(values.get("lastFailure"))
+        await self.state_box.load(_value(values.get("state")))
         configured = await call_hook(self.agent.configure_session, self.session)
         self.session = configured or self.session
         await self.session.load()
@@ -125,6 +156,22 @@ class Actor:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
+
+    # --- state
+
+    @property
+    def has_state(self) -> bool:
+        """True when the agent has a state."""
+        return self.state_box.exists
+
+    @property
+    def state(self) -> Any:
+        """The agent's state."""
+        return self.state_box.value
+
+    async def set_state(self, state: Any, *, source: Any) -> None:
+        """Replace the state."""
+        await self.state_box.set(state, source=source)
 
     # --- what turns ask for
 

@@ -294,7 +294,9 @@ def _stop(home: Actor) -> Statement:
 async def clear(home: Actor) -> None:
     """See `Think.clear_messages`."""
     # One commit, asked for in one breath: what was accepted before it goes, what comes after it stays.
-    commit = [_stop(home), *home.session.plan_clear(), *queries.forgotten(home.id)]
+    forget = home.remember("lastFailure", None)
+    home.last_failure = None
+    commit = [_stop(home), *home.session.plan_clear(), *queries.forgotten(home.id), forget]
     try:
         rows = await home.store.apply(commit)
     except BaseException:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -49,8 +49,18 @@ class App:
         clock: Clock | None = None,
         new_id: Callable[[], str] | None = None,
         grace: float = 5.0,
+        prefix: str = "agents",
+        cors: bool | dict[str, str] = False,
+        allow_origins: Sequence[str] = (),
+        authenticate: Callable[[Any], Any] | None = None,
+        on_before_connect: Callable[..., Any] | None = None,
+        on_before_request: Callable[..., Any] | None = None,
         **store_options: Any,
     ) -> None:
+        self.prefix = [part for part in prefix.split("/") if part]
+        self.cors, self.allow_origins, self.authenticate = cors, tuple(allow_origins), authenticate
+        self.on_before_connect, self.on_before_request = on_before_connect, on_before_request
+        self._gate: Any = None
         self._classes: dict[str, type[Think]] = {}
         for cls in agents:
             self._add(cls)
@@ -74,6 +84,25 @@ class App:
                 next_step="Rename one of them.",
             )
         self._classes[cls.__name__] = cls
+
+    @property
+    def classes(self) -> list[type[Think]]:
+        """The agent classes of this app."""
+        return list(self._classes.values())
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """The app as an ASGI application: `uvicorn module:app`, or mounted in another one."""
+        if self._gate is None:
+            from .asgi import Gate  # Starlette is needed by those who serve, not by those who import us
+
+            self._gate = Gate(self)
+        await self._gate(scope, receive, send)
+
+    async def on_other_request(self, request: Any) -> Any:
+        """Answer an HTTP request that is not about an agent. Override it; default: 404."""
+        from starlette.responses import PlainTextResponse
+
+        return PlainTextResponse("Not Found", 404)
 
     def agent(self, cls: type[T], name: str = "default", *, props: Any = None) -> Handle[T]:
         """A handle on the agent `name` of class `cls`. The agent starts when it is first used."""

@@ -238,11 +238,14 @@ class Door:
             key=None if record is None else record.key,
             at_once=at_once,
         )
+        if host.last_failure is not None:
+            more = [*more, host.remember("lastFailure", None)]
+            host.last_failure = None
         await host.session.write(planned or Plan(), row, *more)
         turn.is_started = at_once
         host.audience.show(TurnAccepted(turn))
-        if turn.is_applied and turn.message_ids:
-            host.audience.show(HistoryChanged(turn))
+        if turn.is_applied and (turn.message_ids or turn.trigger == "ws-chat"):
+            host.audience.show(HistoryChanged(turn, "input"))
 
     def enter(self, turn: Turn, ticket: Ticket, *, external: AbortSignal | None = None) -> Admitted:
         """Run a turn whose row is durable already once its ticket comes to the front."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..chunks import Chunk
 from ..messages import Message
@@ -61,19 +61,21 @@ class ShownChunks:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """A turn is over. `streamed` tells whether any chunk was shown."""
+    """A turn is over. `streamed`: chunks were shown; `stored`: the conversation has an answer of it."""
 
     turn: Turn
     status: TurnStatus
     error: str | None = None
     streamed: bool = True
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryChanged:
-    """The conversation has other messages than before."""
+    """The conversation has other messages than before: a turn's input, its answer, or something else."""
 
     turn: Turn | None = None
+    what: Literal["input", "answer", "other"] = "other"
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,6 @@ class Loop:
         calls = self._calls = StepCalls(
             run, plan.number, plan.tools, plan.request.messages, plan.request.system, self._context
         )
-        run.say(ui.StartStep())
         failure: BaseException | None = None
         try:
             await self._listen(plan, answer, calls)
@@ -233,10 +232,14 @@ class Loop:
         reasons = self._assembled.send_reasoning
         chunk_limit = self._assembled.timeouts.chunk
         ids: dict[str, str] = {}
+        has_begun = False
         async with contextlib.aclosing(self._open(plan)) as events:
             timer = self._arm(chunk_limit)
             try:
                 async for event in events:
+                    if not has_begun:
+                        run.say(ui.StartStep())
+                        has_begun = True
                     if timer is not None:
                         timer.cancel()
                         timer = self._arm(chunk_limit)

@@ -180,7 +180,7 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
         )
     except StoreError as error:
         return await _failed(host, turn, error, "stream", run)
-    host.audience.show(TurnEnded(turn, status, streamed=run.writer.streamed))
+    host.audience.show(TurnEnded(turn, status, streamed=run.writer.streamed, stored=message is not None))
     return Outcome(turn, status, message=message, output=run.output, fires_response=True)
 
 
@@ -216,7 +216,7 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
         raise
     if not plan.writes:
         return None
-    host.audience.show(HistoryChanged(run.turn))
+    host.audience.show(HistoryChanged(run.turn, "answer"))
     return plan.writes[0][0]
 
 
@@ -230,7 +230,7 @@ async def _store_shown(host: Host, run: Run) -> Message | None:
     await host.session.refresh()
     plan = host.session.plan_append([shown.message()], run.turn.parent)
     await host.session.write(plan)
-    host.audience.show(HistoryChanged(run.turn))
+    host.audience.show(HistoryChanged(run.turn, "answer"))
     return plan.writes[0][0] if plan.writes else None
 
 
@@ -256,13 +256,18 @@ async def _failed(host: Host, turn: Turn, error: Exception, stage: Stage, run: R
     told, text = await explain(host, error, stage, turn.request_id, turn.is_applied)
     if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds
         try:
+            failure = {"id": turn.request_id, "turn": turn.id, "error": text, "messageIds": turn.answers}
             await host.store.apply(
-                [queries.ended(host.id, turn.id, status="error", error=text, now=host.clock.now_ms())]
+                [
+                    queries.ended(host.id, turn.id, status="error", error=text, now=host.clock.now_ms()),
+                    host.remember("lastFailure", failure),
+                ]
             )
+            host.last_failure = failure
         except StoreError as broken:
             log.error("turn %s failed and could not be ended: %s", turn.id, broken)
     streamed = run.writer.streamed if run else False
-    host.audience.show(TurnEnded(turn, "error", text, streamed=streamed))
+    host.audience.show(TurnEnded(turn, "error", text, streamed=streamed, stored=message is not None))
     return Outcome(
         turn, "error", error=told, text=text, stage=stage, message=message, fires_response=message is not None
     )
@@ -328,7 +333,7 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
     if turn.watch is not None:
         await turn.watch("running", None)
     if messages:
-        host.audience.show(HistoryChanged(turn))
+        host.audience.show(HistoryChanged(turn, "input"))
     return True
 
 

@@ -8,6 +8,7 @@ tools and the body are captured here, so a later request cannot change a queued 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -22,7 +23,7 @@ from .overlap import Drop, Enqueue, Submits, Supersede, decide
 from .perform import with_stamps
 from .turn import Turn
 
-__all__ = ["ChatRequest", "ChatRoom", "Dropped", "accept_request"]
+__all__ = ["ChatRequest", "ChatRoom", "Dropped", "accept_request", "trailing"]
 
 
 @dataclass(slots=True)
@@ -36,6 +37,8 @@ class ChatRequest:
     body: dict[str, Any] | None = None
     channel: str | None = None
     metadata: dict[str, Any] | None = field(default=None)
+    origin: str | None = None
+    """The connection it came by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
             metadata=request.metadata,
             generation=generation,
         )
+        turn.origin, turn.answers = request.origin, trailing(request.messages)
         if isinstance(decision, Supersede):
             turn.gate = _gate(room, turn, decision, number, room.clock.monotonic())
 
@@ -96,6 +100,16 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
         return await room.door.admit(turn, plan=plan, more=kept)
     finally:
         release()
+
+
+def trailing(messages: Sequence[Message]) -> list[str]:
+    """The user messages at the end of the list."""
+    ids: list[str] = []
+    for message in reversed(messages):
+        if message.role != "user":
+            break
+        ids.append(message.id)
+    return ids[::-1]
 
 
 def _remember(room: ChatRoom, request: ChatRequest) -> list[Statement]:

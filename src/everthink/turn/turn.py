@@ -68,6 +68,10 @@ class Turn:
     is_started: bool = False
     """True once the row says `running`."""
     message_ids: list[str] = field(default_factory=list[str])
+    answers: list[str] = field(default_factory=list[str])
+    """The user messages a chat window wants answered: it is told when they are settled."""
+    origin: str | None = None
+    """The connection that asked, for a turn from a chat window."""
     gate: Callable[[], Awaitable[bool]] | None = None
     """Asked when the turn's time has come; False skips it (a newer message took its place)."""
     watch: Callable[[str, str | None], Awaitable[None]] | None = None
@@ -85,6 +89,8 @@ class Host(Protocol):
     converter: Converter
     aborts: AbortRegistry
     inflight: Accumulator | None
+    last_failure: dict[str, Any] | None
+    """The last turn, when it failed: what a chat window that comes later is told."""
     prunes_at: int
     """When chunks of ended turns are next dropped (ms)."""
 

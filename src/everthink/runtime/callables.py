@@ -1,0 +1,77 @@
+"""`@callable`: methods that a connected client may call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+__all__ = ["CallableInfo", "StreamingResponse", "callable", "callables_of"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__everthink_callable__"
+
+
+@dataclass(frozen=True, slots=True)
+class CallableInfo:
+    """What is known of a method a client may call."""
+
+    description: str | None = None
+    streaming: bool = False
+
+
+@overload
+def callable(fn: F, /) -> F: ...
+@overload
+def callable(*, description: str | None = None, streaming: bool = False) -> Callable[[F], F]: ...
+def callable(fn: Any = None, /, *, description: str | None = None, streaming: bool = False) -> Any:
+    """Let clients call this method. With `streaming` it gets a `StreamingResponse` as its first argument."""
+
+    def mark(method: Any) -> Any:
+        setattr(method, _MARK, CallableInfo(description or method.__doc__, streaming))
+        return method
+
+    return mark if fn is None else mark(fn)
+
+
+def callables_of(cls: type) -> dict[str, CallableInfo]:
+    """The methods of a class that clients may call; the most derived definition decides."""
+    found: dict[str, CallableInfo] = {}
+    for name in dir(cls):
+        info = getattr(getattr(cls, name, None), _MARK, None)
+        if isinstance(info, CallableInfo):
+            found[name] = info
+    return found
+
+
+class StreamingResponse:
+    """Where a streaming method sends its pieces. Closed after `end` or `error`; then nothing more is sent."""
+
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+        self._send = send
+        self.is_closed = False
+
+    def send(self, chunk: Any) -> bool:
+        """Send a piece. False when closed."""
+        return self._say({"success": True, "done": False, "result": chunk})
+
+    def end(self, final: Any = None) -> bool:
+        """Send the last piece and close. False when closed."""
+        frame: dict[str, Any] = {"success": True, "done": True}
+        if final is not None:
+            frame["result"] = final
+        said = self._say(frame)
+        self.is_closed = True
+        return said
+
+    def error(self, message: str) -> bool:
+        """Tell that it failed and close. False when closed."""
+        said = self._say({"success": False, "error": message})
+        self.is_closed = True
+        return said
+
+    def _say(self, frame: dict[str, Any]) -> bool:
+        if self.is_closed:
+            return False
+        self._send(frame)
+        return True

@@ -1,0 +1,92 @@
+"""One socket: what goes out through it, and what the application keeps about it.
+
+    Hall --text--> Connection (bounded buffer) --pump--> socket
+
+Sending never waits. A reader that falls behind fills its own buffer only; when that is full the
+connection is closed with a code clients come back from, and they resume by sequence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, Protocol
+
+from ..wire.codec import encode
+from ..wire.frames import ServerFrame
+
+__all__ = ["Connection", "Socket"]
+
+log = logging.getLogger("everthink.server")
+
+MAX_BUFFERED = 8 * 1024 * 1024
+TRY_AGAIN_LATER = 1013
+
+
+class Socket(Protocol):
+    """What a connection needs of the server's socket. Starlette's `WebSocket` is one."""
+
+    async def send_text(self, data: str) -> None:
+        """Send a text frame."""
+        ...
+
+    async def close(self, code: int = 1000, reason: str | None = None) -> None:
+        """Close it."""
+        ...
+
+
+class Connection:
+    """A connected client."""
+
+    def __init__(self, id: str, socket: Socket, request: Any) -> None:
+        self.id, self._socket, self.request = id, socket, request
+        self.state: Any = None
+        """Yours to keep something about this connection."""
+        self.is_readonly = False
+        self.wants_protocol = True
+        self._out: deque[str] = deque()
+        self._buffered = 0
+        self._wake = asyncio.Event()
+        self._closing: tuple[int, str] | None = None
+        self.is_open = True
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.id}>"
+
+    def send(self, message: str | ServerFrame) -> None:
+        """Send text or a frame, soon. Without effect once the connection is closing."""
+        if self._closing is not None or not self.is_open:
+            return
+        text = message if isinstance(message, str) else encode(message)
+        self._out.append(text)
+        self._buffered += len(text)
+        if self._buffered > MAX_BUFFERED:
+            log.warning("connection %s does not read: %d bytes wait; it is closed", self.id, self._buffered)
+            self._out.clear()
+            self.close(TRY_AGAIN_LATER, "Reading too slowly")
+        self._wake.set()
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Close the connection after what was sent so far."""
+        if self._closing is None:
+            self._closing = (code, reason)
+            self._wake.set()
+
+    async def pump(self) -> None:
+        """Write what is sent until the connection closes."""
+        try:
+            while True:
+                while self._out:
+                    text = self._out.popleft()
+                    self._buffered -= len(text)
+                    await self._socket.send_text(text)
+                if self._closing is not None:
+                    await self._socket.close(*self._closing)
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+        except (RuntimeError, OSError) as error:
+            log.debug("connection %s is gone: %s", self.id, error)
+        finally:
+            self.is_open = False

@@ -1,0 +1,514 @@
+"""Where an agent and its connections meet: what is shown becomes frames, frames become deeds.
+
+    audience --Shown--> Hall --frames--> connections          connection --frame--> Hall --> agent
+
+Readers who join in the middle are held out of live chunks until they ack; then they get all
+chunks from the start and go on live, without a gap: both happen in one breath of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Iterable
+from typing import Any, Literal, assert_never
+
+from ..chunks import encode as encode_chunk
+from ..errors import AgentError
+from ..messages import Message
+from ..observe.events import Connect, Disconnect, Rpc, RpcError, StateUpdate
+from ..runtime import control
+from ..runtime.actor import Actor
+from ..runtime.callables import StreamingResponse, callables_of
+from ..runtime.context import current_connection
+from ..turn import queries
+from ..turn.audience import (
+    Cleared,
+    HistoryChanged,
+    MessageUpdated,
+    Shown,
+    ShownChunks,
+    TurnAccepted,
+    TurnEnded,
+    TurnStarted,
+)
+from ..turn.continuation import Continuation, Continuations
+from ..turn.perform import explain
+from ..turn.requests import ChatRequest, Dropped, accept_request, trailing
+from ..turn.segments import unpack
+from ..turn.turn import Turn
+from ..wire import frames as wire
+from ..wire.codec import decode, encode, read_body
+from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
+from .connections import Connection
+from .names import kebab
+
+__all__ = ["Hall"]
+
+log = logging.getLogger("everthink.server")
+
+MAX_SETTLED = 100
+NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
+
+
+class Hall:
+    """The connections of one agent."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.connections: list[Connection] = []
+        self.continuations = Continuations(actor, refused=self._refused)
+        # The turn that streams and its chunks so far.
+        self._active: Turn | None = None
+        self._bodies: list[str] = []
+        # Turns that are accepted and have said nothing yet, oldest first.
+        self._accepted: dict[str, Turn] = {}
+        # Offered the stream and not acked: they get no live chunks.
+        self._held: set[Connection] = set()
+        # Told that something will stream: they are offered it when it does.
+        self._parked: list[Connection] = []
+        self._clearing: str | None = None
+        # What turns that ended answered, for acks that come late.
+        self._settled: dict[str, list[str]] = {}
+        actor.audience.join(self._see)
+
+    # --- what the agent shows
+
+    def _see(self, shown: Shown) -> None:
+        match shown:
+            case ShownChunks():
+                self._chunks(shown)
+            case TurnAccepted(turn):
+                self._accepted[turn.request_id] = turn
+            case TurnStarted():
+                pass
+            case TurnEnded():
+                self._ended(shown)
+            case HistoryChanged(turn, what):
+                if what == "input":
+                    asked = turn is not None and turn.trigger == "ws-chat"
+                    self._snapshot(without=turn.origin if turn and asked else None)
+                elif what == "other":
+                    self._snapshot()
+            case MessageUpdated(message):
+                self._all(wire.MessageChanged(message))
+            case Cleared():
+                self.continuations.reset()
+                self._accepted.clear()
+                for connection in self._parked:
+                    connection.send(wire.ResumeNone())
+                self._parked.clear()
+                self._all(wire.ClearChat(), without=self._clearing)
+            case _:
+                assert_never(shown)
+
+    def _chunks(self, shown: ShownChunks) -> None:
+        turn = shown.turn
+        if self._active is not turn:
+            self._begin(turn)
+        self._bodies += shown.bodies
+        readers = [c for c in self.connections if c not in self._held]
+        if not readers:
+            return
+        for number, body in enumerate(shown.bodies):
+            text = encode(
+                wire.ResponseFrame(
+                    turn.request_id,
+                    body,
+                    False,
+                    seq=shown.first_seq + number,
+                    continuation=turn.continuation,
+                )
+            )
+            for connection in readers:
+                connection.send(text)
+
+    def _begin(self, turn: Turn) -> None:
+        self._active, self._bodies = turn, []
+        self._accepted.pop(turn.request_id, None)
+        waiting = list(dict.fromkeys(self._parked))
+        if turn.trigger == "auto-continuation":
+            # Whoever answered is part of it, asked or not.
+            waiting += [c for c in self.connections if c.id == turn.origin and c not in waiting]
+        self._parked.clear()
+        for connection in waiting:
+            self._held.add(connection)
+            connection.send(wire.StreamResuming(turn.request_id))
+
+    def _ended(self, ended: TurnEnded) -> None:
+        turn, status = ended.turn, ended.status
+        self._accepted.pop(turn.request_id, None)
+        self._settled[turn.request_id] = turn.answers
+        while len(self._settled) > MAX_SETTLED:
+            del self._settled[next(iter(self._settled))]
+        was_active = self._active is turn
+        if was_active:
+            self._active, self._bodies = None, []
+            self._held.clear()
+        if status == "skipped" and not was_active:
+            stale = turn.generation != self.actor.generation
+            self._all(self._done(turn, "skipped"), only=None if stale else turn.origin)
+        elif status == "error" and not ended.streamed:
+            self._all(self._failure(turn, ended.error or "", done=True))
+        else:
+            if status == "error":
+                self._all(self._failure(turn, ended.error or "", done=False))
+            if ended.stored:
+                self._snapshot()
+            outcome = "aborted" if status == "skipped" else status
+            silent = status == "completed" and not ended.stored and not turn.continuation
+            self._all(self._done(turn, outcome, "No response was generated." if silent else ""))
+        if not was_active and not self._accepted:
+            for connection in self._parked:
+                connection.send(wire.ResumeNone())
+            self._parked.clear()
+        self.actor.background(self._go_on_when_idle())
+
+    async def _go_on_when_idle(self) -> None:
+        await self.actor.queue.wait_for_idle()
+        self.continuations.check()
+
+    def _refused(self, continuation: Continuation) -> None:
+        for connection in self._parked:
+            connection.send(wire.ResumeNone())
+        self._parked.clear()
+
+    def _done(
+        self, turn: Turn, outcome: Literal["completed", "error", "aborted", "skipped"], body: str = ""
+    ) -> wire.ResponseFrame:
+        return wire.ResponseFrame(
+            turn.request_id,
+            body,
+            True,
+            outcome=outcome,
+            continuation=turn.continuation,
+            message_ids=turn.answers or None,
+        )
+
+    def _failure(self, turn: Turn, text: str, *, done: bool) -> wire.ResponseFrame:
+        return wire.ResponseFrame(
+            turn.request_id,
+            text,
+            done,
+            error=True,
+            continuation=turn.continuation,
+            message_ids=turn.answers or None,
+        )
+
+    # --- sending
+
+    def _all(self, frame: wire.ServerFrame, *, without: str | None = None, only: str | None = None) -> None:
+        readers = [c for c in self.connections if c.id != without and (only is None or c.id == only)]
+        if readers:
+            text = encode(frame)
+            for connection in readers:
+                connection.send(text)
+
+    def _snapshot(self, *, without: str | None = None, only: str | None = None) -> None:
+        self._all(wire.ChatMessages(self._messages()), without=without, only=only)
+
+    def _messages(self) -> list[Message]:
+        return list(self.actor.session.path)
+
+    def broadcast(self, message: str, *, without: Iterable[str] = ()) -> None:
+        """Send text to every connection except those ids."""
+        left_out = set(without)
+        for connection in self.connections:
+            if connection.id not in left_out:
+                connection.send(message)
+
+    # --- coming and going
+
+    async def join(self, connection: Connection, request: Any) -> None:
+        """Greet a new connection. Raises what the agent's connect hook raised."""
+        agent = self.actor.agent
+        connection.is_readonly = bool(await _answer(agent.should_connection_be_readonly(connection, request)))
+        connection.wants_protocol = bool(
+            await _answer(agent.should_send_protocol_messages(connection, request))
+        )
+        await self.actor.session.refresh()
+        self._greet(connection)
+        self.actor.emit(Connect(connection_id=connection.id))
+        token = current_connection.set(connection)
+        try:
+            await _answer(agent.on_connect(connection, request))
+        finally:
+            current_connection.reset(token)
+
+    def _greet(self, connection: Connection) -> None:
+        if self._active is not None:
+            self._held.add(connection)
+            connection.send(wire.StreamResuming(self._active.request_id))
+        else:
+            if self._accepted:
+                self._parked.append(connection)
+                connection.send(wire.StreamPending(next(iter(self._accepted))))
+            connection.send(wire.ChatMessages(self._messages(), connect=True))
+        if connection.wants_protocol:
+            has_state = self.actor.has_state
+            name, agent = self.actor.name, kebab(self.actor.cls.__name__)
+            connection.send(wire.Identity(name, agent, state_follows=has_state))
+            if has_state:
+                connection.send(wire.State(self.actor.state))
+            connection.send(wire.McpServers(NO_MCP))
+        self.connections.append(connection)
+
+    async def leave(self, connection: Connection, code: int, reason: str) -> None:
+        """A connection is gone. Nothing stops because of it."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+        self._held.discard(connection)
+        self._parked = [c for c in self._parked if c is not connection]
+        self.actor.emit(Disconnect(connection_id=connection.id, code=code, reason=reason))
+        try:
+            await _answer(self.actor.agent.on_close(connection, code, reason))
+        except Exception as error:  # noqa: BLE001 - it is gone already
+            self.actor.complain("on_close", error)
+
+    def close_all(self, code: int, reason: str) -> None:
+        """Close every connection."""
+        for connection in list(self.connections):
+            connection.close(code, reason)
+
+    # --- what clients send
+
+    async def receive(self, connection: Connection, message: str | bytes) -> None:
+        """Handle what arrived. Nothing a client sends raises out of here."""
+        token = current_connection.set(connection)
+        try:
+            frame = decode(message) if isinstance(message, str) else None
+            if frame is None or not await self._handle(connection, frame):
+                await _answer(self.actor.agent.on_message(connection, message))
+        except Exception as error:  # noqa: BLE001 - one bad frame must not end the connection
+            self.actor.complain("on_message", error)
+        finally:
+            current_connection.reset(token)
+
+    async def _handle(self, connection: Connection, frame: wire.ClientFrame) -> bool:
+        match frame:
+            case wire.UseChat():
+                await self._request(connection, frame)
+            case wire.CancelRequest(id):
+                control.cancel(self.actor, id)
+            case wire.ClearChat():
+                await self._clear(connection)
+            case wire.ClientMessages():
+                log.info("a client sent its own transcript; the server's counts")
+            case wire.ToolAnswered():
+                await self._tool_answered(connection, frame)
+            case wire.ApprovalAnswered(call_id, approved, auto_continue):
+                if await control.apply_approval(self.actor, call_id, approved):
+                    self.continuations.answered(auto_continue=auto_continue, owner=connection.id)
+            case wire.ResumeRequest(probe):
+                self._probed(connection, probe)
+            case wire.ResumeAck(id):
+                await self._acked(connection, id)
+            case wire.SetState(state):
+                await self._set_state(connection, state)
+            case wire.CallMethod():
+                self.actor.background(self._call(connection, frame))
+            case _:
+                assert_never(frame)
+        return True
+
+    async def _request(self, connection: Connection, frame: wire.UseChat) -> None:
+        try:
+            body = read_body(frame, new_id=self.actor.new_id)
+        except ValueError as error:
+            _, text = await explain(self.actor, error, "parse", frame.id, False)
+            connection.send(wire.ResponseFrame(frame.id, text, True, error=True))
+            return
+        if body is None:
+            return
+        request = ChatRequest(
+            frame.id,
+            body.messages,
+            "regenerate-message" if body.regenerates else "submit-message",
+            body.client_tools,
+            body.custom,
+            channel="web",
+            origin=connection.id,
+        )
+        try:
+            accepted = await accept_request(self.actor, request)
+        except AgentError as error:
+            _, text = await explain(self.actor, error, "persist", frame.id, False)
+            connection.send(wire.ResponseFrame(frame.id, text, True, error=True))
+            return
+        if isinstance(accepted, Dropped):
+            connection.send(wire.ChatMessages(self._messages()))
+            ids = trailing(body.messages) or None
+            connection.send(wire.ResponseFrame(frame.id, "", True, outcome="skipped", message_ids=ids))
+
+    async def _clear(self, connection: Connection) -> None:
+        self._clearing = connection.id
+        try:
+            self.actor.client_tool_schemas, self.actor.last_body = [], None
+            forget = [self.actor.remember("lastClientTools", None), self.actor.remember("lastBody", None)]
+            await self.actor.store.apply(forget)
+            await control.clear(self.actor)
+        finally:
+            self._clearing = None
+
+    async def _tool_answered(self, connection: Connection, frame: wire.ToolAnswered) -> None:
+        actor = self.actor
+        if frame.client_tools:
+            actor.client_tool_schemas = frame.client_tools
+            await actor.store.apply([actor.remember("lastClientTools", frame.client_tools)])
+        changed = await control.apply_result(
+            actor,
+            frame.tool_call_id,
+            frame.output,
+            is_error=frame.state == "output-error",
+            error_text=frame.error_text,
+        )
+        if changed:
+            self.continuations.answered(auto_continue=frame.auto_continue, owner=connection.id)
+
+    # --- resuming
+
+    def _view(self) -> View:
+        active, armed = self._active, self.continuations.armed
+        waiting = next((t for t in self._accepted.values() if t.trigger == "auto-continuation"), None)
+        accepted = next((t for t in self._accepted.values() if t is not waiting), None)
+        owner = active.origin if active and active.trigger == "auto-continuation" else None
+        failure = self.actor.last_failure
+        pending = (armed.request_id, armed.owner) if armed else None
+        if waiting is not None:
+            pending = (waiting.request_id, waiting.origin)
+        return View(
+            active=active.request_id if active else None,
+            active_owner=owner if self._is_here(owner) else None,
+            continuation=pending[0] if pending else None,
+            continuation_owner=pending[1] if pending and self._is_here(pending[1]) else None,
+            failed=failure["id"] if failure else None,
+            accepted=accepted.request_id if accepted else None,
+        )
+
+    def _is_here(self, id: str | None) -> bool:
+        return id is not None and any(c.id == id for c in self.connections)
+
+    def _probed(self, connection: Connection, probe: str | None) -> None:
+        match answer_probe(self._view(), connection.id):
+            case Offer(id, holds):
+                if holds:
+                    self._held.add(connection)
+                connection.send(wire.StreamResuming(id, probe))
+            case Wait(id):
+                self._parked.append(connection)
+                connection.send(wire.StreamPending(id, probe))
+            case Nothing(reason):
+                connection.send(wire.ResumeNone("idle" if reason == "idle" else "continuation-owned", probe))
+
+    async def _acked(self, connection: Connection, id: str) -> None:
+        match answer_ack(self._view(), id):
+            case Replay():
+                self._replay(connection)
+            case Failed():
+                await self._replay_failure(connection)
+            case Ended():
+                ids = self._settled.get(id) or None
+                connection.send(wire.ResponseFrame(id, "", True, replay=True, message_ids=ids))
+            case Ignore():
+                pass
+
+    def _replay(self, connection: Connection) -> None:
+        turn = self._active
+        assert turn is not None
+        for seq, body in enumerate(self._bodies):
+            connection.send(
+                wire.ResponseFrame(
+                    turn.request_id, body, False, seq=seq, replay=True, continuation=turn.continuation
+                )
+            )
+        connection.send(
+            wire.ResponseFrame(
+                turn.request_id,
+                "",
+                False,
+                replay=True,
+                replay_complete=True,
+                continuation=turn.continuation,
+            )
+        )
+        self._held.discard(connection)
+
+    async def _replay_failure(self, connection: Connection) -> None:
+        failure = self.actor.last_failure
+        if failure is None:
+            return
+        rows = await self.actor.store.fetch(queries.SEGMENTS, self.actor.id, failure["turn"])
+        chunks = [chunk for row in rows for chunk in unpack(row[0])]
+        for seq, chunk in enumerate(chunks):
+            body = encode_chunk(chunk)
+            connection.send(wire.ResponseFrame(failure["id"], body, False, seq=seq, replay=True))
+        connection.send(
+            wire.ResponseFrame(
+                failure["id"],
+                failure["error"],
+                True,
+                error=True,
+                message_ids=failure.get("messageIds") or None,
+            )
+        )
+
+    # --- state and calls
+
+    async def _set_state(self, connection: Connection, state: Any) -> None:
+        if connection.is_readonly:
+            connection.send(wire.StateError("Connection is readonly"))
+            return
+        try:
+            await self.actor.set_state(state, source=connection)
+        except Exception as error:  # noqa: BLE001 - whatever the validator says stays on the server
+            log.info("a state update was rejected: %s", error)
+            connection.send(wire.StateError("State update rejected"))
+
+    def state_changed(self, state: Any, source: Any) -> None:
+        """Tell everybody but the source."""
+        text = encode(wire.State(state))
+        for connection in self.connections:
+            if connection.wants_protocol and (
+                not isinstance(source, Connection) or connection.id != source.id
+            ):
+                connection.send(text)
+        self.actor.emit(StateUpdate())
+
+    async def _call(self, connection: Connection, call: wire.CallMethod) -> None:
+        agent = self.actor.agent
+        known = callables_of(type(agent))
+
+        def answer(fields: dict[str, Any]) -> None:
+            connection.send(wire.CallResult(call.id, **fields))
+
+        info = known.get(call.method)
+        if info is None:
+            exists = not call.method.startswith("_") and hasattr(agent, call.method)
+            what = "is not callable" if exists else "does not exist"
+            answer({"success": False, "error": f"Method {call.method} {what}"})
+            return
+        self.actor.emit(Rpc(method=call.method, streaming=info.streaming or None))
+        current_connection.set(connection)
+        stream = StreamingResponse(answer)
+        try:
+            method = getattr(agent, call.method)
+            if info.streaming:
+                await _answer(method(stream, *call.args))
+                return
+            result = await _answer(method(*call.args))
+            fields: dict[str, Any] = {"success": True, "done": True}
+            if result is not None:
+                fields["result"] = result
+            answer(fields)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the caller is told, the agent goes on
+            text = str(error) or "Unknown error occurred"
+            self.actor.emit(RpcError(method=call.method, error=text))
+            if not stream.is_closed:
+                answer({"success": False, "error": text})
+
+
+async def _answer(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
