@@ -67,6 +67,7 @@ class StepCalls:
     """What `before_step` has for the tools."""
     asked: list[CalledTool] = field(default_factory=list[CalledTool])
     outcomes: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    _begun: set[str] = field(default_factory=set[str])
     _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
     # --- taking a call
@@ -154,10 +155,10 @@ class StepCalls:
         run = self.run
         context = self._context(called, tool)
         asks = tool.has_body and bool(tool.needs_approval)
-        runs_now = tool.has_body and not asks
-        ledger = (
-            () if runs_now and not run.host.overrides("before_tool_call") else (self._ledger(called, tool),)
-        )
+        # Nobody has a say before it runs: its start is committed together with the call itself.
+        runs_now = tool.has_body and not asks and not run.host.overrides("before_tool_call")
+        if runs_now:
+            self._begun.add(called.tool_call_id)
         run.say(
             ui.ToolInputAvailable(
                 event.id,
@@ -166,7 +167,7 @@ class StepCalls:
                 provider_metadata=event.provider_metadata,
                 title=tool.title,
             ),
-            *ledger,
+            self._ledger(called, tool, started=runs_now),
         )
         await run.tell(called)
         if not tool.has_body:
@@ -307,7 +308,8 @@ class StepCalls:
                         f"before_tool_call returned {type(other).__name__}; "
                         "return Allow, Block, Substitute or None"
                     )
-        self.run.writer.also(self._ledger(called, tool, given if lenient else None, started=True))
+        if called.tool_call_id not in self._begun:
+            self.run.writer.also(self._ledger(called, tool, given if lenient else None, started=True))
         await self.run.writer.settled()
         if not tool.streams:
             return await tool.call(given, context, lenient=lenient)
