@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from ..messages import is_settled
 from ..session.tree import Plan
 from ..store.port import Row
 from ..submissions import Submissions
@@ -48,6 +49,10 @@ async def _end_interrupted(house: Sleeper, row: Row) -> None:
     folded = fold((chunk for row in segments for chunk in unpack(row[0])), id=message_id)
     if continuation:
         folded.id = message_id
+    for call_id, answer in await house.store.fetch(queries.ANSWERS, house.id, turn_id):
+        part = folded.call(call_id)
+        if part is not None and not is_settled(part):
+            part.update(msgspec.json.decode(answer))
     session, now = house.session, house.clock.now_ms()
     plan = Plan()
     if folded.has_content:

@@ -413,11 +413,12 @@ async def _apply(
         parts = change([part])
         if parts is None:
             return None
-        # The turn stores its message with this part when it ends; until then only memory has it.
+        # The turn stores its message with this part when it ends; until then the ledger keeps the answer.
+        answer = encode_json(parts[0]).decode()
+        now = home.clock.now_ms()
         part.clear()
         part.update(copy_json(parts[0]))
-        if ledger:
-            await home.store.apply(ledger)
+        await home.store.apply([queries.answered(home.id, call_id, answer=answer, state=state, now=now)])
         home.audience.show(MessageUpdated(home.inflight.message()))
         return str(part.get("toolName", ""))
     await home.session.refresh()

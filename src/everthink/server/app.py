@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
@@ -71,6 +72,16 @@ class App:
         self._closed = False
         self.events = EventBus(now_ms=self._clock.now_ms)
         """What happens in this app: `app.events.subscribe(print, channel="chat")`."""
+
+    @classmethod
+    def discover(cls, folder: str | os.PathLike[str] = "agents", **options: Any) -> Self:
+        """An app of the agents in a folder: `agents/assistant.py`, `agents/support/agent.py`.
+
+        Raises `DiscoveryFailed` with every mistake it found. `options` are those of `App`.
+        """
+        from .discovery import discover
+
+        return cls(*discover(folder), **options)
 
     def _add(self, cls: Any) -> None:
         if not (isinstance(cls, type) and issubclass(cls, Think)):

@@ -13,7 +13,7 @@ import inspect
 import logging
 import uuid
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -78,9 +78,11 @@ class Gate:
 
     def _address(self, connection: HTTPConnection) -> tuple[Any, str, str] | Response | None:
         """Class, name and the rest of the path; a refusal; or `None` when it is not about agents."""
-        path = connection.scope["path"].removeprefix(connection.scope.get("root_path", ""))
-        raw = connection.scope.get("raw_path") or path.encode()
-        parts = [p for p in raw.decode("ascii", "replace").split("?")[0].split("/") if p]
+        scope = connection.scope
+        raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+        root = quote(scope.get("root_path", ""))
+        path = raw.decode("ascii", "replace").partition("?")[0].removeprefix(root)
+        parts = [part for part in path.split("/") if part]
         prefix = self._app.prefix
         if parts[: len(prefix)] != prefix or len(parts) < len(prefix) + 2:
             return None
@@ -131,7 +133,9 @@ class Gate:
         found = self._address(request)
         if found is None:
             return await self._app.on_other_request(request)
-        response = found if isinstance(found, Response) else await self._agent_http(request, *found)
+        if isinstance(found, Response):
+            return found
+        response = await self._agent_http(request, *found)
         if self._app.cors:
             response.headers.update(CORS if self._app.cors is True else self._app.cors)
         return response
@@ -146,7 +150,7 @@ class Gate:
             return refusal
         try:
             hall = await self._hall(cls, name)
-            if rest.endswith("get-messages"):
+            if rest.rpartition("/")[2] == "get-messages":
                 messages = await hall.actor.session.get_history()
                 return Response(encode_json(messages), media_type="application/json")
             answer = hall.actor.agent.on_request(request)
@@ -186,30 +190,36 @@ class Gate:
     async def _serve(self, socket: WebSocket, hall: Hall) -> None:
         id = socket.query_params.get("_pk") or str(uuid.uuid4())
         connection = Connection(id, socket, socket)
-        pump = asyncio.create_task(connection.pump(), name=f"socket {id}")
-        code, reason = 1006, ""
+        ended = (1006, "")
         try:
-            try:
-                await hall.join(connection, socket)
-            except Exception as error:  # noqa: BLE001 - the connect hook said no
-                log.warning("on_connect raised: %s", error)
-                hall.connections = [c for c in hall.connections if c is not connection]
-                connection.send(encode_json({"error": str(error)}).decode())
-                connection.close(1011, "Uncaught exception during session setup")
-                await pump
-                return
+            # The greeting waits in the buffer until the connect hook has agreed.
+            await hall.join(connection, socket)
+        except Exception as error:  # noqa: BLE001 - the connect hook said no
+            log.warning("on_connect raised: %s", error)
+            ended = (1011, "Uncaught exception during session setup")
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                await socket.send_text(encode_json({"error": str(error)}).decode())
+                await socket.close(*ended)
+        else:
+            ended = await self._listen(connection, socket, hall)
+        finally:
+            connection.is_open = False
+            await hall.leave(connection, *ended)
+
+    async def _listen(self, connection: Connection, socket: WebSocket, hall: Hall) -> tuple[int, str]:
+        """Serve a connection until it ends. How it was closed."""
+        pump = asyncio.create_task(connection.pump(), name=f"socket {connection.id}")
+        try:
             while True:
                 message = await socket.receive()
                 if message["type"] == "websocket.disconnect":
-                    code, reason = message.get("code", 1006), message.get("reason") or ""
-                    break
+                    return message.get("code", 1006), message.get("reason") or ""
                 text = message.get("text")
                 await hall.receive(connection, text if text is not None else message.get("bytes", b""))
         except (WebSocketDisconnect, RuntimeError) as gone:
-            log.debug("socket %s ended: %s", id, gone)
+            log.debug("socket %s ended: %s", connection.id, gone)
+            return 1006, ""
         finally:
-            await hall.leave(connection, code, reason)
-            connection.is_open = False
             pump.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):
                 await pump

@@ -22,6 +22,7 @@ from ..runtime import control
 from ..runtime.actor import Actor
 from ..runtime.callables import StreamingResponse, callables_of
 from ..runtime.context import current_connection
+from ..tools.collect import client_tools_from
 from ..turn import queries
 from ..turn.audience import (
     Cleared,
@@ -69,6 +70,8 @@ class Hall:
         # Told that something will stream: they are offered it when it does.
         self._parked: list[Connection] = []
         self._clearing: str | None = None
+        # An answer in one tab is stored and shown before another tab is told where things stand.
+        self._answering = asyncio.Lock()
         # What turns that ended answered, for acks that come late.
         self._settled: dict[str, list[str]] = {}
         actor.audience.join(self._see)
@@ -296,12 +299,15 @@ class Hall:
             case wire.ClientMessages():
                 log.info("a client sent its own transcript; the server's counts")
             case wire.ToolAnswered():
-                await self._tool_answered(connection, frame)
+                async with self._answering:
+                    await self._tool_answered(connection, frame)
             case wire.ApprovalAnswered(call_id, approved, auto_continue):
-                if await control.apply_approval(self.actor, call_id, approved):
-                    self.continuations.answered(auto_continue=auto_continue, owner=connection.id)
+                async with self._answering:
+                    if await control.apply_approval(self.actor, call_id, approved):
+                        self.continuations.answered(auto_continue=auto_continue, owner=connection.id)
             case wire.ResumeRequest(probe):
-                self._probed(connection, probe)
+                async with self._answering:
+                    self._probed(connection, probe)
             case wire.ResumeAck(id):
                 await self._acked(connection, id)
             case wire.SetState(state):
@@ -315,7 +321,7 @@ class Hall:
     async def _request(self, connection: Connection, frame: wire.UseChat) -> None:
         try:
             body = read_body(frame, new_id=self.actor.new_id)
-        except ValueError as error:
+        except (AgentError, ValueError) as error:
             _, text = await explain(self.actor, error, "parse", frame.id, False)
             connection.send(wire.ResponseFrame(frame.id, text, True, error=True))
             return
@@ -354,6 +360,7 @@ class Hall:
     async def _tool_answered(self, connection: Connection, frame: wire.ToolAnswered) -> None:
         actor = self.actor
         if frame.client_tools:
+            client_tools_from(frame.client_tools)  # refuses what is not a list of tools before it is kept
             actor.client_tool_schemas = frame.client_tools
             await actor.store.apply([actor.remember("lastClientTools", frame.client_tools)])
         changed = await control.apply_result(
@@ -369,7 +376,7 @@ class Hall:
     # --- resuming
 
     def _view(self) -> View:
-        active, armed = self._active, self.continuations.armed
+        active, armed = self._active, self.continuations.pending
         waiting = next((t for t in self._accepted.values() if t.trigger == "auto-continuation"), None)
         accepted = next((t for t in self._accepted.values() if t is not waiting), None)
         owner = active.origin if active and active.trigger == "auto-continuation" else None
@@ -396,7 +403,8 @@ class Hall:
                     self._held.add(connection)
                 connection.send(wire.StreamResuming(id, probe))
             case Wait(id):
-                self._parked.append(connection)
+                if connection not in self._parked:
+                    self._parked.append(connection)
                 connection.send(wire.StreamPending(id, probe))
             case Nothing(reason):
                 connection.send(wire.ResumeNone("idle" if reason == "idle" else "continuation-owned", probe))

@@ -61,8 +61,13 @@ class Continuations:
     def __init__(self, house: Chatty, *, refused: Callable[[Continuation], None]) -> None:
         self._house, self._refused = house, refused
         self.armed: Continuation | None = None
+        self._starting: Continuation | None = None
         self._timer: Timer | None = None
-        self._wanted = False
+
+    @property
+    def pending(self) -> Continuation | None:
+        """The continuation that will run and is not accepted yet."""
+        return self._starting or self.armed
 
     def answered(self, *, auto_continue: bool, owner: str | None) -> None:
         """A call was answered. Without `auto_continue` it may only complete a batch that wants to go on."""
@@ -83,6 +88,7 @@ class Continuations:
         if armed is None or not house.queue.is_idle or is_incomplete(house.session.leaf):
             return
         self.reset()
+        self._starting = armed
         house.background(self._go_on(armed))
 
     def reset(self) -> None:
@@ -109,3 +115,5 @@ class Continuations:
         except Exception:
             self._refused(armed)
             raise
+        finally:
+            self._starting = None

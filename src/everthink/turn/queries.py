@@ -13,6 +13,7 @@ from ..store.port import Statement
 
 __all__ = [
     "ACCEPTED",
+    "ANSWERS",
     "CALLS",
     "OPEN",
     "SEGMENTS",
@@ -24,6 +25,7 @@ __all__ = [
     "CallState",
     "abandoned",
     "accepted",
+    "answered",
     "asked",
     "called",
     "deleted",
@@ -78,6 +80,7 @@ TABLES = (
         asked_at BIGINT NOT NULL,
         started_at BIGINT,
         settled_at BIGINT,
+        answer TEXT,
         PRIMARY KEY (agent, call_id, turn)
     ) /* clustered */""",
 )
@@ -99,6 +102,7 @@ SUBMISSIONS = (
     f"SELECT {_TURN} FROM turns WHERE agent = ? AND trigger = 'submission' ORDER BY created_at DESC, seq DESC"
 )
 SEGMENTS = "SELECT chunks FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
+ANSWERS = "SELECT call_id, answer FROM calls WHERE agent = ? AND turn = ? AND answer IS NOT NULL"
 CALLS = (
     "SELECT call_id, tool, step, state, on_interrupt, input, asked_at, started_at, settled_at FROM calls"
     " WHERE agent = ? AND turn = ? ORDER BY asked_at, call_id"
@@ -238,6 +242,15 @@ def settled(agent: str, call_id: str, *, state: CallState, now: int) -> Statemen
         "UPDATE calls SET state = ?, settled_at = ?"
         " WHERE agent = ? AND call_id = ? AND state IN ('asked', 'started')",
         (state, now, agent, call_id),
+    )
+
+
+def answered(agent: str, call_id: str, *, answer: str, state: CallState | None, now: int) -> Statement:
+    """Somebody answered a call of a message that is still being streamed: kept here until its turn ends."""
+    return Statement(
+        "UPDATE calls SET answer = ?, state = COALESCE(?, state), settled_at = ?"
+        " WHERE agent = ? AND call_id = ? AND state IN ('asked', 'started')",
+        (answer, state, None if state is None else now, agent, call_id),
     )
 
 

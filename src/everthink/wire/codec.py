@@ -74,7 +74,10 @@ def read_body(frame: UseChat, *, new_id: Callable[[], str]) -> ChatBody | None:
     """
     if frame.init.method != "POST" or not isinstance(frame.init.body, str):
         return None
-    body: Any = _parse(frame.init.body)
+    try:
+        body: Any = _parse(frame.init.body)
+    except RecursionError:
+        raise ValueError("JSON is nested too deeply")
     if not isinstance(body, dict) or _is_too_deep(cast("Any", body)):
         return None
     fields = cast("dict[str, Any]", body)
