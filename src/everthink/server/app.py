@@ -162,6 +162,8 @@ class App:
 
     async def evict(self, cls: type[Think], name: str) -> None:
         """Drop an agent from memory as if the process had been restarted; running turns are cut."""
+        if self._gate is not None:
+            self._gate.close(f"{cls.__name__}/{name}")
         await (await self.open()).evict(cls, name)
 
     async def close(self) -> None:
@@ -169,6 +171,8 @@ class App:
         if self._closed:
             return
         self._closed = True
+        if self._gate is not None:
+            self._gate.close()
         if self._opening is None:
             return
         directory = await self._opening

@@ -68,11 +68,15 @@ class Gate:
                     return
                 await send({"type": "lifespan.startup.complete"})
             else:
-                for hall in self._halls.values():
-                    hall.close_all(1012, "Service restart")
                 await self._app.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    def close(self, agent: str | None = None) -> None:
+        """Close the connections of one agent, or all, with a code clients come back from."""
+        for id in [agent] if agent is not None else list(self._halls):
+            if (hall := self._halls.pop(id, None)) is not None:
+                hall.close_all(1012, "Service restart")
 
     # --- finding the agent
 

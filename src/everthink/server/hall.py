@@ -64,7 +64,7 @@ class Hall:
         self._active: Turn | None = None
         self._bodies: list[str] = []
         # Turns that are accepted and have said nothing yet, oldest first.
-        self._accepted: dict[str, Turn] = {}
+        self._accepted = {turn.request_id: turn for turn in actor.door.turns}
         # Offered the stream and not acked: they get no live chunks.
         self._held: set[Connection] = set()
         # Told that something will stream: they are offered it when it does.
@@ -75,6 +75,17 @@ class Hall:
         # What turns that ended answered, for acks that come late.
         self._settled: dict[str, list[str]] = {}
         actor.audience.join(self._see)
+        self._caught_up = asyncio.ensure_future(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Learn what was said before anybody was connected."""
+        for turn in self.actor.door.turns:
+            rows = await self.actor.store.fetch(queries.SEGMENTS, self.actor.id, turn.id)
+            said = [encode_chunk(chunk) for row in rows for chunk in unpack(row[0])]
+            if said and turn in self.actor.door.turns:
+                if self._active is not turn:
+                    self._begin(turn)
+                self._bodies[: len(said)] = said
 
     # --- what the agent shows
 
@@ -110,11 +121,14 @@ class Hall:
         turn = shown.turn
         if self._active is not turn:
             self._begin(turn)
-        self._bodies += shown.bodies
+        # What was said before anybody was connected is filled in by `_catch_up`, and may reach further.
+        self._bodies += [""] * (shown.first_seq - len(self._bodies))
+        known = len(self._bodies) - shown.first_seq
+        self._bodies += shown.bodies[known:]
         readers = [c for c in self.connections if c not in self._held]
         if not readers:
             return
-        for number, body in enumerate(shown.bodies):
+        for number, body in enumerate(shown.bodies[known:], known):
             text = encode(
                 wire.ResponseFrame(
                     turn.request_id,
@@ -231,6 +245,7 @@ class Hall:
             await _answer(agent.should_send_protocol_messages(connection, request))
         )
         await self.actor.session.refresh()
+        await asyncio.shield(self._caught_up)
         self._greet(connection)
         self.actor.emit(Connect(connection_id=connection.id))
         token = current_connection.set(connection)
@@ -448,15 +463,21 @@ class Hall:
             return
         rows = await self.actor.store.fetch(queries.SEGMENTS, self.actor.id, failure["turn"])
         chunks = [chunk for row in rows for chunk in unpack(row[0])]
+        continues = failure.get("continuation", False)
         for seq, chunk in enumerate(chunks):
             body = encode_chunk(chunk)
-            connection.send(wire.ResponseFrame(failure["id"], body, False, seq=seq, replay=True))
+            connection.send(
+                wire.ResponseFrame(
+                    failure["id"], body, False, seq=seq, replay=True, continuation=continues
+                )
+            )
         connection.send(
             wire.ResponseFrame(
                 failure["id"],
                 failure["error"],
                 True,
                 error=True,
+                continuation=continues,
                 message_ids=failure.get("messageIds") or None,
             )
         )

@@ -100,6 +100,13 @@ class Door:
         self._admitting: set[asyncio.Future[Admitted]] = set()
         self.is_closed = False
 
+    @property
+    def turns(self) -> list[Turn]:
+        """The turns that run or wait, oldest first."""
+        return sorted(
+            (admitted.turn for admitted in self._open if not admitted.ended.done()), key=lambda turn: turn.seq
+        )
+
     # --- making a turn
 
     def turn(

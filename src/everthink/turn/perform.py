@@ -256,7 +256,13 @@ async def _failed(host: Host, turn: Turn, error: Exception, stage: Stage, run: R
     told, text = await explain(host, error, stage, turn.request_id, turn.is_applied)
     if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds
         try:
-            failure = {"id": turn.request_id, "turn": turn.id, "error": text, "messageIds": turn.answers}
+            failure = {
+                "id": turn.request_id,
+                "turn": turn.id,
+                "error": text,
+                "messageIds": turn.answers,
+                "continuation": turn.continuation,
+            }
             await host.store.apply(
                 [
                     queries.ended(host.id, turn.id, status="error", error=text, now=host.clock.now_ms()),
