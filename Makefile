@@ -19,11 +19,12 @@ help: ## List what you can do
 
 install: $(INSTALLED) ## Create .venv with everything in it (PYTHON=python3.12 chooses the Python)
 
-run: $(INSTALLED) ## Talk to the example agent
-	@$(BIN)/python examples/hello.py
+run: $(INSTALLED) ## Start the demo agent and its page (no key needed)
+	@$(BIN)/everthink dev
 
 test: lint types ## Check style and types, then run every test (ARGS="-k name", TESTS=tests/turn)
-	@test ! -x scripts/ensure-postgres || scripts/ensure-postgres
+	@scripts/ensure-postgres
+	@scripts/ensure-browser
 	@$(BIN)/python -m pytest $(TESTS) $(ARGS)
 
 lint: $(INSTALLED) ## Check style and formatting

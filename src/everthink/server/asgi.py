@@ -194,6 +194,7 @@ class Gate:
     async def _serve(self, socket: WebSocket, hall: Hall) -> None:
         id = socket.query_params.get("_pk") or str(uuid.uuid4())
         connection = Connection(id, socket, socket)
+        pump: asyncio.Task[None] | None = None
         ended = (1006, "")
         try:
             # The greeting waits in the buffer until the connect hook has agreed.
@@ -205,14 +206,18 @@ class Gate:
                 await socket.send_text(encode_json({"error": str(error)}).decode())
                 await socket.close(*ended)
         else:
+            pump = asyncio.create_task(connection.pump(), name=f"socket {id}")
             ended = await self._listen(connection, socket, hall)
         finally:
             connection.is_open = False
             await hall.leave(connection, *ended)
+            if pump is not None:
+                pump.cancel()
+                with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):
+                    await pump
 
     async def _listen(self, connection: Connection, socket: WebSocket, hall: Hall) -> tuple[int, str]:
-        """Serve a connection until it ends. How it was closed."""
-        pump = asyncio.create_task(connection.pump(), name=f"socket {connection.id}")
+        """Receive until the connection ends. How it was closed."""
         try:
             while True:
                 message = await socket.receive()
@@ -223,7 +228,3 @@ class Gate:
         except (WebSocketDisconnect, RuntimeError) as gone:
             log.debug("socket %s ended: %s", connection.id, gone)
             return 1006, ""
-        finally:
-            pump.cancel()
-            with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):
-                await pump

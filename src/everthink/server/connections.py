@@ -21,6 +21,8 @@ __all__ = ["Connection", "Socket"]
 log = logging.getLogger("everthink.server")
 
 MAX_BUFFERED = 8 * 1024 * 1024
+MAX_FRAMES = 4
+"""So many of the largest frame that waits may wait, however long: a conversation can be longer than a buffer."""
 TRY_AGAIN_LATER = 1013
 
 
@@ -46,7 +48,7 @@ class Connection:
         self.is_readonly = False
         self.wants_protocol = True
         self._out: deque[str] = deque()
-        self._buffered = 0
+        self._buffered = self._largest = 0
         self._wake = asyncio.Event()
         self._closing: tuple[int, str] | None = None
         self.is_open = True
@@ -61,7 +63,8 @@ class Connection:
         text = message if isinstance(message, str) else encode(message)
         self._out.append(text)
         self._buffered += len(text)
-        if self._buffered > MAX_BUFFERED:
+        self._largest = max(self._largest, len(text))
+        if self._buffered > max(MAX_BUFFERED, MAX_FRAMES * self._largest):
             log.warning("connection %s does not read: %d bytes wait; it is closed", self.id, self._buffered)
             self._out.clear()
             self.close(TRY_AGAIN_LATER, "Reading too slowly")
@@ -81,6 +84,7 @@ class Connection:
                     text = self._out.popleft()
                     self._buffered -= len(text)
                     await self._socket.send_text(text)
+                self._largest = 0
                 if self._closing is not None:
                     await self._socket.close(*self._closing)
                     return

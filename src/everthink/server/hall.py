@@ -467,9 +467,7 @@ class Hall:
         for seq, chunk in enumerate(chunks):
             body = encode_chunk(chunk)
             connection.send(
-                wire.ResponseFrame(
-                    failure["id"], body, False, seq=seq, replay=True, continuation=continues
-                )
+                wire.ResponseFrame(failure["id"], body, False, seq=seq, replay=True, continuation=continues)
             )
         connection.send(
             wire.ResponseFrame(

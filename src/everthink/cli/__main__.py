@@ -1,0 +1,5 @@
+"""`python -m everthink.cli` is `everthink`."""
+
+from .main import main
+
+main()

@@ -1,0 +1,223 @@
+"""`everthink doctor`: what is there, what is missing, how to mend it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import sqlite3
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+
+__all__ = ["command"]
+
+EXTRAS = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "google": "google.genai",
+    "bedrock": "boto3",
+    "postgres": "asyncpg",
+    "otel": "opentelemetry.trace",
+}
+KEYS = (
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GOOGLE_API_KEY",
+    "OPENROUTER_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+)
+
+
+@dataclass
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    state: Literal["ok", "note", "problem"]
+    found: str
+    mend: str = ""
+
+
+MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "bold red")}
+
+
+@click.command(
+    "doctor",
+    short_help="See what is installed, configured and missing.",
+    help="""See what is installed, configured and missing, and how to mend it.
+
+    Keys are named, never shown. Exit code 1 when something keeps everthink from working here; a missing
+    extra or key is only noted.
+
+    \b
+    Examples:
+      everthink doctor
+      everthink doctor --store sqlite:////var/lib/agents.db --json""",
+)
+@click.option(
+    "--store",
+    default="sqlite:///.everthink/everthink.db",
+    show_default=True,
+    envvar="EVERTHINK_STORE",
+    help="The database to look at.",
+)
+@click.option(
+    "--port", default=8787, show_default=True, type=click.IntRange(1, 65535), help="The port to look at."
+)
+@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+def command(store: str, port: int, as_json: bool) -> None:
+    """Look at everything."""
+    from rich.text import Text
+
+    from .letters import EXIT_PROBLEM, print_json, say
+
+    checks = [_python(), _sqlite(), *_extras(), *_keys(), _store(store), _agents(), _port(port)]
+    problems = sum(check.state == "problem" for check in checks)
+    if as_json:
+        print_json({"ok": not problems, "checks": [asdict(check) for check in checks]})
+    else:
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            say(Text.assemble(MARKS[check.state], f" {check.name:{width}}  {check.found}"))
+            if check.mend:
+                say(f"  {'':{width}}  {check.mend}", "dim")
+        verdict = "1 problem." if problems == 1 else f"{problems} problems."
+        say(f"\n{verdict}" if problems else "\nAll that is needed is there.", "bold")
+    if problems:
+        raise SystemExit(EXIT_PROBLEM)
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < (3, 11):  # noqa: UP036 - installed by force, say
+        return Check("Python", "problem", version, "everthink needs Python 3.11 or newer.")
+    return Check("Python", "ok", f"{version} ({sys.executable})")
+
+
+def _sqlite() -> Check:
+    if sqlite3.sqlite_version_info < (3, 35):
+        return Check(
+            "SQLite", "problem", sqlite3.sqlite_version, "3.35 or newer is needed: use a newer Python."
+        )
+    return Check("SQLite", "ok", sqlite3.sqlite_version)
+
+
+def _extras() -> Iterator[Check]:
+    for extra, module in EXTRAS.items():
+        if _is_installed(module):
+            yield Check(f"extra {extra}", "ok", "installed")
+        else:
+            yield Check(f"extra {extra}", "note", "not installed", f'pip install "everthink[{extra}]"')
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _keys() -> Iterator[Check]:
+    found = [key for key in KEYS if os.environ.get(key)]
+    if found:
+        yield Check("keys", "ok", f"{', '.join(found)} set")
+    else:
+        yield Check(
+            "keys",
+            "note",
+            "none of the usual ones is set, so agents answer with the demo model in dev",
+            f"export {KEYS[0]}=… or another: {', '.join(KEYS[1:])}",
+        )
+
+
+def _store(store: str) -> Check:
+    from ..errors import AgentError
+    from .journal import open_journal, sqlite_path
+
+    shown = store
+    try:
+        if not store.startswith("postgres"):
+            path = sqlite_path(store)
+            shown = str(path)
+            if not path.exists():
+                return _new_store(path)
+            if holder := _holder(path):
+                open_journal(store).close()
+                return Check("store", "ok", f"{path}, in use by {holder}")
+        else:
+            shown = "PostgreSQL"
+        journal = open_journal(store)
+        try:
+            [row] = journal.rows("SELECT MAX(number) AS number FROM everthink_schema")
+        finally:
+            journal.close()
+    except AgentError as error:
+        return Check("store", "problem", error.what, error.next_step)
+    return _schema(shown, int(row["number"] or 0))
+
+
+def _schema(shown: str, number: int) -> Check:
+    from ..runtime.schema import MIGRATIONS
+
+    if number > len(MIGRATIONS):
+        return Check(
+            "store",
+            "problem",
+            f"{shown} was written by a newer release (schema {number}, this one knows {len(MIGRATIONS)})",
+            "pip install --upgrade everthink",
+        )
+    return Check("store", "ok", f"{shown} can be opened")
+
+
+def _new_store(path: Path) -> Check:
+    """A database that is not there yet: can it be made?"""
+    place = path.absolute().parent
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        return Check(
+            "store", "problem", f"{path} cannot be made: {place} may not be written", "Choose --store."
+        )
+    return Check("store", "ok", f"{path} is made on first use")
+
+
+def _holder(path: Path) -> str | None:
+    """Who owns the database, by the text of its lock file. The lock itself is not touched."""
+    lock = Path(os.path.realpath(path) + ".lock")
+    try:
+        facts = dict(line.split(" ", 1) for line in lock.read_text().splitlines() if " " in line)
+        if facts.get("host") == socket.gethostname():
+            os.kill(int(facts["pid"]), 0)
+        return f"process {facts['pid']} on {facts['host']} since {facts['since']}"
+    except PermissionError:
+        return "a process of another user"
+    except (OSError, ValueError, KeyError):
+        return None  # No lock, or one that a dead process left.
+
+
+def _agents() -> Check:
+    from ..server.discovery import DiscoveryFailed, find_agents
+
+    if not Path("agents").is_dir():
+        return Check("agents", "note", "no ./agents here", "everthink new my-agents starts a project")
+    try:
+        found = find_agents("agents")
+    except DiscoveryFailed as error:
+        return Check("agents", "problem", "; ".join(f"{p.path.name}: {p.what}" for p in error.problems))
+    return Check("agents", "ok", ", ".join(agent.cls.__name__ for agent in found))
+
+
+def _port(port: int) -> Check:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return Check(f"port {port}", "note", "taken", "dev takes the next free one; serve needs --port")
+    return Check(f"port {port}", "ok", "free")

@@ -1,0 +1,160 @@
+"""`everthink inspect`: what is in a database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+__all__ = ["command"]
+
+STATUS_STYLES = {
+    "completed": "green",
+    "done": "green",
+    "error": "red",
+    "failed": "red",
+    "denied": "yellow",
+    "aborted": "yellow",
+    "interrupted": "yellow",
+    "running": "cyan",
+    "started": "cyan",
+}
+
+
+@click.command(
+    "inspect",
+    short_help="Look into a database: agents, turns, calls.",
+    help="""Look into a database: its agents, their latest turns and tool calls.
+
+    Reads only, and works while a server runs on the same database.
+
+    \b
+    Examples:
+      everthink inspect
+      everthink inspect --agent assistant/room-1
+      everthink inspect --store postgresql://me@db/agents --json | jq .turns[0]""",
+)
+@click.option(
+    "--store",
+    default="sqlite:///.everthink/everthink.db",
+    show_default=True,
+    envvar="EVERTHINK_STORE",
+    help="The database: sqlite:///path, a path, or postgresql://…",
+)
+@click.option("--agent", help="Only this agent: a class, or class/name.")
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many turns and calls."
+)
+@click.option("--json", "as_json", is_flag=True, help="For scripts; times are milliseconds since 1970.")
+def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
+    """Look into a database."""
+    from ..errors import AgentError
+    from . import journal as read
+    from .letters import print_json, say
+
+    journal = read.open_journal(store)
+    try:
+        found = {
+            "agents": read.agents(journal, agent),
+            "turns": read.turns(journal, agent, limit=limit),
+            "calls": read.calls(journal, agent, limit=limit),
+        }
+    finally:
+        journal.close()
+    if agent and not found["agents"]:
+        raise AgentError(
+            f"There is no agent {agent!r} in this database.",
+            next_step="`everthink inspect` without --agent lists them.",
+        )
+    if as_json:
+        print_json(found)
+        return
+    if not found["agents"]:
+        say("No agent has been reached yet: the database is empty.")
+        return
+    _table(
+        "Agents",
+        ["agent", "messages", "turns", "open", "last turn"],
+        [
+            [_who(r), r["messages"], r["turns"], r["open_turns"] or "", _when(r["last_turn_at"])]
+            for r in found["agents"]
+        ],
+    )
+    _table(
+        "Latest turns",
+        ["agent", "turn", "trigger", "status", "began", "took", "error"],
+        [
+            [
+                _who(r),
+                r["id"][:8] if len(r["id"]) < 9 else r["id"][-8:],
+                r["trigger"],
+                r["status"],
+                _when(r["created_at"]),
+                _took(r["started_at"], r["ended_at"]),
+                r["error"] or "",
+            ]
+            for r in found["turns"]
+        ],
+    )
+    _table(
+        "Latest tool calls",
+        ["agent", "tool", "state", "asked", "took", "input"],
+        [
+            [
+                _who(r),
+                r["tool"],
+                r["state"],
+                _when(r["asked_at"]),
+                _took(r["started_at"], r["settled_at"]),
+                r["input"] or "",
+            ]
+            for r in found["calls"]
+        ],
+    )
+
+
+def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        return
+    # A column that says nothing anywhere is left out.
+    kept = [number for number in range(len(columns)) if any(str(row[number]) for row in rows)]
+    columns, rows = [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=200)  # A pipe has no edge.
+    table = Table(
+        title=f"\n{title}", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for column in columns:
+        # The long ones give way, the others are read at a glance.
+        long = column in ("input", "error")
+        table.add_column(
+            column, no_wrap=True, overflow="ellipsis" if long else "fold", ratio=1 if long else None
+        )
+    for row in rows:
+        table.add_row(*[Text(" ".join(str(cell).split()), STATUS_STYLES.get(str(cell), "")) for cell in row])
+    console.print(table)
+
+
+def _who(row: dict[str, Any]) -> str:
+    return f"{row['class']}/{row['name']}"
+
+
+def _when(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return ""
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
+    today = moment.date() == datetime.now().astimezone().date()
+    return f"{moment:%H:%M:%S}" if today else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def _took(begun: int | None, ended: int | None) -> str:
+    if begun is None or ended is None:
+        return ""
+    return f"{(ended - begun) / 1000:.1f} s"

@@ -1,0 +1,74 @@
+"""How the commands speak: a console for answers, another for complaints.
+
+Answers go to standard output, so that scripts can read them; everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from ..errors import AgentError
+
+__all__ = ["EXIT_INTERRUPTED", "EXIT_PROBLEM", "complain", "print_json", "say", "say_error", "told"]
+
+EXIT_PROBLEM = 1
+EXIT_INTERRUPTED = 130
+
+
+def say(text: str | Text = "", style: str = "") -> None:
+    """A line for the person. Never wrapped: addresses and paths stay whole."""
+    _print(text, style, sys.stdout)
+
+
+def say_error(text: str | Text = "", style: str = "") -> None:
+    """A line on standard error."""
+    _print(text, style, sys.stderr)
+
+
+def _print(text: str | Text, style: str, file: Any) -> None:
+    # Made anew each time: tests exchange the streams.
+    console = Console(file=file, highlight=False, soft_wrap=True, emoji=False, markup=False)
+    console.print(text, style=style or None)
+    file.flush()
+
+
+def print_json(value: Any) -> None:
+    """A value for scripts."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def complain(error: BaseException) -> None:
+    """An error as a letter: what happened, what was kept, what to do next."""
+    if isinstance(error, AgentError):
+        say_error(_heading(error.what))
+        for line in (error.kept, error.next_step):
+            if line:
+                say_error(line)
+        return
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        say_error(_heading(f"{place}{error.strerror or error}."))
+        return
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    say_error(_heading(f"Something broke that should not have: {said}"))
+    say_error("To see where, run the same with EVERTHINK_TRACEBACK=1 in the environment.")
+
+
+def told(error: BaseException) -> bool:
+    """True when `error` is told as a letter; False when the developer wants to see the traceback."""
+    if os.environ.get("EVERTHINK_TRACEBACK"):
+        return False
+    complain(error)
+    return True
+
+
+def _heading(what: str) -> Text:
+    first, newline, rest = what.partition("\n")
+    return Text.assemble((first, "bold red"), newline, rest)

@@ -1,0 +1,318 @@
+"""The wire from the client's side: one conversation that survives lost connections.
+
+    chat --> Line --frames--> server            server --frames--> Line --chunks, endings--> chat
+
+A chunk is shown once: sequence numbers are the same live and replayed, so what was seen before a
+connection was lost is skipped after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from ..errors import AgentError
+
+__all__ = ["Ending", "Line"]
+
+Json = dict[str, Any]
+CONNECT_TIMEOUT = 10.0
+STAY_AWAY = (1008, *range(4000, 5000))
+"""Close codes after which a client does not come back."""
+
+
+class Ending:
+    """How a turn ended."""
+
+    def __init__(self, outcome: str, error: str | None = None) -> None:
+        self.outcome, self.error = outcome, error
+
+
+class Line:
+    """A conversation with an agent at a URL."""
+
+    def __init__(self, url: str, *, show: Callable[[Json], None], tell: Callable[[str], None]) -> None:
+        self.url = url
+        self._place = url.partition("?")[0]  # What follows may be a secret.
+        self.messages: list[Json] = []
+        """The conversation as the server last told it."""
+        self.identity: Json = {}
+        self._show, self._tell = show, tell
+        self._socket: ClientConnection | None = None
+        self._up = asyncio.Event()
+        self._failed: AgentError | None = None
+        # The turn that is waited for: its request, what was shown of it, how it ended.
+        self._request: Json | None = None
+        self._id: str | None = None
+        self._next_seq = 0
+        self._answer_id: str | None = None
+        self._said = ""
+        self._errors: str | None = None
+        self._ended: asyncio.Future[Ending] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # --- connecting
+
+    async def open(self) -> None:
+        """Connect. Raises a letter when nobody answers."""
+        self._socket = await self._connect()
+        self._task = asyncio.create_task(self._keep())
+        await self._up.wait()
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._socket:
+            await self._socket.close()
+
+    async def _connect(self) -> ClientConnection:
+        try:
+            return await connect(
+                f"{self.url}{'&' if '?' in self.url else '?'}_pk=terminal-{secrets.token_hex(4)}",
+                max_size=None,
+                open_timeout=CONNECT_TIMEOUT,
+            )
+        except InvalidStatus as error:
+            said = bytes(error.response.body or b"").decode(errors="replace")[:200].strip()
+            raise AgentError(
+                f"{self._place} refused the connection: {error.response.status_code} {said}".strip() + ".",
+                next_step="Check the agent's name: class names are written in-kebab-case.",
+            ) from error
+        except (OSError, InvalidHandshake, TimeoutError) as error:
+            raise AgentError(
+                f"Nobody answers at {self._place}.",
+                next_step="Start a server in another terminal: everthink dev",
+            ) from error
+
+    async def _keep(self) -> None:
+        """Read frames; come back when the connection is lost."""
+        while True:
+            assert self._socket is not None
+            try:
+                await self._send({"type": "cf_agent_stream_resume_request", "probeId": "p"})
+                async for text in self._socket:
+                    self._receive(json.loads(text))
+            except ConnectionClosed:
+                pass
+            code, self._socket = self._socket.close_code, None
+            self._up.clear()
+            if code in STAY_AWAY:
+                self._fail(AgentError(f"The server closed the conversation with code {code}."))
+                return
+            self._tell("(connection lost; reconnecting…)")
+            await self._come_back()
+
+    async def _come_back(self) -> None:
+        delay = 0.1
+        while self._socket is None:
+            try:
+                self._socket = await self._connect()
+            except AgentError:
+                await asyncio.sleep(delay)
+                delay = min(delay * 1.5, 3.0)
+        self._tell("(connected again)")
+
+    def _fail(self, error: AgentError) -> None:
+        self._failed = error
+        self._up.set()
+        if self._ended and not self._ended.done():
+            self._ended.set_exception(error)
+
+    async def _send(self, frame: Json) -> None:
+        if self._socket is not None:
+            await self._socket.send(json.dumps(frame))
+
+    # --- asking
+
+    async def ask(self, text: str) -> Ending:
+        """Send a message and wait for the whole answer, over as many connections as it takes."""
+        message = {"id": secrets.token_hex(8), "role": "user", "parts": [{"type": "text", "text": text}]}
+        return await self._turn({"messages": [*self.messages, message], "trigger": "submit-message"})
+
+    async def ask_again(self) -> Ending:
+        """Let the last message be answered once more."""
+        kept = list(self.messages)
+        while kept and kept[-1]["role"] != "user":
+            kept.pop()
+        if not kept:
+            raise AgentError("There is nothing to answer again.")
+        return await self._turn({"messages": kept, "trigger": "regenerate-message"})
+
+    async def _turn(self, body: Json) -> Ending:
+        await self._ready()
+        id = secrets.token_hex(4)
+        self._request = {
+            "type": "cf_agent_use_chat_request",
+            "id": id,
+            "init": {"method": "POST", "body": json.dumps(body)},
+        }
+        self.messages = body["messages"]
+        self._expect(id)
+        await self._send_surely(self._request)
+        return await self._wait()
+
+    async def answer(self, approvals: dict[str, bool]) -> Ending:
+        """Say yes or no to calls that wait, and wait for what the agent makes of it."""
+        await self._ready()
+        self._request = None
+        self._expect(None)
+        for call, approved in approvals.items():
+            await self._send_surely(
+                {
+                    "type": "cf_agent_tool_approval",
+                    "toolCallId": call,
+                    "approved": approved,
+                    "autoContinue": True,
+                }
+            )
+        return await self._wait()
+
+    async def stop(self) -> None:
+        """Stop the answer that is waited for."""
+        if self._id:
+            await self._send({"type": "cf_agent_chat_request_cancel", "id": self._id})
+
+    async def clear(self) -> None:
+        """Forget the conversation."""
+        await self._ready()
+        await self._send_surely({"type": "cf_agent_chat_clear"})
+        self.messages = []
+
+    def waiting(self) -> list[Json]:
+        """The tool calls that wait for a yes or a no."""
+        return [part for part in self._tool_parts() if part.get("state") == "approval-requested"]
+
+    def unanswered(self) -> list[Json]:
+        """The calls that only another client, a browser say, can answer."""
+        return [part for part in self._tool_parts() if part.get("state") == "input-available"]
+
+    def _tool_parts(self) -> list[Json]:
+        last = self.messages[-1] if self.messages else None
+        if not last or last["role"] != "assistant":
+            return []
+        return [part for part in last["parts"] if "toolCallId" in part]
+
+    async def _ready(self) -> None:
+        await self._up.wait()
+        if self._failed:
+            raise self._failed
+
+    async def _send_surely(self, frame: Json) -> None:
+        try:
+            await self._send(frame)
+        except ConnectionClosed:
+            pass  # When we are back, the probe's answer shows whether it arrived.
+
+    def _expect(self, id: str | None) -> None:
+        self._id, self._next_seq, self._answer_id, self._said, self._errors = id, 0, None, "", None
+        self._ended = asyncio.get_running_loop().create_future()
+
+    async def _wait(self) -> Ending:
+        assert self._ended is not None
+        try:
+            return await self._ended
+        finally:
+            self._ended = self._id = self._request = None
+
+    # --- what the server says
+
+    def _receive(self, frame: Json) -> None:
+        match frame.get("type"):
+            case "cf_agent_identity":
+                self.identity = frame
+            case "cf_agent_chat_messages":
+                self.messages = frame["messages"]
+            case "cf_agent_message_updated":
+                changed = frame["message"]
+                self.messages = [changed if m["id"] == changed["id"] else m for m in self.messages]
+            case "cf_agent_chat_clear":
+                self.messages = []
+            case "cf_agent_stream_resuming":
+                self._offered(frame["id"])
+            case "cf_agent_stream_pending":
+                self._up.set()
+            case "cf_agent_stream_resume_none":
+                self._nothing(frame)
+            case "cf_agent_use_chat_response":
+                self._response(frame)
+            case _:
+                pass
+
+    def _offered(self, id: str) -> None:
+        self._up.set()
+        # Always accepted: whoever was offered a stream is held out of it until then.
+        self._later({"type": "cf_agent_stream_resume_ack", "id": id})
+
+    def _nothing(self, frame: Json) -> None:
+        """Nothing runs. What we waited for ended while we were away, or never arrived."""
+        came_back = self._ended is not None and frame.get("probeId") == "p"
+        self._up.set()
+        if not came_back or frame.get("reason") != "idle":
+            return
+        if self._request and not self._was_answered():
+            self._later(self._request)
+        elif self._ended and self._id:
+            self._finish(Ending("completed"))
+
+    def _was_answered(self) -> bool:
+        return bool(self._answer_id) or bool(self.messages and self.messages[-1]["role"] == "assistant")
+
+    def _later(self, frame: Json) -> None:
+        task = asyncio.create_task(self._send_surely(frame))
+        self._sending = task  # A task that nobody holds may be collected before it ran.
+
+    def _response(self, frame: Json) -> None:
+        if self._ended is None or self._ended.done():
+            return
+        if self._id is None and frame.get("continuation"):
+            self._id = frame["id"]
+        if frame["id"] != self._id:
+            return
+        if frame.get("error"):
+            self._errors = frame["body"]
+        elif frame["body"] and not frame["done"]:
+            self._chunk(frame)
+        if frame["done"]:
+            self._finish(
+                Ending(frame.get("outcome") or ("error" if self._errors else "completed"), self._errors)
+            )
+
+    def _chunk(self, frame: Json) -> None:
+        seq = frame.get("seq")
+        if seq is not None:
+            if seq < self._next_seq:
+                return
+            self._next_seq = seq + 1
+        chunk: Json = json.loads(frame["body"])
+        if chunk["type"] == "start":
+            self._answer_id = chunk.get("messageId")
+        elif chunk["type"] == "text-delta":
+            self._said += chunk["delta"]
+        self._show(chunk)
+
+    def _finish(self, ending: Ending) -> None:
+        if self._ended is None or self._ended.done():
+            return
+        if rest := self._rest():
+            self._show({"type": "text-delta", "id": "rest", "delta": rest})
+        self._ended.set_result(ending)
+
+    def _rest(self) -> str:
+        """What was stored and not seen, because it was said while we were away."""
+        if self._answer_id is None and self._next_seq:
+            return ""  # A continuation; its text is told from the stream alone.
+        stored = next((m for m in self.messages if m["id"] == self._answer_id), None)
+        if stored is None and self._next_seq == 0 and self._id and self.messages:
+            stored = self.messages[-1] if self.messages[-1]["role"] == "assistant" else None
+        if stored is None:
+            return ""
+        text = "".join(part["text"] for part in stored["parts"] if part.get("type") == "text")
+        return text.removeprefix(self._said) if text.startswith(self._said) else ""

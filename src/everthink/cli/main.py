@@ -1,0 +1,98 @@
+"""The `everthink` command: names and one line each; a command is imported when it is run."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+__all__ = ["cli", "main"]
+
+COMMANDS = {
+    "new": "Start a project: an agent with a tool, and a test.",
+    "dev": "Serve your agents on this machine, with reload and a page.",
+    "serve": "Serve your agents in production.",
+    "chat": "Talk to an agent of a running server in the terminal.",
+    "inspect": "Look into a database: agents, turns, calls.",
+    "doctor": "See what is installed, configured and missing.",
+}
+
+EXAMPLES = """\b
+Examples:
+  everthink dev                     the demo agent, or yours in ./agents
+  everthink new shop-assistant      a project of your own
+  everthink chat assistant/room-1   talk to it from a second terminal"""
+
+
+class Lazy(click.Group):
+    """Knows its commands by name. What goes wrong in one of them is told as a letter."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order one meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        return getattr(importlib.import_module(f".{cmd_name}", __package__), "command")  # noqa: B009 - untyped on purpose
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one comes close."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(COMMANDS)}."
+            ctx.fail(f"There is no command {args[0]!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            ctx.exit(130)
+        except BrokenPipeError:
+            raise  # click ends quietly when nobody reads any more
+        except Exception as error:
+            from .letters import EXIT_PROBLEM, told
+
+            if not told(error):
+                raise
+            ctx.exit(EXIT_PROBLEM)
+
+
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        click.echo(f"everthink {version('everthink')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=Lazy,
+    help=f"Chat agents that do not lose their thread.\n\n{EXAMPLES}",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Say the version."
+)
+def cli() -> None:
+    """The group of all commands."""
+
+
+def main() -> None:
+    """Run the command line."""
+    cli(prog_name="everthink")

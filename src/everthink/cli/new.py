@@ -1,0 +1,149 @@
+"""`everthink new`: a project to start from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+HARMLESS = {".git", ".DS_Store"}
+
+
+@click.command(
+    "new",
+    short_help="Start a project: an agent with a tool, and a test.",
+    help="""Start a project: an agent with a tool, and a test that runs without a model.
+
+    NAME is the folder to make. A folder with something in it is left alone.
+
+    \b
+    Example:
+      everthink new shop-assistant
+      cd shop-assistant && everthink dev""",
+)
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print the files that were made, for scripts.")
+def command(name: str, as_json: bool) -> None:
+    """Make a project."""
+    from ..errors import AgentError
+    from .letters import print_json, say
+
+    folder = Path(name)
+    if folder.exists() and (not folder.is_dir() or {entry.name for entry in folder.iterdir()} - HARMLESS):
+        what = "is not empty" if folder.is_dir() else "is a file"
+        raise AgentError(
+            f"{folder} {what}.", kept="Nothing was changed.", next_step="Choose a name that is free."
+        )
+    files = {path: text.replace("{name}", _package(folder)) for path, text in FILES.items()}
+    for path, text in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    if as_json:
+        print_json({"folder": str(folder), "files": list(files)})
+        return
+    say(f"Made {folder}:")
+    for path in files:
+        say(f"  {path}", "dim")
+    say("\nNext:")
+    say(f"  cd {folder}")
+    say("  everthink dev       then open the address it prints")
+    say("  python -m pytest    the agent's test; it needs no key")
+
+
+def _package(folder: Path) -> str:
+    """A name that packaging tools accept."""
+    return re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "my-agents"
+
+
+FILES = {
+    "agents/assistant.py": '''\
+"""The assistant. Every file in this folder is one agent."""
+
+from everthink import Think, tool
+
+
+class Assistant(Think):
+    """A friendly assistant that knows the weather."""
+
+    # Without the provider's key, `everthink dev` answers with its demo model.
+    model = "anthropic:claude-sonnet-5"
+    system_prompt = "You are a friendly assistant. Answer in a few short sentences."
+
+    @tool
+    async def weather(self, city: str) -> str:
+        """The weather in a city."""
+        return f"It is sunny in {city}, 21 degrees."
+''',
+    "tests/test_assistant.py": '''\
+"""The assistant, with a model that follows a script: no key, no network."""
+
+import asyncio
+from pathlib import Path
+
+from everthink import App
+from everthink.testing import ScriptedModel, calls, says
+
+from agents.assistant import Assistant
+
+
+def test_the_assistant_looks_up_the_weather(tmp_path: Path) -> None:
+    class Scripted(Assistant):
+        model = ScriptedModel(calls("weather", city="Paris"), says("It is sunny in Paris."))
+
+    async def conversation() -> None:
+        async with App(Scripted, store=f"sqlite:///{tmp_path}/test.db") as app:
+            agent = app.agent(Scripted, "test")
+            await agent.save_messages("What is the weather in Paris?")
+            answer = (await agent.messages())[-1]
+            assert answer.text == "It is sunny in Paris."
+            assert answer.tool_parts[0]["output"] == "It is sunny in Paris, 21 degrees."
+
+    asyncio.run(conversation())
+''',
+    "README.md": """\
+# {name}
+
+```sh
+pip install -e . --group dev
+everthink dev                      # a page, reload on change
+export ANTHROPIC_API_KEY=…         # a real model instead of the demo model
+python -m pytest                   # the tests; they need no key
+everthink serve agents             # production
+```
+
+- `agents/assistant.py` is an agent. Add `agents/other.py` for another one.
+- Conversations are kept in `.everthink/everthink.db`; `everthink inspect` shows what is in it.
+- `everthink doctor` says what is missing.
+""",
+    "pyproject.toml": """\
+[project]
+name = "{name}"
+version = "0.1.0"
+requires-python = ">=3.11"
+dependencies = ["everthink[anthropic]"]
+
+[dependency-groups]
+dev = ["pytest"]
+
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[tool.hatch.build.targets.wheel]
+packages = ["agents"]
+
+[tool.pytest.ini_options]
+pythonpath = ["."]
+testpaths = ["tests"]
+""",
+    ".gitignore": """\
+.everthink/
+.venv/
+__pycache__/
+.env
+""",
+}

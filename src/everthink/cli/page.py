@@ -1,0 +1,134 @@
+"""What `everthink dev` serves besides the agents: the page, and the list of agents.
+
+    request --> the application --404--> a file of the page, the list of agents, or a few words
+
+The application goes first, so that its own `/` wins.
+"""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+from pathlib import Path
+from typing import Any
+
+from ..server.names import kebab
+from .target import Loaded
+
+__all__ = ["AGENTS_LIST", "STATIC", "Broken", "WithPage"]
+
+STATIC = Path(__file__).parent.parent / "devtools" / "static"
+AGENTS_LIST = "/everthink/agents"
+
+# The system's own table differs from machine to machine, and a wrong type keeps a page from starting.
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".wasm": "application/wasm",
+    ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
+}
+
+
+class WithPage:
+    """An application with the page where it has nothing itself."""
+
+    def __init__(self, loaded: Loaded, static: Path = STATIC) -> None:
+        self._loaded, self._static = loaded, static
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request."""
+        answer = self._answer(scope) if scope["type"] == "http" else None
+        if answer is None:
+            await self._loaded.asgi(scope, receive, send)
+            return
+        replaced = False
+
+        async def send_or_replace(message: Any) -> None:
+            nonlocal replaced
+            if message["type"] == "http.response.start" and message["status"] == 404:
+                replaced = True
+                await _respond(send, 200, *answer, head=scope["method"] == "HEAD")
+            elif not replaced:
+                await send(message)
+
+        await self._loaded.asgi(scope, receive, send_or_replace)
+
+    def _answer(self, scope: Any) -> tuple[str, bytes] | None:
+        if scope["method"] not in ("GET", "HEAD"):
+            return None
+        path: str = scope["path"]
+        if path == AGENTS_LIST:
+            return TYPES[".json"], json.dumps(self._agents()).encode()
+        file = (self._static / (path.strip("/") or "index.html")).resolve()
+        if file.is_relative_to(self._static.resolve()) and file.is_file():
+            return _type_of(file), file.read_bytes()
+        return (TYPES[".txt"], self._words(scope).encode()) if path == "/" else None
+
+    def _agents(self) -> list[dict[str, str]]:
+        app = self._loaded.app
+        prefix = "/".join(app.prefix) if app else "agents"
+        return [
+            {"class": cls.__name__, "kebab": kebab(cls.__name__), "prefix": prefix}
+            for cls in (app.classes if app else [])
+        ]
+
+    def _words(self, scope: Any) -> str:
+        host = dict(scope["headers"]).get(b"host", b"127.0.0.1:8787").decode("latin-1")
+        routes = self._loaded.routes or ["/agents/<agent>"]
+        lines = [f"everthink serves {self._loaded.source}.", ""]
+        for route in routes:
+            lines += [f"  ws://{host}{route}/<name>", f"  http://{host}{route}/<name>/get-messages"]
+        lines += [
+            "",
+            "Talk to it in a terminal:",
+            f"  everthink chat http://{host}{routes[0]}/default",
+            "",
+            "or in a page of yours, with the published hooks:",
+            f'  useAgent({{ agent: "{routes[0].rpartition("/")[2]}", host: "{host}" }})',
+        ]
+        return "\n".join(lines) + "\n"
+
+
+class Broken:
+    """Stands in for an application that could not be loaded, until its files change."""
+
+    def __init__(self, letter: str) -> None:
+        self._letter = letter
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Say what is wrong."""
+        if scope["type"] == "lifespan":
+            while (await receive())["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "websocket":
+            await receive()
+            # 1012 makes clients come back; the upgrade is refused, which they take the same way.
+            await send({"type": "websocket.close", "code": 1012})
+        else:
+            text = f"{self._letter}\n\nSave a file when it is mended: the server starts again by itself.\n"
+            await _respond(send, 503, TYPES[".txt"], text.encode(), head=scope["method"] == "HEAD")
+
+
+def _type_of(file: Path) -> str:
+    return TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+
+
+async def _respond(send: Any, status: int, content_type: str, body: bytes, *, head: bool) -> None:
+    headers = [
+        (b"content-type", content_type.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-cache"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else body})

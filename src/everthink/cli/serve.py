@@ -1,0 +1,128 @@
+"""`everthink serve`: production."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command(
+    "serve",
+    short_help="Serve your agents in production.",
+    help="""Serve your agents in production.
+
+    TARGET is module:app, or a folder with agents. One process serves them all: an SQLite file has one
+    owner, and every agent lives in one process. To use more machines, keep the data in PostgreSQL.
+
+    SIGTERM or Ctrl-C stops it gracefully: connections are told to come back, running turns get time
+    to finish, the rest are cut at a chunk and kept. Exit code 0 after that, 1 when it could not start.
+
+    \b
+    Examples:
+      everthink serve agents --host 0.0.0.0 --port 8080
+      everthink serve shop.main:app --forwarded-allow-ips 10.0.0.1""",
+)
+@click.argument("target")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="HOST",
+    help="Where to listen. In a container: 0.0.0.0",
+)
+@click.option(
+    "--port",
+    default=8787,
+    show_default=True,
+    envvar="PORT",
+    type=click.IntRange(0, 65535),
+    help="Which port; 0 takes any free one.",
+)
+@click.option(
+    "--store",
+    envvar="EVERTHINK_STORE",
+    help="The database, when TARGET is a folder: sqlite:///path or postgresql://…",
+)
+@click.option(
+    "--proxy-headers/--no-proxy-headers",
+    default=True,
+    show_default=True,
+    help="Believe X-Forwarded-For and X-Forwarded-Proto …",
+)
+@click.option(
+    "--forwarded-allow-ips",
+    default="127.0.0.1",
+    show_default=True,
+    help="… from these addresses, comma-separated; * is everybody.",
+)
+@click.option(
+    "--access-log/--no-access-log",
+    default=True,
+    show_default=True,
+    help="One line per request on standard output.",
+)
+@click.option(
+    "--graceful-timeout",
+    default=30,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Seconds that requests, and turns of a folder's agents, get to finish.",
+)
+@click.option(
+    "--log-level",
+    default="warning",
+    show_default=True,
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="How much to say on standard error.",
+)
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="One; see above.")
+def command(
+    target: str,
+    host: str,
+    port: int,
+    store: str | None,
+    proxy_headers: bool,
+    forwarded_allow_ips: str,
+    access_log: bool,
+    graceful_timeout: int,
+    log_level: str,
+    workers: int,
+) -> None:
+    """Serve in production."""
+    from ..errors import AgentError
+    from .letters import EXIT_PROBLEM, say
+
+    if workers > 1:
+        raise AgentError(
+            f"everthink runs in one process, not in {workers}: an SQLite file has one owner, and an agent "
+            "lives in one place.",
+            kept="Nothing was started.",
+            next_step="One process serves thousands of conversations, because it waits for models most of "
+            "the time. Leave --workers out.",
+        )
+
+    from .serving import address, describe, listen, quiet_logs, run
+    from .target import load
+
+    quiet_logs(access=access_log, level=log_level)
+    loaded = load(target, store=store, grace=float(graceful_timeout))
+    listener = listen(host, port)
+
+    def ready() -> None:
+        say(f"everthink serves {loaded.source} at {address(listener)}")
+        for line in describe(loaded, address(listener)):
+            say(line)
+
+    fine = run(
+        loaded.asgi,
+        listener,
+        ready=ready,
+        graceful_timeout=graceful_timeout,
+        proxy_headers=proxy_headers,
+        forwarded_allow_ips=forwarded_allow_ips,
+        access_log=access_log,
+    )
+    if not fine:
+        raise SystemExit(EXIT_PROBLEM)
+    say("Stopped.")

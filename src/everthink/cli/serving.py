@@ -1,0 +1,222 @@
+"""One serving process: uvicorn with our own beginning and end.
+
+    serve ------------------------------> run
+    dev --starts a process, socket open--> python -m everthink.cli.serving '{…}' --> run
+
+A signal closes the sockets with 1012 (clients come back), gives turns their grace, cuts the rest at
+a chunk, closes the database and ends the process with 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import uvicorn
+
+from ..errors import AgentError
+from .letters import complain, say, say_error
+from .page import Broken, WithPage
+from .target import Loaded, load, use_demo_models
+
+__all__ = ["Server", "describe", "listen", "quiet_logs", "run"]
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, told to stop by signals or by the end of its parent."""
+
+    def __init__(self, config: uvicorn.Config, *, ready: Callable[[], None], parent: bool = False) -> None:
+        super().__init__(config)
+        self._ready, self._parent = ready, parent
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Stop on the first signal, at once on the second. The exit code is ours to choose."""
+        loop = asyncio.get_running_loop()
+        # Ctrl-C reaches a whole group of processes: under a parent, only the parent's word counts.
+        heard = (signal.SIGTERM,) if self._parent else (signal.SIGTERM, signal.SIGINT)
+        for sign in heard:
+            loop.add_signal_handler(sign, self._stop)
+        if self._parent:
+            loop.add_signal_handler(signal.SIGINT, lambda: None)
+            # Our end of a pipe that only the parent holds: it closes however the parent ends.
+            loop.add_reader(sys.stdin.fileno(), self._orphaned)
+        try:
+            yield
+        finally:
+            for sign in heard:
+                loop.remove_signal_handler(sign)
+
+    def _stop(self) -> None:
+        # Impatience is for people; a parent kills what does not stop.
+        self.force_exit = self.should_exit and not self._parent
+        self.should_exit = True
+
+    def _orphaned(self) -> None:
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        self.should_exit = True
+
+
+def run(
+    asgi: Any,
+    listener: socket.socket,
+    *,
+    ready: Callable[[], None],
+    parent: bool = False,
+    graceful_timeout: int = 5,
+    proxy_headers: bool = False,
+    forwarded_allow_ips: str = "127.0.0.1",
+    access_log: bool = False,
+) -> bool:
+    """Serve until told to stop. False when the application could not be started."""
+    config = uvicorn.Config(
+        asgi,
+        lifespan="on" if not isinstance(asgi, Broken) else "off",
+        proxy_headers=proxy_headers,
+        forwarded_allow_ips=forwarded_allow_ips,
+        access_log=access_log,
+        server_header=False,
+        timeout_graceful_shutdown=graceful_timeout,
+        log_config=None,
+    )
+    server = Server(config, ready=ready, parent=parent)
+    try:
+        server.run(sockets=[listener])
+    except SystemExit:
+        return False  # Its start failed and was logged.
+    return server.started
+
+
+def listen(host: str, port: int, *, tries: int = 1) -> socket.socket:
+    """A listening socket at the first free port from `port` on. Raises a letter when there is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    last = OSError(0, "there is no such port")
+    for candidate in range(port, min(port + tries, 65536)) if port else [0]:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, candidate))
+        except OSError as error:
+            listener.close()
+            last = error
+            continue
+        listener.listen(1024)
+        return listener
+    where = f"{host}:{port}" if tries == 1 else f"{host}, ports {port} to {port + tries - 1}"
+    raise AgentError(
+        f"Cannot listen at {where}: {last.strerror or last}.",
+        next_step="Stop what uses it, or choose another port: --port 9000",
+    ) from last
+
+
+def address(listener: socket.socket) -> str:
+    """The URL of a listening socket, as one opens it on this machine."""
+    host, port = listener.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"
+
+
+def describe(loaded: Loaded, base: str) -> Iterator[str]:
+    """What is served, one line each."""
+    for route in loaded.routes:
+        yield f"  {base.replace('http', 'ws', 1)}{route}/<name>"
+    for note in loaded.notes:
+        yield f"  Note: {note}"
+
+
+class _Plain(logging.Formatter):
+    """Messages as sentences; access lines with the time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == "uvicorn.access":
+            return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {record.getMessage()}"
+        return super().format(record)
+
+
+def quiet_logs(*, access: bool, level: str = "warning") -> None:
+    """Warnings of ours and of uvicorn to standard error, access lines to standard output."""
+    errors = logging.StreamHandler(sys.stderr)
+    errors.setFormatter(_Plain("%(levelname)s %(message)s"))
+    errors.setLevel(level.upper())
+    logging.basicConfig(level=level.upper(), handlers=[errors])
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    if access:
+        lines = logging.StreamHandler(sys.stdout)
+        lines.setFormatter(_Plain("%(message)s"))
+        logger = logging.getLogger("uvicorn.access")
+        logger.addHandler(lines)
+        logger.setLevel("INFO")
+        logger.propagate = False
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn's says more than we have said ourselves."""
+    said = record.getMessage()
+    return "Application startup failed" not in said and "without completing handshake" not in said
+
+
+# --- the process that `dev` starts
+
+
+def main(argument: str) -> int:
+    """Serve what the parent says, for development."""
+    settings: dict[str, Any] = json.loads(argument)
+    begun = time.perf_counter()
+    quiet_logs(access=settings["verbose"], level="info" if settings["verbose"] else "warning")
+    listener = socket.socket(fileno=settings["fd"])
+    base = address(listener)
+    try:
+        loaded = load(settings["target"], store=settings["store"], grace=settings["grace"])
+        use_demo_models(loaded)
+        asgi: Any = WithPage(loaded)
+    except AgentError as error:
+        complain(error)
+        say_error("Waiting for a change.", "dim")
+        loaded, asgi = None, Broken(str(error))
+
+    def ready() -> None:
+        if loaded is None:
+            return
+        if settings["again"]:
+            say(f"Ready again after {time.perf_counter() - begun:.1f} s.", "dim")
+            return
+        say(f"everthink serves {loaded.source}.", "bold")
+        for line in describe(loaded, base):
+            say(line)
+        say(f"\n  Open {base}", "bold")
+        routes = loaded.routes
+        if routes:
+            say(f"  or, in another terminal: everthink chat {base}{routes[0]}/default")
+        say(
+            "  Ctrl-C stops it."
+            if settings["watches"] is None
+            else "  It reloads when a file changes. Ctrl-C stops it."
+        )
+        if settings["open"]:
+            import webbrowser
+
+            webbrowser.open(base)
+
+    return 0 if run(asgi, listener, ready=ready, parent=True, graceful_timeout=2) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1]))
+    except KeyboardInterrupt:
+        os._exit(0)  # Ctrl-C before the loop ran; there is nothing to close yet.

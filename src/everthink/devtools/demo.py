@@ -1,0 +1,84 @@
+"""The agent of `everthink dev` in a folder without agents: the first minute with the product.
+
+It needs no key and no network. Each tool shows one thing: a result, progress, an approval, and a
+question that only the browser can answer.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import operator
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from typing import Any
+
+from ..think import Think
+from ..tools.tool import tool
+
+__all__ = ["Demo"]
+
+BROWSER_TOOL: dict[str, Any] = {
+    "name": "browser_language",
+    "description": "Which language and time zone the person's browser is set to.",
+    "parameters": {"type": "object", "properties": {}},
+}
+"""What a page sends in `clientTools` to let the demo ask the browser. The page runs it; see docs/cli.md."""
+
+
+class Demo(Think):
+    """The demo agent: streams, thinks aloud, uses tools, and asks before it does something."""
+
+    model = "demo"
+    system_prompt = "You are a friendly guide to everthink. Answer in a few short sentences."
+
+    @tool
+    def weather(self, city: str) -> str:
+        """The weather in a city. Invented, but always the same."""
+        mood = sum(map(ord, city))
+        sky = ("windy", "sunny", "cloudy", "rainy", "foggy")[mood % 5]
+        return f"It is {sky} in {city}, {8 + mood % 20} degrees."
+
+    @tool
+    def clock(self) -> str:
+        """The time and the date on this machine, now."""
+        return f"It is {datetime.now():%H:%M on %A, %d %B %Y}."
+
+    @tool
+    def calculate(self, expression: str) -> float:
+        """Calculate with + - * / and parentheses, for example 12 * (3 + 4)."""
+        return value_of(ast.parse(expression, mode="eval").body)
+
+    @tool
+    async def research(self, topic: str) -> AsyncIterator[str]:
+        """Research a topic in the library. Shows how far it is."""
+        for shelf in ("A to F", "G to M", "N to Z"):
+            await asyncio.sleep(0.4)
+            yield f"searching shelf {shelf}"
+        yield f"The library has three books about {topic}."
+
+    @tool(needs_approval=True)
+    def send_postcard(self, to: str) -> str:
+        """Send a postcard to somebody. Asks you first. (No postcard leaves this machine.)"""
+        return f"The postcard to {to} is on its way."
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: lambda a, b: a / b,
+}
+
+
+def value_of(node: ast.expr) -> float:
+    """The value of a parsed sum. What is not arithmetic raises, and the model reads why."""
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return number
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](value_of(left), value_of(right))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -value_of(operand)
+        case _:
+            raise ValueError(f"I can only calculate with numbers, not with {ast.unparse(node)!r}.")

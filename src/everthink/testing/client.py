@@ -1,0 +1,302 @@
+"""A chat window for tests: speaks the protocol over a real socket and keeps what a reader would see.
+
+    chat = await Client.connect("ws://127.0.0.1:8000/agents/assistant/room-1")
+    request = await chat.say("Hello")
+    await chat.until_done(request)
+    assert chat.messages[-1].text == "Hi."
+
+It never guesses: every frame is in `frames`, in order, and the conversation in `messages` is built
+from them with the same fold the server uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from .. import chunks as ui
+from ..messages import Message, parse_message, user_message
+from ..turn.fold import Accumulator
+
+__all__ = ["Client"]
+
+Frame = dict[str, Any]
+PATIENCE = 10.0
+
+_numbers = itertools.count(1)
+
+
+class Client:
+    """One tab. With `resumes` it asks for a running stream and takes every offer, as a browser does."""
+
+    def __init__(self, socket: ClientConnection, *, resumes: bool = False) -> None:
+        self._socket, self._resumes = socket, resumes
+        self.frames: list[Frame] = []
+        """Everything that arrived, in order."""
+        self.other: list[str | bytes] = []
+        """What arrived and is not a frame."""
+        self.state: Any = None
+        self.identity: Frame | None = None
+        self.closed: tuple[int, str] | None = None
+        """Code and reason, once the socket is closed."""
+        self._stored: list[Message] = []
+        self._drafts: dict[str, Accumulator] = {}
+        self._acked: set[str] = set()
+        self._more = asyncio.Event()
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        *,
+        id: str | None = None,
+        resumes: bool = False,
+        origin: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Client:
+        """Connect. `id` is the connection's id (`_pk`)."""
+        asked = {**({"_pk": id} if id is not None else {}), **(query or {})}
+        if asked:
+            url += "?" + urlencode(asked)
+        given: Any = origin
+        socket = await connect(
+            url,
+            origin=given,
+            additional_headers=dict(headers or {}),
+            max_size=None,
+            max_queue=None,
+            compression=None,
+        )
+        client = cls(socket, resumes=resumes)
+        if resumes:
+            await client.probe("connect")
+        return client
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Leave."""
+        await self._socket.close(code, reason)
+        await self._reading
+
+    async def drop(self) -> None:
+        """Lose the network: no goodbye."""
+        self._socket.transport.abort()
+        await self._reading
+
+    # --- sending
+
+    async def send(self, frame: Frame | str | bytes) -> None:
+        """Send a frame, or anything else."""
+        await self._socket.send(json.dumps(frame) if isinstance(frame, dict) else frame)
+
+    async def say(
+        self, text: str, *, id: str | None = None, message_id: str | None = None, **body: Any
+    ) -> str:
+        """Send a user message with the conversation so far. Returns the request's id."""
+        message = user_message(text, id=message_id or f"u{next(_numbers)}")
+        return await self.request([*self.messages, message], id=id, **body)
+
+    async def request(self, messages: list[Message], *, id: str | None = None, **body: Any) -> str:
+        """Send this list as the conversation. `body` is what else the request says."""
+        request = id or f"req-{next(_numbers)}"
+        asked = {
+            "messages": [message.to_json() for message in messages],
+            "trigger": "submit-message",
+            **body,
+        }
+        init = {"method": "POST", "body": json.dumps(asked)}
+        await self.send({"type": "cf_agent_use_chat_request", "id": request, "init": init})
+        return request
+
+    async def cancel(self, request: str) -> None:
+        """Stop a turn."""
+        await self.send({"type": "cf_agent_chat_request_cancel", "id": request})
+
+    async def clear(self) -> None:
+        """Empty the conversation, here at once."""
+        self._stored, self._drafts = [], {}
+        await self.send({"type": "cf_agent_chat_clear"})
+
+    async def probe(self, probe_id: str) -> None:
+        """Ask whether anything streams."""
+        await self.send({"type": "cf_agent_stream_resume_request", "probeId": probe_id})
+
+    async def ack(self, request: str) -> None:
+        """Take the stream that was offered."""
+        await self.send({"type": "cf_agent_stream_resume_ack", "id": request})
+
+    async def answer(self, call_id: str, output: Any = None, **fields: Any) -> None:
+        """Send a browser tool's result."""
+        frame = {"type": "cf_agent_tool_result", "toolCallId": call_id, "toolName": "", "output": output}
+        await self.send({**frame, **fields})
+
+    async def approve(self, call_id: str, approved: bool = True, *, auto_continue: bool = True) -> None:
+        """Answer a call that asked."""
+        frame = {"type": "cf_agent_tool_approval", "toolCallId": call_id, "approved": approved}
+        await self.send({**frame, "autoContinue": auto_continue})
+
+    async def set_state(self, state: Any) -> None:
+        """Replace the agent's state, here at once."""
+        self.state = state
+        await self.send({"type": "cf_agent_state", "state": state})
+
+    async def start_call(self, method: str, *args: Any) -> str:
+        """Call a method without waiting. Returns the call's id."""
+        id = f"call-{next(_numbers)}"
+        await self.send({"type": "rpc", "id": id, "method": method, "args": list(args)})
+        return id
+
+    async def call(self, method: str, *args: Any) -> list[Frame]:
+        """Call a method. Every answer, the last one included."""
+        id = await self.start_call(method, *args)
+        await self.until(lambda: any(_is_last(answer) for answer in self.answers(id)))
+        return self.answers(id)
+
+    # --- looking
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation as it is on the screen."""
+        drafts = {draft.id: draft.message() for draft in self._drafts.values()}
+        shown = [drafts.pop(message.id, message) for message in self._stored]
+        return shown + list(drafts.values())
+
+    @property
+    def text(self) -> str:
+        """The text of everything the assistant says, stored or not."""
+        return "".join(message.text for message in self.messages if message.role == "assistant")
+
+    def of(self, *types: str) -> list[Frame]:
+        """The frames of these types; the prefix `cf_agent_` may be left out."""
+        wanted = {*types, *(f"cf_agent_{type}" for type in types)}
+        return [frame for frame in self.frames if frame.get("type") in wanted]
+
+    def responses(self, request: str) -> list[Frame]:
+        """The response frames of a turn."""
+        return [frame for frame in self.of("use_chat_response") if frame["id"] == request]
+
+    def seqs(self, request: str) -> list[int]:
+        """The numbers of a turn's chunks as they arrived, live and replayed."""
+        return [frame["seq"] for frame in self.responses(request) if "seq" in frame]
+
+    def answers(self, call: str) -> list[Frame]:
+        """What came back for a call."""
+        return [frame for frame in self.of("rpc") if frame["id"] == call]
+
+    def is_done(self, request: str) -> bool:
+        """True once a turn's last frame arrived."""
+        return any(frame["done"] for frame in self.responses(request))
+
+    # --- waiting
+
+    async def until(self, condition: Callable[[], object], *, timeout: float = PATIENCE) -> None:
+        """Return once `condition()` is true; it is asked after every frame."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            told = "\n".join(json.dumps(frame)[:200] for frame in self.frames[-20:])
+            raise TimeoutError(f"not seen within {timeout} s (closed: {self.closed}); last frames:\n{told}")
+
+    async def until_frame(self, type: str, *, count: int = 1) -> Frame:
+        """Return the frame of this type that arrives as number `count`."""
+        await self.until(lambda: len(self.of(type)) >= count)
+        return self.of(type)[count - 1]
+
+    async def until_done(self, request: str) -> Frame:
+        """Return the frame that ends a turn."""
+        await self.until(lambda: self.is_done(request))
+        return next(frame for frame in self.responses(request) if frame["done"])
+
+    async def until_text(self, text: str) -> None:
+        """Return once `text` is on the screen."""
+        await self.until(lambda: text in self.text)
+
+    async def until_closed(self) -> tuple[int, str]:
+        """Return code and reason once the socket is closed."""
+        await self.until(lambda: self.closed is not None)
+        assert self.closed is not None
+        return self.closed
+
+    async def settled(self) -> None:
+        """Return once all that was sent before this was handled by the server."""
+        probe = f"settled-{next(_numbers)}"
+        await self.probe(probe)
+        await self.until(lambda: any(frame.get("probeId") == probe for frame in self.frames))
+
+    # --- reading
+
+    async def _read(self) -> None:
+        try:
+            async for message in self._socket:
+                self._take(message)
+                self._more.set()
+                if self._resumes and self.frames and self.frames[-1]["type"] == "cf_agent_stream_resuming":
+                    await self._accept(self.frames[-1]["id"])
+        except ConnectionClosed:
+            pass
+        finally:
+            self.closed = (self._socket.close_code or 1006, self._socket.close_reason or "")
+            self._more.set()
+
+    async def _accept(self, request: str) -> None:
+        if request not in self._acked:
+            self._acked.add(request)
+            await self.ack(request)
+
+    def _take(self, text: str | bytes) -> None:
+        try:
+            frame = json.loads(text)
+        except ValueError:
+            frame = None
+        if not isinstance(frame, dict) or "type" not in frame:
+            self.other.append(text)
+            return
+        taken: Frame = frame  # pyright: ignore[reportUnknownVariableType] - JSON objects have text keys
+        self.frames.append(taken)
+        match taken["type"]:
+            case "cf_agent_identity":
+                self.identity = taken
+            case "cf_agent_state":
+                self.state = taken["state"]
+            case "cf_agent_chat_messages":
+                self._stored = [parse_message(message, new_id=str) for message in taken["messages"]]
+            case "cf_agent_chat_clear":
+                self._stored, self._drafts = [], {}
+            case "cf_agent_message_updated":
+                self._update(parse_message(taken["message"], new_id=str))
+            case "cf_agent_use_chat_response":
+                self._respond(taken)
+            case _:
+                pass
+
+    def _update(self, message: Message) -> None:
+        self._stored = [message if known.id == message.id else known for known in self._stored]
+        for request, draft in self._drafts.items():
+            if draft.id == message.id:
+                self._drafts[request] = Accumulator.of(message, continuation=draft.continuation)
+
+    def _respond(self, frame: Frame) -> None:
+        request: str = frame["id"]
+        if frame["done"]:
+            self._drafts.pop(request, None)
+        elif frame["body"] and not frame.get("error"):
+            chunk = ui.decode(frame["body"])
+            continues = frame.get("continuation", False)
+            if isinstance(chunk, ui.Start) or request not in self._drafts:
+                self._drafts[request] = Accumulator(request, continuation=continues)
+            self._drafts[request].apply(chunk)
+
+
+def _is_last(answer: Frame) -> bool:
+    return answer.get("done") is True or not answer["success"]

@@ -1,0 +1,273 @@
+"""The commands as a person meets them: help, letters, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from everthink import App, Think, tool
+from everthink.cli.main import COMMANDS, cli
+from everthink.testing import ScriptedModel, calls, fails, says
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    monkeypatch.chdir(tmp_path)
+    for name in ("EVERTHINK_STORE", "HOST", "PORT"):
+        monkeypatch.delenv(name, raising=False)
+    return CliRunner()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself_with_an_example(run: CliRunner, name: str) -> None:
+    shown = run.invoke(cli, [name, "--help"])
+    assert shown.exit_code == 0
+    assert f"everthink {name}" in shown.output
+    assert "Example" in shown.output
+
+
+def test_help_lists_the_commands_without_importing_them() -> None:
+    script = (
+        "import sys; from everthink.cli.main import cli\n"
+        "cli(['--help'], standalone_mode=False)\n"
+        "heavy = set('rich uvicorn starlette websockets watchfiles'.split()) & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "doctor" in ran.stdout
+
+
+def test_a_misspelt_command_is_answered_with_the_nearest(run: CliRunner) -> None:
+    shown = run.invoke(cli, ["inspct"])
+    assert shown.exit_code == 2
+    assert "'inspect'" in shown.output
+
+
+def test_the_version_is_said(run: CliRunner) -> None:
+    assert run.invoke(cli, ["--version"]).output.startswith("everthink 0")
+
+
+# --- new
+
+
+def test_a_new_project_passes_its_own_test(run: CliRunner, tmp_path: Path) -> None:
+    made = run.invoke(cli, ["new", "Shop Helper"])
+    assert made.exit_code == 0, made.output
+    project = tmp_path / "Shop Helper"
+    assert 'name = "shop-helper"' in (project / "pyproject.toml").read_text()
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_a_folder_with_something_in_it_is_left_alone(run: CliRunner, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious.txt").write_text("keep me")
+    refused = run.invoke(cli, ["new", "mine"])
+    assert refused.exit_code == 1
+    assert "not empty" in refused.output
+    assert [entry.name for entry in (tmp_path / "mine").iterdir()] == ["precious.txt"]
+
+
+# --- inspect
+
+
+class Clerk(Think):
+    @tool
+    def stamp(self, paper: str) -> str:
+        """Stamp a paper."""
+        return f"{paper} stamped"
+
+
+def a_database(tmp_path: Path) -> str:
+    store = f"sqlite:///{tmp_path}/clerk.db"
+
+    async def work() -> None:
+        Clerk.model = ScriptedModel(calls("stamp", paper="A4"), says("Done."), fails("no paper"))
+        async with App(Clerk, store=store) as app:
+            await app.agent(Clerk, "desk").save_messages("Stamp it")
+            await app.agent(Clerk, "hall").save_messages("Again")
+
+    asyncio.run(work())
+    return store
+
+
+def test_inspect_shows_agents_turns_and_calls(run: CliRunner, tmp_path: Path) -> None:
+    store = a_database(tmp_path)
+    shown = run.invoke(cli, ["inspect", "--store", store])
+    assert shown.exit_code == 0, shown.output
+    assert "Clerk/desk" in shown.output
+    assert "completed" in shown.output
+    assert "stamp" in shown.output
+
+    told = json.loads(
+        run.invoke(cli, ["inspect", "--store", store, "--agent", "clerk/desk", "--json"]).output
+    )
+    assert [agent["name"] for agent in told["agents"]] == ["desk"]
+    assert {turn["status"] for turn in told["turns"]} == {"completed"}
+    assert [call["tool"] for call in told["calls"]] == ["stamp"]
+
+
+def test_inspect_reads_beside_the_owner_and_changes_nothing(run: CliRunner, tmp_path: Path) -> None:
+    store = a_database(tmp_path)
+
+    async def look_while_open() -> str:
+        Clerk.model = ScriptedModel(says("Fresh."))
+        async with App(Clerk, store=store) as app:
+            await app.agent(Clerk, "fresh").save_messages("Hello")
+            return await asyncio.to_thread(
+                lambda: (
+                    subprocess.run(
+                        [sys.executable, "-m", "everthink.cli", "inspect", "--store", store, "--json"],
+                        capture_output=True,
+                        text=True,
+                        check=True,
+                    ).stdout
+                )
+            )
+
+    told = json.loads(asyncio.run(look_while_open()))
+    assert "fresh" in [agent["name"] for agent in told["agents"]]
+    before = (tmp_path / "clerk.db").read_bytes()
+    run.invoke(cli, ["inspect", "--store", store])
+    assert (tmp_path / "clerk.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("store", "says_"),
+    [
+        ("sqlite:///nowhere.db", "There is no database"),
+        ("notes.txt", "cannot be read as a database"),
+        ("mysql://x", "is no store"),
+    ],
+)
+def test_inspect_says_what_it_cannot_read(run: CliRunner, tmp_path: Path, store: str, says_: str) -> None:
+    (tmp_path / "notes.txt").write_text("dear diary, " * 100)
+    refused = run.invoke(cli, ["inspect", "--store", store])
+    assert refused.exit_code == 1
+    assert says_ in refused.output
+    assert "Traceback" not in refused.output
+    assert not (tmp_path / "nowhere.db").exists()
+
+
+def test_inspect_reads_postgresql(run: CliRunner, postgres_url: str) -> None:
+    async def work() -> None:
+        Clerk.model = ScriptedModel(says("Done."))
+        async with App(Clerk, store=postgres_url) as app:
+            await app.agent(Clerk, "desk").save_messages("Hello")
+
+    asyncio.run(work())
+    told = json.loads(run.invoke(cli, ["inspect", "--store", postgres_url, "--json"]).output)
+    assert [(turn["class"], turn["status"]) for turn in told["turns"]] == [("Clerk", "completed")]
+
+
+# --- doctor
+
+
+def test_doctor_finds_nothing_wrong_in_an_empty_folder(run: CliRunner) -> None:
+    shown = run.invoke(cli, ["doctor"])
+    assert shown.exit_code == 0, shown.output
+    assert "SQLite" in shown.output
+
+
+def test_doctor_names_keys_and_never_shows_them(run: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    shown = run.invoke(cli, ["doctor"])
+    assert "OPENAI_API_KEY" in shown.output
+    assert "secret" not in shown.output
+
+
+def test_doctor_says_who_holds_the_store(run: CliRunner, tmp_path: Path) -> None:
+    store = a_database(tmp_path)
+
+    async def look() -> str:
+        async with App(Clerk, store=store):
+            return await asyncio.to_thread(lambda: run.invoke(cli, ["doctor", "--store", store]).output)
+
+    assert f"in use by process {os.getpid()}" in asyncio.run(look())
+
+
+def test_doctor_counts_problems_in_its_exit_code(run: CliRunner, tmp_path: Path) -> None:
+    (tmp_path / "bad.db").write_bytes(b"not a database at all" * 100)
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "broken.py").write_text("import nothing_of_that_name\n")
+    told = run.invoke(cli, ["doctor", "--store", "bad.db", "--json"])
+    assert told.exit_code == 1
+    problems = {c["name"]: c["found"] for c in json.loads(told.output)["checks"] if c["state"] == "problem"}
+    assert set(problems) == {"store", "agents"}
+    assert "nothing_of_that_name" in problems["agents"]
+
+
+def test_doctor_knows_a_database_of_a_newer_release(run: CliRunner, tmp_path: Path) -> None:
+    a_database(tmp_path)
+    with sqlite3.connect(tmp_path / "clerk.db") as newer:
+        newer.execute("INSERT INTO everthink_schema VALUES (999, 'the future', 0)")
+    newer.close()
+    told = run.invoke(cli, ["doctor", "--store", "clerk.db"])
+    assert told.exit_code == 1
+    assert "newer release" in told.output
+
+
+# --- what dev and serve refuse
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["serve", "agents", "--workers", "4"], "one process"),
+        (["serve", "nowhere"], "no such folder"),
+        (["serve", "nowhere:app"], "There is no module 'nowhere'"),
+        (["serve", "main.py"], "main:app"),
+        (["serve", "main:nope"], "main:service"),
+        (["serve", "broken:app"], "broken.py:2: ZeroDivisionError"),
+        (["serve", "main:number"], "cannot be served"),
+        (["serve", "main:service", "--store", "x.db"], "its own store"),
+        (["chat", "assistant/x", "--server", "ftp://x"], "not an address"),
+    ],
+)
+def test_mistakes_are_answered_with_a_letter(
+    run: CliRunner, tmp_path: Path, args: list[str], words: str
+) -> None:
+    (tmp_path / "main.py").write_text("from everthink import App\nservice = App()\nnumber = 7\n")
+    (tmp_path / "broken.py").write_text("x = 1\ny = x / 0\n")
+    for name in ("main", "broken"):
+        sys.modules.pop(name, None)
+    refused = run.invoke(cli, args)
+    assert refused.exit_code == 1
+    assert words in refused.output
+    assert "Traceback" not in refused.output
+
+
+def test_a_port_that_is_taken_is_said(run: CliRunner, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("from everthink import App\nservice = App()\nnumber = 7\n")
+    sys.modules.pop("main", None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = run.invoke(cli, ["serve", "main:service", "--port", str(port)])
+    assert refused.exit_code == 1
+    assert f"127.0.0.1:{port}" in refused.output
+
+
+def test_nobody_at_the_other_end_is_said(run: CliRunner) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    refused = run.invoke(
+        cli, ["chat", "a/b", "-m", "hi", "--server", f"http://127.0.0.1:{port}", "--token", "s3cret"]
+    )
+    assert refused.exit_code == 1
+    assert "Nobody answers" in refused.output
+    assert "s3cret" not in refused.output

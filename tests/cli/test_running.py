@@ -1,0 +1,191 @@
+"""`dev`, `serve` and `chat` as real processes on real ports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from .processes import Command
+
+AGENT = """
+from everthink import Think
+
+class Helper(Think):
+    model = "MODEL"
+
+    def get_system_prompt(self):
+        return "v1"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "helper.py").write_text(AGENT.replace("MODEL", "demo"))
+    return tmp_path
+
+
+def get(url: str) -> tuple[int, str, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.headers["content-type"], answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["content-type"], error.read().decode()
+
+
+def test_dev_without_a_project_serves_the_demo_agent_and_chat_talks_to_it(tmp_path: Path) -> None:
+    # Given the demo agent
+    with Command(tmp_path, "dev", "--port", "0") as dev:
+        base = dev.until(r"Open (http://127\.0\.0\.1:\d+)")[1]
+
+        # Then a browser finds something at its address
+        status, kind, text = get(base)
+        assert status == 200
+        assert kind.startswith("text/")
+        assert text
+        assert json.loads(get(base + "/everthink/agents")[2])[0]["kebab"] == "demo"
+        assert get(base + "/nothing-here")[0] == 404
+
+        # And a pipe gets answers, tools and questions; a yes is one of its lines
+        with Command(tmp_path, "chat", base) as chat:
+            assert chat.process.stdin
+            chat.process.stdin.write("What is the weather in Paris?\nSend a postcard to Ada\ny\n")
+            chat.process.stdin.close()
+            assert chat.ended() == 0
+        said = "\n".join(chat.seen)
+        assert "weather(city='Paris')" in said
+        assert "It is sunny in Paris" in said
+        assert "The postcard to Ada is on its way." in said
+
+        # No answer is a no
+        with Command(
+            tmp_path, "chat", "demo/other", "--server", base, "-m", "Send a postcard to Bob"
+        ) as chat:
+            assert chat.process.stdin
+            chat.process.stdin.close()
+            chat.ended()
+        assert "on its way" not in "\n".join(chat.seen)
+
+        # Ctrl-C ends it quietly
+        assert dev.interrupt() == 0
+        assert "Traceback" not in "\n".join(dev.seen)
+
+
+def test_dev_takes_the_next_port_and_tells_about_missing_keys(project: Path) -> None:
+    (project / "agents" / "helper.py").write_text(AGENT.replace("MODEL", "openai:gpt-5"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with Command(project, "dev", "--port", str(port)) as dev:
+            dev.until(f"Port {port} is taken")
+            dev.until("Helper answers with the demo model.*OPENAI_API_KEY")
+            base = dev.until(r"Open (http://\S+)")[1]
+            with Command(project, "chat", base, "-m", "hello") as chat:
+                assert chat.ended() == 0
+            assert "demo model" in "\n".join(chat.seen)
+            assert dev.interrupt() == 0
+
+
+def test_dev_reloads_and_the_conversation_goes_on(project: Path) -> None:
+    with Command(project, "dev", "--port", "0") as dev:
+        base = dev.until(r"Open (http://\S+)")[1]
+        dev.until("reloads when a file changes")
+        url = base.replace("http", "ws") + "/agents/helper/room"
+
+        async def cut_by_a_reload() -> int | None:
+            async with connect(url) as socket_:
+                await socket_.send(ask("Tell me a story"))
+                frames = 0
+                try:
+                    async for text in socket_:
+                        frames += "text-delta" in text
+                        if frames == 3:
+                            # A mistake first: it is told, and the page says so too
+                            (project / "agents" / "helper.py").write_text("def broken(:\n")
+                except ConnectionClosed:
+                    pass
+                return socket_.close_code
+
+        # When a file changes in the middle of an answer, sockets are told to come back
+        assert asyncio.run(cut_by_a_reload()) == 1012
+        dev.until(r"helper\.py changed")
+        dev.until(r"helper\.py:1: SyntaxError")
+        status, _, text = get(base)
+        assert (status, "SyntaxError" in text) == (503, True)
+
+        # And when it is mended, what was said is kept
+        (project / "agents" / "helper.py").write_text(AGENT.replace("MODEL", "demo").replace("v1", "v2"))
+        dev.until("Ready again")
+        messages: list[dict[str, Any]] = json.loads(get(f"{base}/agents/helper/room/get-messages")[2])
+        assert [message["role"] for message in messages] == ["user", "assistant"]
+        assert any(part.get("text") for part in messages[1]["parts"])
+        assert dev.interrupt() == 0
+
+
+def ask(text: str) -> str:
+    message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": text}]}
+    body = json.dumps({"messages": [message], "trigger": "submit-message"})
+    return json.dumps(
+        {"type": "cf_agent_use_chat_request", "id": "r1", "init": {"method": "POST", "body": body}}
+    )
+
+
+def test_chat_comes_back_after_a_restart_of_the_server(project: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    with Command(project, "serve", "agents", "--port", port) as first:
+        first.until("serves the agents in agents")
+        with Command(project, "chat", "helper/room", "--server", f"http://127.0.0.1:{port}") as chat:
+            assert chat.process.stdin
+            chat.process.stdin.write("My name is Ada\n")
+            chat.process.stdin.flush()
+            chat.until("Ada")
+            first.process.send_signal(signal.SIGTERM)
+            assert first.ended() == 0
+            assert "Stopped." in first.seen
+            chat.until("reconnecting")
+            with Command(project, "serve", "agents", "--port", port) as second:
+                second.until("serves the agents")
+                chat.until("connected again")
+                chat.process.stdin.write("What is my name?\n")
+                chat.process.stdin.close()
+                chat.until("Ada")
+                assert chat.ended() == 0
+                second.process.send_signal(signal.SIGINT)
+                assert second.ended() == 0
+
+
+def test_serve_logs_requests_and_refuses_a_second_owner_of_the_database(project: Path) -> None:
+    with Command(project, "serve", "agents", "--port", "0") as serve:
+        base = serve.until(r"at (http://\S+)")[1]
+        assert json.loads(get(f"{base}/agents/helper/x/get-messages")[2]) == []
+        serve.until(r'"GET /agents/helper/x/get-messages HTTP/1.1" 200')
+        assert get(base)[0] == 404
+        with Command(project, "serve", "agents", "--port", "0") as second:
+            assert second.ended() == 1
+        said = "\n".join(second.seen)
+        assert f"held by process {serve.process.pid}" in said
+        assert "Traceback" not in said
+        serve.process.send_signal(signal.SIGTERM)
+        assert serve.ended() == 0
+
+
+def test_a_serving_process_does_not_outlive_dev(project: Path) -> None:
+    with Command(project, "dev", "--port", "0") as dev:
+        dev.until("Open http")
+        dev.process.kill()
+        # Its output ends when the last process that writes to it is gone.
+        assert dev.ended() == -signal.SIGKILL
+    assert not (project / ".everthink" / "everthink.db.lock").read_text()
+    assert os.path.exists(project / ".everthink" / "everthink.db")

@@ -1,0 +1,227 @@
+"""Connections: their hooks, what is not ours, slow readers, the server's end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from everthink.server import connections
+from everthink.testing import ScriptedModel, says
+
+from ..support.agents import assistant
+from ..support.turns import record_events
+from .conftest import Serve
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_hooks_see_a_connection_come_speak_and_go(serve: Serve) -> None:
+    seen: list[Any] = []
+    gone = asyncio.Event()
+
+    async def on_connect(self: Any, connection: Any, request: Any) -> None:
+        connection.state = {"who": request.query_params["who"]}
+        seen.append(("connect", connection.id))
+        connection.send("welcome")
+
+    def on_message(self: Any, connection: Any, message: Any) -> None:
+        seen.append((connection.state["who"], message))
+
+    async def on_close(self: Any, connection: Any, code: int, reason: str) -> None:
+        seen.append(("close", code, reason))
+        gone.set()
+        raise RuntimeError("ignored")
+
+    cls = assistant(ScriptedModel(), on_connect=on_connect, on_message=on_message, on_close=on_close)
+    server = await serve(cls)
+    events = record_events(server.app, "connect", "disconnect")
+    chat = await server.connect(cls, id="me", query={"who": "ada"})
+    await chat.send("hello")
+    await chat.send('{"type":"unknown"}')
+    await chat.send('{"type":"cf_agent_chat_request_cancel"}')
+    await chat.send(b"\x00\x01")
+    await chat.send('{"type":"cf_agent_chat_clear"}')
+    await chat.settled()
+    assert chat.other == ["welcome"]
+    await chat.close(4001, "bye")
+    await gone.wait()
+    assert seen == [
+        ("connect", "me"),
+        ("ada", "hello"),
+        ("ada", '{"type":"unknown"}'),
+        ("ada", '{"type":"cf_agent_chat_request_cancel"}'),
+        ("ada", b"\x00\x01"),
+        ("close", 4001, "bye"),
+    ]
+    await server.app.events.drain()
+    assert [event.type for event in events] == ["connect", "disconnect"]
+
+
+async def test_a_message_hook_that_raises_hurts_nobody(serve: Serve) -> None:
+    def on_message(self: Any, connection: Any, message: Any) -> None:
+        raise RuntimeError("no")
+
+    cls = assistant(ScriptedModel(says("Fine.")), on_message=on_message)
+    server = await serve(cls)
+    chat = await server.connect(cls)
+    await chat.send("boo")
+    await chat.until_done(await chat.say("Hi"))
+    assert chat.text == "Fine."
+
+
+async def test_a_connect_hook_that_raises_closes_with_1011(serve: Serve) -> None:
+    def on_connect(self: Any, connection: Any, request: Any) -> None:
+        if request.query_params.get("boom"):
+            raise RuntimeError("not you")
+
+    cls = assistant(ScriptedModel(says("Hi.")), on_connect=on_connect)
+    server = await serve(cls)
+    chat = await server.connect(cls, query={"boom": "1"})
+    assert await chat.until_closed() == (1011, "Uncaught exception during session setup")
+    assert chat.other == ['{"error":"not you"}']
+    fine = await server.connect(cls)
+    await fine.until_done(await fine.say("Hello"))
+    assert (await server.app.agent(cls, "room").instance()).connections[0].id
+    assert len((await server.app.agent(cls, "room").instance()).connections) == 1
+
+
+async def test_a_connection_without_an_id_gets_one(serve: Serve) -> None:
+    cls = assistant(ScriptedModel())
+    server = await serve(cls)
+    for query in ({}, {"_pk": ""}):
+        await (await server.connect(cls, query=query)).settled()
+    ids = [c.id for c in (await server.app.agent(cls, "room").instance()).connections]
+    assert len(set(ids)) == 2
+    assert all(ids)
+
+
+async def test_broadcast_and_close_from_code(serve: Serve) -> None:
+    cls = assistant(ScriptedModel())
+    server = await serve(cls)
+    one, two = await server.connect(cls, id="a"), await server.connect(cls, id="b")
+    await asyncio.gather(one.settled(), two.settled())
+    agent = await server.app.agent(cls, "room").instance()
+    agent.broadcast("to b", without=["a"])
+    await two.until(lambda: two.other == ["to b"])
+    await one.settled()
+    assert one.other == []
+    for connection in agent.connections:
+        connection.close(4003, "out")
+        connection.send("never")
+    assert await one.until_closed() == (4003, "out")
+    assert await two.until_closed() == (4003, "out")
+    assert two.other == ["to b"]
+
+
+async def test_agents_do_not_hear_each_other(serve: Serve) -> None:
+    cls = assistant(ScriptedModel(says("Only here.")))
+    server = await serve(cls)
+    here, there = await server.connect(cls, "here"), await server.connect(cls, "there")
+    await here.until_done(await here.say("Hi"))
+    await there.settled()
+    assert there.of("use_chat_response") == []
+    assert there.messages == []
+
+
+async def test_a_reader_that_never_reads_slows_nobody_and_is_closed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a tab whose window stands still, and a model as fast as the other tab reads
+    monkeypatch.setattr(connections, "MAX_BUFFERED", 1024 * 1024)
+    piece, pieces = "x" * 100_000, 120
+    tabs: list[Any] = []
+
+    async def read() -> None:
+        await tabs[0].until(lambda: len(tabs[0].of("use_chat_response")) >= tabs[1])
+        tabs[1] += 1
+
+    play = says(piece)
+    for _ in range(pieces - 1):
+        play = play.waits(read).says(piece)
+    cls = assistant(ScriptedModel(play))
+    server = await serve(cls)
+    asleep = await _small_window(server, "/agents/assistant/room?_pk=asleep")
+    chat = await server.connect(cls, id="awake")
+    tabs += [chat, 4]
+
+    # When much is said
+    request = await chat.say("Talk")
+    done = await chat.until_done(request)
+
+    # Then the other has it all, and what waited for the sleeper is gone
+    assert done["outcome"] == "completed"
+    assert sum(piece in frame["body"] for frame in chat.responses(request)) == pieces
+    assert chat.closed is None
+    agent = await server.app.agent(cls, "room").instance()
+    sleeper = next(c for c in agent.connections if c.id == "asleep")
+    assert sleeper._closing == (1013, "Reading too slowly")
+    assert not sleeper._out
+    # and when it wakes it is told to come back, and finds everything
+    with pytest.raises(ConnectionClosed):
+        while True:
+            await asleep.recv()
+    assert asleep.close_code == 1013
+    again = await server.connect(cls, id="asleep")
+    await again.until(lambda: len(again.messages) == 2)
+    assert again.messages == chat.messages
+
+
+async def _small_window(server: Any, path: str) -> Any:
+    small = socket.socket()
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    small.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(small, ("127.0.0.1", server.port))
+    return await connect(
+        f"ws://{server.host}{path}", sock=small, max_queue=1, max_size=None, compression=None, ping_interval=None
+    )
+
+
+async def test_a_server_that_stops_closes_with_1012(serve: Serve) -> None:
+    cls = assistant(ScriptedModel(says("Half").then_hangs()))
+    server = await serve(cls)
+    chat = await server.connect(cls)
+    await chat.say("Go")
+    await chat.until_text("Half")
+    await server.stop()
+    assert (await chat.until_closed())[0] == 1012
+
+
+async def test_an_app_that_is_closed_closes_its_sockets_with_1012(serve: Serve) -> None:
+    cls = assistant(ScriptedModel())
+    server = await serve(cls)
+    chat = await server.connect(cls)
+    await chat.settled()
+    await server.app.close()
+    assert (await chat.until_closed())[0] == 1012
+
+
+async def test_an_agent_that_cannot_start_closes_with_1011(serve: Serve) -> None:
+    async def on_start(self: Any, props: Any = None) -> None:
+        raise RuntimeError("secret")
+
+    cls = assistant(ScriptedModel(), on_start=on_start)
+    server = await serve(cls)
+    chat = await server.connect(cls)
+    code, reason = await chat.until_closed()
+    assert code == 1011
+    assert "secret" not in reason
+    assert (await server.http("/agents/assistant/room/get-messages")).status == 500
+
+
+async def test_a_conversation_longer_than_the_buffer_reaches_a_reader(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_BUFFERED", 1000)
+    cls = assistant(ScriptedModel(says("Short.")))
+    server = await serve(cls)
+    await server.app.agent(cls, "room").add_messages("long " * 10_000)
+    chat = await server.connect(cls)
+    await chat.until_frame("mcp_servers")
+    await chat.until_done(await chat.say("Hi"))
+    assert chat.closed is None
+    assert chat.text == "Short."

@@ -1,0 +1,207 @@
+"""The agent's state over sockets: shown at connect, set from either side, kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from everthink import Think
+from everthink.runtime.callables import callable
+from everthink.testing import ScriptedModel
+
+from ..support.agents import assistant
+from .conftest import Serve
+
+pytestmark = pytest.mark.anyio
+
+
+class Counter(Think):
+    """Counts upwards only; some connections may only look."""
+
+    model = ScriptedModel()
+    initial_state: Any = {"count": 0}  # noqa: RUF012 - copied by the framework
+
+    def validate_state_change(self, state: Any, source: Any) -> None:
+        if state["count"] < 0:
+            raise ValueError("secret: count must not be negative")
+
+    def should_connection_be_readonly(self, connection: Any, request: Any) -> bool:
+        return request.query_params.get("readonly") == "1"
+
+    async def should_send_protocol_messages(self, connection: Any, request: Any) -> bool:
+        return request.query_params.get("noproto") != "1"
+
+    @callable
+    async def bump(self) -> int:
+        count = self.state["count"] + 1
+        await self.set_state({"count": count})
+        return count
+
+    @callable
+    def look(self) -> Any:
+        return self.state
+
+
+async def test_the_state_follows_the_identity(serve: Serve) -> None:
+    server = await serve(Counter)
+    chat = await server.connect(Counter, "a-room")
+    await chat.until_frame("mcp_servers")
+    assert [f["type"] for f in chat.frames] == [
+        "cf_agent_chat_messages",
+        "cf_agent_identity",
+        "cf_agent_state",
+        "cf_agent_mcp_servers",
+    ]
+    assert chat.identity == {
+        "type": "cf_agent_identity",
+        "name": "a-room",
+        "agent": "counter",
+        "stateFollows": True,
+    }
+    assert chat.state == {"count": 0}
+
+
+async def test_without_a_state_none_is_promised(serve: Serve) -> None:
+    cls = assistant(ScriptedModel())
+    server = await serve(cls)
+    chat = await server.connect(cls)
+    await chat.until_frame("mcp_servers")
+    assert chat.identity == {"type": "cf_agent_identity", "name": "room", "agent": "assistant"}
+    assert chat.of("state") == []
+
+
+async def test_a_state_set_by_one_tab_goes_to_the_others_and_is_kept(serve: Serve) -> None:
+    server = await serve(Counter)
+    one, two = await server.connect(Counter, id="a"), await server.connect(Counter, id="b")
+    twin = await server.connect(Counter, id="a")
+    await asyncio.gather(*(tab.until_frame("mcp_servers") for tab in (one, two, twin)))
+    await one.set_state({"count": 5})
+    await two.until(lambda: two.state == {"count": 5})
+    await one.settled()
+    await twin.settled()
+    assert len(one.of("state")) == 1
+    assert len(twin.of("state")) == 1  # shares the sender's id
+    assert (await one.call("look"))[-1]["result"] == {"count": 5}
+
+    await server.leave()
+    await server.stop()
+    again = await (await serve(Counter)).connect(Counter)
+    await again.until_frame("state")
+    assert again.state == {"count": 5}
+
+
+async def test_a_state_the_agent_refuses_changes_nothing_and_says_little(serve: Serve) -> None:
+    server = await serve(Counter)
+    one, two = await server.connect(Counter, id="a"), await server.connect(Counter, id="b")
+    await two.until_frame("mcp_servers")
+    for bad in ({"count": -1}, {}, 7, None):
+        await one.set_state(bad)
+    await one.until_frame("state_error", count=4)
+    assert one.of("state_error")[0] == {"type": "cf_agent_state_error", "error": "State update rejected"}
+    assert len(one.of("state")) == 1
+    await two.settled()
+    assert len(two.of("state")) == 1
+    assert (await one.call("look"))[-1]["result"] == {"count": 0}
+
+
+async def test_a_state_set_by_the_agent_goes_to_all_before_the_answer(serve: Serve) -> None:
+    server = await serve(Counter)
+    one, two = await server.connect(Counter, id="a"), await server.connect(Counter, id="b")
+    await two.until_frame("mcp_servers")
+    await one.call("bump")
+    await two.until(lambda: two.state == {"count": 1})
+    assert [f["type"] for f in one.frames[-2:]] == ["cf_agent_state", "rpc"]
+    assert one.frames[-1]["result"] == 1
+
+
+async def test_a_readonly_connection_may_do_all_but_change_the_state(serve: Serve) -> None:
+    server = await serve(Counter)
+    reader = await server.connect(Counter, query={"readonly": "1"})
+    writer = await server.connect(Counter)
+    await reader.set_state({"count": 9})
+    refused = await reader.until_frame("state_error")
+    assert refused["error"] == "Connection is readonly"
+    answers = await reader.call("bump")
+    assert answers[-1]["success"] is False
+    assert "Connection is readonly" in answers[-1]["error"]
+    assert (await reader.call("look"))[-1]["result"] == {"count": 0}
+    await writer.set_state({"count": 1})
+    await reader.until(lambda: reader.state == {"count": 1})
+
+
+async def test_a_connection_without_protocol_gets_chat_and_answers_only(serve: Serve) -> None:
+    server = await serve(Counter)
+    bare = await server.connect(Counter, query={"noproto": "1"})
+    other = await server.connect(Counter)
+    await other.set_state({"count": 3})
+    await other.settled()
+    assert (await bare.call("look"))[-1]["result"] == {"count": 3}
+    assert [f["type"] for f in bare.frames] == ["cf_agent_chat_messages", "rpc"]
+
+
+@pytest.mark.parametrize("state", [None, 0, "", False, [], {}])
+async def test_an_empty_looking_state_is_a_state(serve: Serve, state: Any) -> None:
+    cls = assistant(ScriptedModel())
+    server = await serve(cls)
+    one, two = await server.connect(cls, id="a"), await server.connect(cls, id="b")
+    await two.until_frame("mcp_servers")
+    await one.set_state(state)
+    assert (await two.until_frame("state"))["state"] == state
+    await server.leave()
+    await server.stop()
+    again = await (await serve(cls)).connect(cls)
+    assert (await again.until_frame("state"))["state"] == state
+    assert again.identity is not None
+    assert again.identity["stateFollows"] is True
+
+
+async def test_a_stored_state_wins_over_the_initial_one(serve: Serve) -> None:
+    cls = assistant(ScriptedModel(), initial_state={"seeded": True})
+    server = await serve(cls)
+    chat = await server.connect(cls)
+    await chat.set_state(None)
+    await chat.settled()
+    await server.app.evict(cls, "room")
+    again = await server.connect(cls)
+    assert (await again.until_frame("state"))["state"] is None
+
+
+async def test_the_initial_state_is_a_copy_for_each_agent(serve: Serve) -> None:
+    server = await serve(Counter)
+    agent = await server.app.agent(Counter, "one").instance()
+    agent.state["count"] = 99
+    assert agent.state == {"count": 0}
+    assert Counter.initial_state == {"count": 0}
+
+
+async def test_the_hook_sees_each_new_state_and_its_source(serve: Serve) -> None:
+    seen: list[Any] = []
+    told = asyncio.Event()
+
+    async def on_state_changed(self: Any, state: Any, source: Any) -> None:
+        seen.append((state, source if source == "server" else source.id))
+        told.set()
+        raise RuntimeError("ignored")
+
+    cls = assistant(ScriptedModel(), on_state_changed=on_state_changed)
+    server = await serve(cls)
+    chat = await server.connect(cls, id="tab")
+    await chat.set_state(1)
+    await told.wait()
+    await server.app.agent(cls, "room").set_state(2)
+    await chat.until(lambda: chat.state == 2)
+    await chat.settled()
+    assert seen == [(1, "tab"), (2, "server")]
+
+
+async def test_a_state_frame_without_a_state_goes_to_the_application(serve: Serve) -> None:
+    heard: list[Any] = []
+    cls = assistant(ScriptedModel(), on_message=lambda self, connection, message: heard.append(message))
+    server = await serve(cls)
+    chat = await server.connect(cls)
+    await chat.send('{"type":"cf_agent_state"}')
+    await chat.settled()
+    assert heard == ['{"type":"cf_agent_state"}']
+    assert chat.of("state", "state_error") == []

@@ -1,0 +1,175 @@
+"""Agents are found by where their files are, and every mistake is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from everthink import AgentError, App
+from everthink.server.discovery import DiscoveryFailed, discover, find_agents
+from everthink.testing import ScriptedModel, says
+
+Write = Callable[..., Path]
+
+
+def agent(name: str, extra: str = "") -> str:
+    return f"from everthink import Think\n{extra}\nclass {name}(Think):\n    model = 'demo'\n"
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Makes a folder of agents in the working directory."""
+    import sys
+
+    monkeypatch.chdir(tmp_path)
+    known, paths = set(sys.modules), list(sys.path)
+
+    def write_(**files: str) -> Path:
+        for name, text in files.items():
+            path = tmp_path / "agents" / name.replace("__", "/").replace("9", "-")
+            path = path.with_name(path.name + ".py")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path / "agents"
+
+    yield write_
+    sys.path[:] = paths
+    for name in set(sys.modules) - known:
+        if name.startswith(("agents", "_everthink_agents")):
+            del sys.modules[name]
+
+
+def problems(folder: Path) -> dict[str, str]:
+    with pytest.raises(DiscoveryFailed) as failed:
+        discover(folder)
+    return {problem.code: str(problem) for problem in failed.value.problems}
+
+
+def test_a_file_or_a_folder_is_an_agent_and_helpers_are_not(write: Write) -> None:
+    folder = write(
+        support=agent("Support", "from ._texts import HELLO"),
+        assistant__agent=agent("Assistant", "from .tools import ring"),
+        assistant__tools="def ring(): ...",
+        _texts="HELLO = 'hello'",
+        __init__="",
+    )
+    assert [cls.__name__ for cls in discover(folder)] == ["Assistant", "Support"]
+    assert [found.id for found in find_agents(folder)] == ["assistant", "support"]
+
+
+def test_a_nested_folder_holds_children(write: Write) -> None:
+    folder = write(
+        assistant__agent=agent("Assistant"),
+        assistant__agents__researcher=agent("Researcher"),
+        assistant__agents__code9reviewer__agent=agent("CodeReviewer"),
+    )
+    [found] = find_agents(folder)
+    assert [(child.id, child.cls.__name__) for child in found.children] == [
+        ("assistant/code-reviewer", "CodeReviewer"),
+        ("assistant/researcher", "Researcher"),
+    ]
+    assert [cls.__name__ for cls in discover(folder)] == ["Assistant"]
+
+
+def test_an_agent_in_a_file_may_have_children_in_a_folder_of_its_name(write: Write) -> None:
+    folder = write(desk=agent("Desk"), desk__agents__clerk=agent("Clerk"))
+    [found] = find_agents(folder)
+    assert [child.id for child in found.children] == ["desk/clerk"]
+
+
+def test_the_class_called_agent_wins(write: Write) -> None:
+    folder = write(desk=agent("Base") + "\nclass Desk(Base): ...\n\nagent = Desk\n")
+    assert [cls.__name__ for cls in discover(folder)] == ["Desk"]
+
+
+def test_an_imported_base_class_is_not_an_agent_of_the_file(write: Write) -> None:
+    folder = write(_base=agent("Base"), desk="from ._base import Base\n\nclass Desk(Base): ...\n")
+    assert [cls.__name__ for cls in discover(folder)] == ["Desk"]
+
+
+@pytest.mark.anyio
+async def test_a_discovered_app_answers(write: Write, tmp_path: Path) -> None:
+    write(support=agent("Support"))
+    app = App.discover("agents", store=f"sqlite:///{tmp_path}/app.db")
+    [support] = app.classes
+    support.model = ScriptedModel(says("Hello."))
+    async with app:
+        await app.agent(support, "x").save_messages("Hi")
+        assert (await app.agent(support, "x").messages())[-1].text == "Hello."
+
+
+def test_discovering_twice_gives_the_same_classes(write: Write) -> None:
+    folder = write(support=agent("Support"))
+    assert discover(folder) == discover(folder)
+
+
+def test_a_package_of_the_same_name_is_no_hindrance(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+    from types import ModuleType
+
+    monkeypatch.setitem(sys.modules, "agents", ModuleType("agents"))
+    assert [cls.__name__ for cls in discover(write(support=agent("Support")))] == ["Support"]
+
+
+def test_every_mistake_is_told_at_once(write: Write) -> None:
+    folder = write(
+        one=agent("Twin"),
+        two=agent("Twin"),
+        broken="\nimport nothing_of_that_name\n",
+        crooked="def f(:\n",
+        empty="x = 1\n",
+        many=agent("A") + agent("B"),
+        same=agent("Same"),
+        same__agent=agent("Other"),
+        lost__agents__child=agent("Child"),
+        same__agents__kid__agent=agent("Kid"),
+        same__agents__kid__agents__baby=agent("Baby"),
+    )
+    with pytest.raises(DiscoveryFailed) as failed:
+        discover(folder)
+    text = str(failed.value)
+    assert "8 problems" in text
+    told = {(problem.code, problem.path.name) for problem in failed.value.problems}
+    assert (
+        told
+        == {
+            ("duplicate-agent-name", "two.py"),
+            ("import-error", "broken.py"),
+            ("import-error", "crooked.py"),
+            ("no-agent-in-file", "empty.py"),
+            ("several-agents-in-file", "many.py"),
+            ("duplicate-agent-id", "agent.py"),
+            ("orphan-subagent", "agents"),
+            ("unsupported-nested-subagent", "agents"),
+        }
+        or len(told) == 8
+    )
+    assert "agents/one.py" in text
+    assert "agents/two.py" in text
+    assert "agents/broken.py:2: ModuleNotFoundError: No module named 'nothing_of_that_name'" in text
+    assert "agents/crooked.py:1: SyntaxError" in text
+    assert "agent = B" in text
+
+
+def test_an_import_error_names_the_line_of_the_helper_it_is_in(write: Write) -> None:
+    folder = write(_helper="x = 1\nboom = {}['key']\n", support="from . import _helper\n" + agent("Support"))
+    assert "agents/_helper.py:2: KeyError: 'key'" in problems(folder)["import-error"]
+
+
+def test_leaving_the_program_while_importing_is_a_mistake_like_others(write: Write) -> None:
+    assert "SystemExit" in problems(write(script="raise SystemExit(3)"))["import-error"]
+
+
+def test_an_empty_folder_a_file_and_nothing_are_told(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "file").write_text("")
+    assert "everthink new" in problems(tmp_path / "agents")["no-agents"]
+    assert "not a folder" in problems(tmp_path / "file")["not-a-folder"]
+    assert "no such folder" in problems(tmp_path / "nowhere")["not-a-folder"]
+
+
+def test_the_failure_is_a_letter(tmp_path: Path) -> None:
+    with pytest.raises(AgentError):
+        App.discover(tmp_path / "nowhere")

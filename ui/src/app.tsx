@@ -1,0 +1,428 @@
+/** The whole page: where we are on the left, the conversation, what happens underneath on the right. */
+
+import { Component, Suspense, useEffect, useRef, useState, type ReactNode } from "react";
+import { Chat } from "./chat";
+import { useConnection } from "./connection";
+import { Icon } from "./icons";
+import {
+  className,
+  fetchAgents,
+  latest,
+  newName,
+  placeFromUrl,
+  urlOf,
+  useConversations,
+  type AgentInfo,
+  type Conversation,
+  type Place,
+} from "./places";
+import { Tap, useTap } from "./tap";
+import { useTheme } from "./theme";
+
+const wide = () => matchMedia("(min-width: 900px)").matches;
+
+export function App() {
+  const [agents, setAgents] = useState<AgentInfo[] | null>(null);
+  const [place, setPlace] = useState<Partial<Place>>(placeFromUrl);
+  const [listing, setListing] = useState(wide);
+  const [inspecting, setInspecting] = useState(() => new URLSearchParams(location.search).has("inspect"));
+
+  useEffect(() => {
+    void fetchAgents().then(setAgents);
+    const back = () => setPlace(placeFromUrl());
+    addEventListener("popstate", back);
+    return () => removeEventListener("popstate", back);
+  }, []);
+
+  const agent = place.agent ?? agents?.[0]?.kebab;
+  const name = place.name ?? (agent && (latest(agent) ?? newName()));
+  const known = useConversations(agent);
+  const { remember } = known;
+
+  const go = (next: Place) => {
+    history.pushState(null, "", urlOf(next));
+    setPlace(next);
+    if (!wide()) setListing(false);
+  };
+
+  // The address always says where we are, so that a reload or a shared link leads back here.
+  useEffect(() => {
+    if (!agent || !name) return;
+    if (place.agent !== agent || place.name !== name) {
+      history.replaceState(null, "", urlOf({ agent, name }));
+      setPlace({ agent, name });
+    }
+    remember(name);
+  }, [agent, name, place, remember]);
+
+  // Over the conversation the list takes the focus, and gives it back.
+  const listed = useRef(listing);
+  useEffect(() => {
+    if (listed.current === listing) return;
+    listed.current = listing;
+    if (wide()) return;
+    document.querySelector<HTMLElement>(listing ? ".sidebar .narrow" : ".chat .bar button")?.focus();
+  }, [listing]);
+
+  useEffect(() => {
+    const close = (event: KeyboardEvent) => {
+      if (event.key !== "Escape" || wide()) return;
+      setListing(false);
+      setInspecting(false);
+    };
+    addEventListener("keydown", close);
+    return () => removeEventListener("keydown", close);
+  }, []);
+
+  if (!agent || !name) {
+    if (agents === null) return <p className="alone quiet">Loading…</p>;
+    return <WhichAgent onPick={(chosen) => go({ agent: chosen, name: latest(chosen) ?? newName() })} />;
+  }
+
+  const infos = agents?.some((one) => one.kebab === agent)
+    ? agents
+    : [...(agents ?? []), { class: className(agent), kebab: agent }];
+  const info = infos.find((one) => one.kebab === agent) ?? { class: agent, kebab: agent };
+  const current = known.list.find((one) => one.name === name);
+
+  return (
+    <div className={`page ${listing ? "listing" : ""} ${inspecting ? "inspecting" : ""}`}>
+      <a className="skip" href="#message">
+        Skip to the message field
+      </a>
+      {listing && (
+        <>
+          <Sidebar
+            agents={infos}
+            place={{ agent, name }}
+            conversations={known.list}
+            onGo={go}
+            onRename={known.rename}
+            onForget={(gone) => {
+              known.forget(gone);
+              if (gone !== name) return;
+              const next = known.list.find((one) => one.name !== gone)?.name ?? newName();
+              go({ agent, name: next });
+            }}
+            onClose={() => setListing(false)}
+          />
+          <button type="button" className="veil" aria-label="Close the list" tabIndex={-1} onClick={() => setListing(false)} />
+        </>
+      )}
+      <Room
+        key={`${agent}/${name}`}
+        agent={agent}
+        name={name}
+        info={info}
+        title={current?.title || "New conversation"}
+        listing={listing}
+        onList={setListing}
+        inspecting={inspecting}
+        onInspect={setInspecting}
+        onSaid={(text) => known.touch(name, text.slice(0, 60))}
+        onFirst={(text) => !current?.title && known.rename(name, text.slice(0, 60))}
+      />
+    </div>
+  );
+}
+
+type RoomProps = {
+  agent: string;
+  name: string;
+  info: AgentInfo;
+  title: string;
+  listing: boolean;
+  onList: (open: boolean) => void;
+  inspecting: boolean;
+  onInspect: (open: boolean) => void;
+  onSaid: (text: string) => void;
+  onFirst: (text: string) => void;
+};
+
+function Room({ agent: kebab, name, info, title, listing, onList, inspecting, onInspect, onSaid, onFirst }: RoomProps) {
+  const [tap] = useState(() => new Tap());
+  const agent = useConnection(kebab, name, tap);
+  useEffect(() => {
+    document.title = `${title} · ${info.class}`;
+  }, [title, info.class]);
+
+  const bar = (clear: () => void, empty: boolean) => (
+    <header className="bar">
+      <button
+        type="button"
+        className="ghost"
+        aria-label="Conversations"
+        title="Conversations"
+        aria-expanded={listing}
+        onClick={() => onList(!listing)}
+      >
+        <Icon name="menu" />
+      </button>
+      <div className="where">
+        <h1>{title}</h1>
+        <Connection tap={tap} refused={agent.connectionError !== null} agent={info.class} />
+      </div>
+      <ClearButton disabled={empty} onClear={clear} />
+      <ThemeButton />
+      <button
+        type="button"
+        className="ghost"
+        aria-label="Inspector"
+        title="Inspector"
+        aria-pressed={inspecting}
+        onClick={() => onInspect(!inspecting)}
+      >
+        <Icon name="panel" />
+      </button>
+    </header>
+  );
+  return (
+    <Fence>
+      <Suspense fallback={<main className="chat">{bar(() => {}, true)}<p className="alone quiet">Loading the conversation…</p></main>}>
+        <Chat
+          agent={agent}
+          info={info}
+          tap={tap}
+          inspecting={inspecting}
+          onInspect={onInspect}
+          onSaid={onSaid}
+          onFirst={onFirst}
+          bar={bar}
+        />
+      </Suspense>
+    </Fence>
+  );
+}
+
+function Connection({ tap, refused, agent }: { tap: Tap; refused: boolean; agent: string }) {
+  const { line, lost } = useTap(tap);
+  const [tone, text] = refused
+    ? ["bad", "closed"]
+    : line === "open"
+      ? ["good", "connected"]
+      : lost
+        ? ["wait", "reconnecting"]
+        : ["wait", "connecting"];
+  return (
+    <p className="connection" data-line={line}>
+      <span className={`dot ${tone}`} aria-hidden="true" />
+      <span>
+        {agent} · {text}
+      </span>
+    </p>
+  );
+}
+
+function ThemeButton() {
+  const [theme, next] = useTheme();
+  return (
+    <button type="button" className="ghost" aria-label={`Theme: ${theme}`} title={`Theme: ${theme}`} onClick={next}>
+      <Icon name={theme} />
+    </button>
+  );
+}
+
+function ClearButton({ disabled, onClear }: { disabled: boolean; onClear: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  return (
+    <>
+      <button
+        type="button"
+        className="ghost"
+        aria-label="Clear the conversation"
+        title="Clear the conversation"
+        disabled={disabled}
+        onClick={() => dialog.current?.showModal()}
+      >
+        <Icon name="bin" />
+      </button>
+      <dialog ref={dialog} aria-labelledby="clear-title" onClick={(e) => e.target === dialog.current && dialog.current?.close()}>
+        <div className="dialog">
+          <h2 id="clear-title">Clear this conversation?</h2>
+          <p>The agent forgets every message in it, for everyone. This cannot be undone.</p>
+          <div className="answer">
+            <button type="button" onClick={() => dialog.current?.close()}>
+              Keep
+            </button>
+            <button
+              type="button"
+              className="danger"
+              onClick={() => {
+                dialog.current?.close();
+                onClear();
+              }}
+            >
+              Clear
+            </button>
+          </div>
+        </div>
+      </dialog>
+    </>
+  );
+}
+
+type SidebarProps = {
+  agents: AgentInfo[];
+  place: Place;
+  conversations: Conversation[];
+  onGo: (place: Place) => void;
+  onRename: (name: string, title: string) => void;
+  onForget: (name: string) => void;
+  onClose: () => void;
+};
+
+function Sidebar({ agents, place, conversations, onGo, onRename, onForget, onClose }: SidebarProps) {
+  const [editing, setEditing] = useState<string | null>(null);
+  const { agent } = place;
+  return (
+    <nav className="sidebar" aria-label="Agents and conversations">
+      <div className="bar">
+        <span className="brand">everthink</span>
+        <button type="button" className="ghost narrow" aria-label="Close the list" onClick={onClose}>
+          <Icon name="close" />
+        </button>
+      </div>
+      <h2>Agents</h2>
+      <ul>
+        {agents.map((one) => (
+          <li key={one.kebab} className={one.kebab === agent ? "here" : ""}>
+            <button
+              type="button"
+              className="row"
+              aria-current={one.kebab === agent ? "true" : undefined}
+              onClick={() => one.kebab !== agent && onGo({ agent: one.kebab, name: latest(one.kebab) ?? newName() })}
+            >
+              {one.class}
+            </button>
+          </li>
+        ))}
+      </ul>
+      <div className="head">
+        <h2>Conversations</h2>
+        <button
+          type="button"
+          className="ghost"
+          aria-label="New conversation"
+          title="New conversation"
+          onClick={() => onGo({ agent, name: newName() })}
+        >
+          <Icon name="plus" />
+        </button>
+      </div>
+      <ul className="conversations">
+        {conversations.map((one) => {
+          const title = one.title || "New conversation";
+          const here = one.name === place.name;
+          if (editing === one.name) {
+            return (
+              <li key={one.name}>
+                <Rename
+                  title={one.title}
+                  onDone={(text) => {
+                    if (text) onRename(one.name, text);
+                    setEditing(null);
+                  }}
+                />
+              </li>
+            );
+          }
+          return (
+            <li key={one.name} className={here ? "here" : ""}>
+              <button
+                type="button"
+                className="row"
+                aria-current={here ? "page" : undefined}
+                title={one.name}
+                onClick={() => onGo({ agent, name: one.name })}
+              >
+                {title}
+              </button>
+              <span className="row-tools">
+                <button type="button" className="ghost small" aria-label={`Rename ${title}`} title="Rename" onClick={() => setEditing(one.name)}>
+                  <Icon name="pen" size={15} />
+                </button>
+                <button
+                  type="button"
+                  className="ghost small"
+                  aria-label={`Remove ${title} from this list`}
+                  title="Remove from this list (the agent keeps it)"
+                  onClick={() => onForget(one.name)}
+                >
+                  <Icon name="close" size={15} />
+                </button>
+              </span>
+            </li>
+          );
+        })}
+      </ul>
+      <p className="quiet small-print">This list is kept in your browser.</p>
+    </nav>
+  );
+}
+
+function Rename({ title, onDone }: { title: string; onDone: (text: string | null) => void }) {
+  const [text, setText] = useState(title);
+  return (
+    <input
+      className="rename"
+      aria-label="Name of the conversation"
+      value={text}
+      maxLength={80}
+      autoFocus
+      onFocus={(event) => event.target.select()}
+      onChange={(event) => setText(event.target.value)}
+      onBlur={() => onDone(text.trim() || null)}
+      onKeyDown={(event) => {
+        if (event.key === "Enter") onDone(text.trim() || null);
+        if (event.key === "Escape") onDone(null);
+        event.stopPropagation();
+      }}
+    />
+  );
+}
+
+function WhichAgent({ onPick }: { onPick: (kebab: string) => void }) {
+  const [text, setText] = useState("");
+  return (
+    <main className="alone">
+      <h1>Which agent?</h1>
+      <p>
+        The server did not say which agents it has. Give the name of one as it is in its address, such as{" "}
+        <code>my-assistant</code>.
+      </p>
+      <form
+        className="composer"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (text.trim()) onPick(text.trim());
+        }}
+      >
+        <input aria-label="Agent" value={text} onChange={(event) => setText(event.target.value)} autoFocus />
+        <button type="submit" className="primary" disabled={!text.trim()}>
+          Open
+        </button>
+      </form>
+    </main>
+  );
+}
+
+class Fence extends Component<{ children: ReactNode }, { error: Error | null }> {
+  override state: { error: Error | null } = { error: null };
+
+  static getDerivedStateFromError(error: unknown) {
+    return { error: error instanceof Error ? error : new Error(String(error)) };
+  }
+
+  override render() {
+    if (!this.state.error) return this.props.children;
+    return (
+      <main className="alone" role="alert">
+        <h1>The page could not show this conversation</h1>
+        <p>{this.state.error.message}</p>
+        <button type="button" className="primary" onClick={() => location.reload()}>
+          Reload
+        </button>
+      </main>
+    );
+  }
+}

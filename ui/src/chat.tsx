@@ -1,0 +1,392 @@
+/** One conversation: what was said, what is happening, what to say next. */
+
+import { useAgentChat } from "@cloudflare/ai-chat/react";
+import { getToolName, isToolUIPart, type UIMessage } from "ai";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import { browserTools } from "./browser-tools";
+import type { Connection } from "./connection";
+import { Icon } from "./icons";
+import { Inspector } from "./inspector";
+import { CopyButton } from "./markdown";
+import { MessageView, textOf, type ToolActions } from "./parts";
+import type { AgentInfo } from "./places";
+import { useTap, type Tap } from "./tap";
+
+type Props = {
+  agent: Connection;
+  info: AgentInfo;
+  tap: Tap;
+  inspecting: boolean;
+  onInspect: (open: boolean) => void;
+  onSaid: (text: string) => void;
+  onFirst: (text: string) => void;
+  bar: (clear: () => void, empty: boolean) => ReactNode;
+};
+
+const own = new Set(Object.keys(browserTools));
+
+/** A user message and what answers it. */
+type Exchange = { key: string; asked: UIMessage | null; answer: UIMessage[] };
+
+function exchanges(messages: UIMessage[]): Exchange[] {
+  const found: Exchange[] = [];
+  for (const message of messages) {
+    const last = found.at(-1);
+    if (message.role === "user") found.push({ key: message.id, asked: message, answer: [] });
+    else if (last) last.answer.push(message);
+    else found.push({ key: message.id, asked: null, answer: [message] });
+  }
+  return found;
+}
+
+export function Chat({ agent, info, tap, inspecting, onInspect, onSaid, onFirst, bar }: Props) {
+  const chat = useAgentChat({
+    agent,
+    tools: browserTools,
+    syncMessagesToServer: false,
+    onToolCall: async ({ toolCall, addToolOutput }) => {
+      const run = browserTools[toolCall.toolName]?.execute;
+      if (!run) return; // another client's tool: its card asks for an answer
+      let output: unknown;
+      try {
+        output = await run(toolCall.input);
+      } catch (error) {
+        output = { error: error instanceof Error ? error.message : String(error) };
+      }
+      addToolOutput({ toolCallId: toolCall.toolCallId, output });
+    },
+  });
+  const { messages, status, error, isStreaming, isServerStreaming, isRecovering, isToolContinuation } = chat;
+  const { line, lost, running } = useTap(tap);
+  const [earlier, setEarlier] = useState<Record<string, UIMessage[][]>>({});
+
+  const busy = status === "submitted" || status === "streaming" || isStreaming || isRecovering || isToolContinuation;
+  const turns = useMemo(() => exchanges(messages), [messages]);
+  const newest = turns.at(-1);
+  const writes = status === "streaming" || (isServerStreaming && running !== undefined);
+
+  const first = turns[0]?.asked ? textOf(turns[0].asked) : "";
+  useEffect(() => {
+    if (first) onFirst(first);
+  }, [first]);
+
+  const chatRef = useRef(chat);
+  chatRef.current = chat;
+  const actions = useMemo<ToolActions>(
+    () => ({
+      own,
+      approve: (id, approved) => chatRef.current.addToolApprovalResponse({ id, approved }),
+      answer: (toolCallId, toolName, output) => chatRef.current.addToolOutput({ toolCallId, toolName, output }),
+      duration: (toolCallId) => tap.durations.get(toolCallId),
+    }),
+    [tap],
+  );
+
+  const send = (text: string) => {
+    onSaid(text);
+    chat.clearError();
+    void chat.sendMessage({ text });
+  };
+  const stop = () => {
+    void chat.stop();
+    // A turn that another tab or the server began is not this hook's to stop, but its id is on the wire.
+    const turn = tap.running;
+    if (turn && isServerStreaming) agent.send(JSON.stringify({ type: "cf_agent_chat_request_cancel", id: turn.id }));
+  };
+  const regenerate = () => {
+    const asked = newest?.asked;
+    if (!asked) return;
+    if (newest.answer.length) {
+      setEarlier((all) => ({ ...all, [asked.id]: [...(all[asked.id] ?? []), newest.answer] }));
+    }
+    chat.clearError();
+    void chat.regenerate({ messageId: asked.id });
+  };
+  const clear = () => {
+    setEarlier({});
+    chat.clearError();
+    chat.clearHistory();
+  };
+
+  const asking = messages
+    .at(-1)
+    ?.parts.find((part) => isToolUIPart(part) && part.state === "approval-requested");
+  const failed = status === "error" && error && line === "open" && !isRecovering;
+  const refused = agent.connectionError;
+
+  let notice: { text: string; tone: "work" | "wait" | "bad" } | null = null;
+  if (refused) {
+    notice = { tone: "bad", text: `The server closed the connection (${refused.code}${refused.reason && `: ${refused.reason}`}).` };
+  } else if (lost || (line !== "open" && messages.length > 0)) {
+    notice = { tone: "wait", text: lost ? "Connection lost. Reconnecting…" : "Connecting…" };
+  } else if (isRecovering) notice = { tone: "wait", text: "Recovering an interrupted answer…" };
+  else if (isToolContinuation && !writes) notice = { tone: "work", text: "Continuing with the result…" };
+  else if (status === "submitted") notice = { tone: "work", text: "Waiting for the answer…" };
+  else if (isServerStreaming && !running) notice = { tone: "work", text: "Waiting for a tool in the browser…" };
+  else if (isServerStreaming && status !== "streaming") notice = { tone: "work", text: "Answering…" };
+  else if (status === "streaming") notice = { tone: "work", text: "Answering…" };
+  else if (asking && isToolUIPart(asking)) notice = { tone: "wait", text: `${getToolName(asking)} needs your approval.` };
+
+  return (
+    <>
+      <main className="chat">
+        {bar(clear, messages.length === 0)}
+        <Transcript count={messages.length} growth={messages}>
+          <div
+            className="log"
+            role="log"
+            aria-label="Conversation"
+            aria-live="polite"
+            aria-relevant="additions text"
+            aria-busy={busy}
+          >
+            {turns.length === 0 && <Welcome info={info} onPick={send} />}
+            {turns.map((turn) => (
+              <ExchangeView
+                key={turn.key}
+                turn={turn}
+                earlier={turn.asked ? earlier[turn.asked.id] : undefined}
+                actions={actions}
+                newest={turn === newest}
+                live={turn === newest && writes}
+                onRegenerate={turn === newest && turn.asked && !busy && line === "open" ? regenerate : undefined}
+              />
+            ))}
+          </div>
+          {failed && (
+            <div className="failure" role="alert">
+              <p>{error.message || "The turn failed."}</p>
+              <div>
+                {newest?.asked && (
+                  <button type="button" onClick={regenerate}>
+                    Try again
+                  </button>
+                )}
+                <button type="button" className="ghost" onClick={() => chat.clearError()}>
+                  Dismiss
+                </button>
+              </div>
+            </div>
+          )}
+        </Transcript>
+        <footer className="foot">
+          <p className={`notice ${notice?.tone ?? ""}`} role="status" data-status={status}>
+            {notice && (
+              <>
+                <span className={notice.tone === "work" ? "dots" : "dot"} aria-hidden="true" />
+                {notice.text}
+              </>
+            )}
+          </p>
+          <Composer busy={busy} onSend={send} onStop={stop} />
+        </footer>
+      </main>
+      {inspecting && (
+        <Inspector tap={tap} messages={messages} state={agent.state} onClose={() => onInspect(false)} />
+      )}
+    </>
+  );
+}
+
+type ExchangeProps = {
+  turn: Exchange;
+  earlier?: UIMessage[][];
+  actions: ToolActions;
+  newest: boolean;
+  live: boolean;
+  onRegenerate?: () => void;
+};
+
+function ExchangeView({ turn, earlier = [], actions, newest, live, onRegenerate }: ExchangeProps) {
+  const count = earlier.length + 1;
+  const [picked, setPicked] = useState<number | null>(null);
+  const shown = picked !== null && picked < earlier.length ? picked : earlier.length;
+  const old = shown < earlier.length;
+  const answer = old ? (earlier[shown] ?? []) : turn.answer;
+  useEffect(() => setPicked(null), [earlier.length]); // a new answer is shown at once
+  const done = answer.length > 0 && !live;
+  const text = answer.map(textOf).filter(Boolean).join("\n\n");
+  return (
+    <article className="turn">
+      {turn.asked && (
+        <div className="message user" data-role="user">
+          <span className="sr-only">You said:</span>
+          <MessageView message={turn.asked} actions={actions} open={false} live={false} />
+        </div>
+      )}
+      {answer.length > 0 && (
+        <div className="message assistant" data-role="assistant" aria-busy={live}>
+          <span className="sr-only">Answer:</span>
+          {answer.map((message, index) => {
+            const last = index === answer.length - 1;
+            const current = newest && !old && last;
+            return (
+              <MessageView key={message.id} message={message} actions={actions} open={current} live={current && live} />
+            );
+          })}
+        </div>
+      )}
+      {done && (
+        <div className="under">
+          {count > 1 && (
+            <span className="versions" role="group" aria-label="Versions of this answer">
+              <button
+                type="button"
+                className="ghost small"
+                aria-label="Earlier answer"
+                disabled={shown === 0}
+                onClick={() => setPicked(shown - 1)}
+              >
+                <Icon name="left" size={15} />
+              </button>
+              <span>
+                {shown + 1} / {count}
+              </span>
+              <button
+                type="button"
+                className="ghost small"
+                aria-label="Later answer"
+                disabled={!old}
+                onClick={() => setPicked(shown + 1)}
+              >
+                <Icon name="chevron" size={15} />
+              </button>
+            </span>
+          )}
+          {text && <CopyButton label="Copy answer" text={() => text} />}
+          {onRegenerate && (
+            <button type="button" className="ghost small" onClick={onRegenerate} aria-label="Answer again" title="Answer again">
+              <Icon name="again" size={15} />
+            </button>
+          )}
+          {old && <span className="quiet">Earlier answer; the agent goes on from the last one.</span>}
+        </div>
+      )}
+    </article>
+  );
+}
+
+const EXAMPLES = ["What can you do?", "What time is it where I am?", "Explain yourself with a short code example."];
+
+function Welcome({ info, onPick }: { info: AgentInfo; onPick: (text: string) => void }) {
+  return (
+    <div className="welcome">
+      <h2>{info.class}</h2>
+      <p>{info.about ?? "Say something to begin. Reload or close the page at any time: the answer goes on."}</p>
+      <ul>
+        {(info.examples ?? EXAMPLES).map((text) => (
+          <li key={text}>
+            <button type="button" onClick={() => onPick(text)}>
+              {text}
+            </button>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+/** Scrolls along with the answer as long as the reader is at its end. */
+function Transcript({ count, growth, children }: { count: number; growth: unknown; children: ReactNode }) {
+  const box = useRef<HTMLDivElement>(null);
+  const follows = useRef(true);
+  const [away, setAway] = useState(false);
+  const toEnd = () => {
+    follows.current = true;
+    setAway(false);
+    if (box.current) box.current.scrollTop = box.current.scrollHeight;
+  };
+  useLayoutEffect(() => {
+    follows.current = true;
+  }, [count]);
+  useLayoutEffect(() => {
+    if (follows.current) toEnd();
+  }, [growth, children]);
+  useEffect(() => {
+    if (!box.current) return;
+    const watcher = new ResizeObserver(() => follows.current && toEnd());
+    watcher.observe(box.current);
+    return () => watcher.disconnect();
+  }, []);
+  const scrolled = () => {
+    const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = box.current ?? {};
+    const near = scrollHeight - scrollTop - clientHeight < 80;
+    follows.current = near;
+    setAway(!near);
+  };
+  return (
+    <div className="transcript-frame">
+      <div className="transcript" ref={box} onScroll={scrolled} tabIndex={-1}>
+        <div className="column">{children}</div>
+      </div>
+      {away && (
+        <button type="button" className="to-end" onClick={toEnd} aria-label="Go to the end">
+          <Icon name="down" />
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (text: string) => void; onStop: () => void }) {
+  const [text, setText] = useState("");
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (matchMedia("(hover: hover)").matches) field.current?.focus(); // on a phone the keyboard would cover the page
+  }, []);
+  useLayoutEffect(() => {
+    const area = field.current;
+    if (!area) return;
+    area.style.height = "auto";
+    area.style.height = `${Math.min(area.scrollHeight, 240)}px`;
+  }, [text]);
+  const send = () => {
+    const said = text.trim();
+    if (!said || busy) return;
+    setText("");
+    onSend(said);
+    field.current?.focus();
+  };
+  const key = (event: KeyboardEvent) => {
+    if (event.key === "Escape" && busy) onStop();
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    event.preventDefault();
+    send();
+  };
+  return (
+    <form
+      className="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      <label className="sr-only" htmlFor="message">
+        Message
+      </label>
+      <textarea
+        id="message"
+        ref={field}
+        rows={1}
+        value={text}
+        placeholder="Write a message"
+        enterKeyHint="send"
+        aria-describedby="keys"
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={key}
+      />
+      <span id="keys" className="sr-only">
+        Enter sends, Shift and Enter begins a line, Escape stops the answer.
+      </span>
+      {busy ? (
+        <button key="stop" type="button" className="round" onClick={onStop} aria-label="Stop" title="Stop (Esc)">
+          <Icon name="stop" />
+        </button>
+      ) : (
+        <button key="send" type="submit" className="round primary" disabled={!text.trim()} aria-label="Send" title="Send (Enter)">
+          <Icon name="send" />
+        </button>
+      )}
+    </form>
+  );
+}

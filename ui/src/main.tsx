@@ -1,0 +1,8 @@
+import "./no-eval"; // first
+
+import { createRoot } from "react-dom/client";
+import { App } from "./app";
+import "./styles.css";
+
+const root = document.getElementById("root");
+if (root) createRoot(root).render(<App />);

@@ -1,0 +1,232 @@
+/** What went over the socket, as it happened. The inspector and the tool cards read it. */
+
+import { useSyncExternalStore } from "react";
+
+export type Chunk = { type: string; [key: string]: unknown };
+
+export type Frame = {
+  n: number;
+  at: number;
+  way: "in" | "out" | "socket";
+  type: string;
+  hint: string;
+  text: string;
+  size: number;
+};
+
+export type TurnChunk = { seq: number | null; at: number; replay: boolean; chunk: Chunk };
+
+export type Turn = {
+  id: string;
+  startedAt: number;
+  endedAt: number | null;
+  outcome: string | null;
+  error: string | null;
+  continuation: boolean;
+  chunks: TurnChunk[];
+  usage: Record<string, number> | null;
+};
+
+export type Line = "connecting" | "open" | "closed";
+
+const FRAMES = 1000;
+const TURNS = 20;
+const CHUNKS = 5000;
+const KEPT_TEXT = 20_000;
+
+export class Tap {
+  frames: Frame[] = [];
+  turns: Turn[] = [];
+  /** Seconds from a tool's input to its result, when this tab saw both. */
+  durations = new Map<string, number>();
+  line: Line = "connecting";
+  lost = false;
+
+  private starts = new Map<string, number>();
+  private count = 0;
+  private version = 0;
+  private listeners = new Set<() => void>();
+  private timer: ReturnType<typeof setTimeout> | null = null;
+
+  subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  snapshot = (): number => this.version;
+
+  get running(): Turn | undefined {
+    return this.turns.findLast((turn) => turn.endedAt === null);
+  }
+
+  clear(): void {
+    this.frames = [];
+    this.turns = this.turns.filter((turn) => turn.endedAt === null);
+    this.changed();
+  }
+
+  socket(line: Line, hint = ""): void {
+    if (line === "closed" && this.line === "open") this.lost = true;
+    if (line === "open") this.lost = false;
+    this.line = line;
+    this.add("socket", line, hint, "");
+  }
+
+  sent(text: string): void {
+    const frame = parse(text);
+    if (!frame) return this.add("out", "(not JSON)", "", text);
+    this.add("out", name(frame), hintOf(frame), text);
+    if (frame.type === "cf_agent_tool_result" || frame.type === "cf_agent_tool_approval") {
+      const id = String(frame.toolCallId);
+      if (frame.type === "cf_agent_tool_approval") this.starts.set(id, performance.now());
+      else this.settled(id);
+    }
+  }
+
+  received(text: string): void {
+    const frame = parse(text);
+    if (!frame) return this.add("in", "(not JSON)", "", text);
+    if (frame.type === "cf_agent_use_chat_response") this.response(frame);
+    if (frame.type === "cf_agent_message_updated") this.updated(frame.message);
+    if (frame.type === "cf_agent_chat_clear") this.turns = [];
+    this.add("in", name(frame), hintOf(frame), text);
+  }
+
+  private response(frame: Record<string, unknown>): void {
+    const turn = this.turn(String(frame.id), frame.continuation === true);
+    if (frame.error === true) turn.error = String(frame.body ?? "");
+    else if (typeof frame.body === "string" && frame.body !== "") this.chunk(turn, frame, frame.body);
+    if (frame.done === true) {
+      turn.endedAt ??= performance.now();
+      turn.outcome ??= typeof frame.outcome === "string" ? frame.outcome : turn.error === null ? "completed" : "error";
+    }
+  }
+
+  private chunk(turn: Turn, frame: Record<string, unknown>, body: string): void {
+    const chunk = parse(body) as Chunk | null;
+    if (!chunk) return;
+    const seq = typeof frame.seq === "number" ? frame.seq : null;
+    const replay = frame.replay === true;
+    if (seq !== null && turn.chunks.some((known) => known.seq === seq)) return; // a replay of what we have
+    if (turn.chunks.length < CHUNKS) turn.chunks.push({ seq, at: performance.now(), replay, chunk });
+    const usage = usageOf(chunk.messageMetadata) ?? usageOf(chunk);
+    if (usage) turn.usage = usage;
+    if (replay || typeof chunk.toolCallId !== "string") return;
+    if (chunk.type === "tool-input-available") this.starts.set(chunk.toolCallId, performance.now());
+    else if (/^tool-output-(available|error)$/.test(chunk.type) && chunk.preliminary !== true) {
+      this.settled(chunk.toolCallId);
+    }
+  }
+
+  /** The result of an approved tool comes with its message, before the chunk that repeats it. */
+  private updated(message: unknown): void {
+    const parts = (message as { parts?: { toolCallId?: string; state?: string }[] } | undefined)?.parts ?? [];
+    for (const { toolCallId, state } of parts) {
+      if (toolCallId && (state === "output-available" || state === "output-error")) this.settled(toolCallId);
+    }
+  }
+
+  private settled(id: string): void {
+    const start = this.starts.get(id);
+    if (start === undefined) return;
+    this.starts.delete(id);
+    this.durations.set(id, (performance.now() - start) / 1000);
+  }
+
+  private turn(id: string, continuation: boolean): Turn {
+    const known = this.turns.find((turn) => turn.id === id);
+    if (known) return known;
+    const turn: Turn = {
+      id,
+      startedAt: performance.now(),
+      endedAt: null,
+      outcome: null,
+      error: null,
+      continuation,
+      chunks: [],
+      usage: null,
+    };
+    this.turns = [...this.turns.slice(1 - TURNS), turn];
+    return turn;
+  }
+
+  private add(way: Frame["way"], type: string, hint: string, text: string): void {
+    const kept = text.length > KEPT_TEXT ? `${text.slice(0, KEPT_TEXT)} … (${text.length} characters)` : text;
+    this.frames.push({ n: this.count++, at: Date.now(), way, type, hint, text: kept, size: text.length });
+    if (this.frames.length > FRAMES * 1.2) this.frames = this.frames.slice(-FRAMES);
+    this.changed();
+  }
+
+  private changed(): void {
+    this.timer ??= setTimeout(() => {
+      this.timer = null;
+      this.version++;
+      for (const listener of this.listeners) listener();
+    }, 50);
+  }
+}
+
+/** A WebSocket class that tells the tap what passes through it. */
+export function tapped(tap: Tap): typeof WebSocket {
+  return class TappedSocket extends WebSocket {
+    constructor(url: string | URL, protocols?: string | string[]) {
+      super(url, protocols);
+      tap.socket("connecting");
+      this.addEventListener("open", () => tap.socket("open"));
+      this.addEventListener("close", (e) => tap.socket("closed", `${e.code} ${e.reason}`.trim()));
+      this.addEventListener("message", (e) => {
+        if (typeof e.data === "string") tap.received(e.data);
+      });
+    }
+
+    override send(data: string | ArrayBufferLike | Blob | ArrayBufferView<ArrayBuffer>): void {
+      if (typeof data === "string") tap.sent(data);
+      super.send(data as string);
+    }
+  };
+}
+
+export function useTap(tap: Tap): Tap {
+  useSyncExternalStore(tap.subscribe, tap.snapshot);
+  return tap;
+}
+
+function parse(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : null;
+  } catch {
+    return null;
+  }
+}
+
+const name = (frame: Record<string, unknown>): string =>
+  String(frame.type ?? "(no type)").replace(/^cf_agent_(use_chat_)?/, "");
+
+function hintOf(frame: Record<string, unknown>): string {
+  const hints: string[] = [];
+  if (typeof frame.seq === "number") hints.push(`#${frame.seq}`);
+  if (typeof frame.body === "string" && frame.body !== "") {
+    const chunk = parse(frame.body);
+    hints.push(frame.error === true ? "error" : String(chunk?.type ?? ""));
+    const text = chunk?.delta ?? chunk?.inputTextDelta ?? chunk?.toolName;
+    if (typeof text === "string") hints.push(text);
+  }
+  if (frame.replay === true) hints.push("replay");
+  if (frame.done === true) hints.push(`done ${frame.outcome ?? ""}`.trim());
+  if (Array.isArray(frame.messages)) hints.push(`${frame.messages.length} messages`);
+  for (const key of ["reason", "toolName", "method", "recovering", "approved"]) {
+    if (key in frame) hints.push(`${key === "toolName" ? "" : `${key} `}${String(frame[key])}`);
+  }
+  return hints.join(" ").slice(0, 120);
+}
+
+/** Token counts, wherever the server chose to put them. */
+export function usageOf(holder: unknown): Record<string, number> | null {
+  if (typeof holder !== "object" || holder === null) return null;
+  const { usage, totalUsage } = holder as { usage?: unknown; totalUsage?: unknown };
+  const found = totalUsage ?? usage;
+  if (typeof found !== "object" || found === null) return null;
+  const numbers = Object.entries(found).filter((entry): entry is [string, number] => typeof entry[1] === "number");
+  return numbers.length ? Object.fromEntries(numbers) : null;
+}
