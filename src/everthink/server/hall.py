@@ -375,7 +375,11 @@ class Hall:
     async def _tool_answered(self, connection: Connection, frame: wire.ToolAnswered) -> None:
         actor = self.actor
         if frame.client_tools:
-            client_tools_from(frame.client_tools)  # refuses what is not a list of tools before it is kept
+            try:
+                client_tools_from(frame.client_tools)
+            except AgentError as error:
+                log.info("a tool result is ignored: %s", error)
+                return
             actor.client_tool_schemas = frame.client_tools
             await actor.store.apply([actor.remember("lastClientTools", frame.client_tools)])
         changed = await control.apply_result(

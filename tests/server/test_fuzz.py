@@ -1,0 +1,144 @@
+"""Whatever a client sends: nothing breaks, nothing grows, nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from everthink import Think
+from everthink.runtime.callables import callable
+from everthink.server.connections import Connection
+from everthink.server.hall import Hall
+from everthink.testing import ScriptedModel, says
+from everthink.wire.codec import decode
+
+from ..conftest import OpenApp
+from ..support.frames import frames
+from ..support.turns import all_over, home_of
+from .conftest import Serve
+
+pytestmark = pytest.mark.anyio
+
+MANY = 50_000
+
+
+class Target(Think):
+    model = ScriptedModel.forever(says("ok"))
+    heard: list[Any]
+
+    def __init__(self) -> None:
+        self.heard = []
+
+    @callable
+    def add(self, a: Any, b: Any) -> Any:
+        return [a, b]
+
+    def on_message(self, connection: Any, message: Any) -> None:
+        self.heard.append(message)
+
+
+class Sink:
+    """A socket that takes everything and keeps whether it was JSON."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.closed: Any = None
+
+    async def send_text(self, data: str) -> None:
+        json.loads(data)
+        self.count += 1
+
+    async def close(self, code: int = 1000, reason: str | None = None) -> None:
+        self.closed = (code, reason)
+
+
+async def test_fifty_thousand_hostile_frames_change_nothing(
+    open_app: OpenApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    app = await open_app(Target)
+    home = await home_of(app, Target)
+    hall = home.hall = Hall(home)
+    target: Any = home.agent
+    sinks = [Sink() for _ in range(2)]
+    tabs = [Connection(str(i), sink, None) for i, sink in enumerate(sinks)]
+    pumps = [asyncio.create_task(tab.pump()) for tab in tabs]
+    for tab in tabs:
+        await hall.join(tab, None)
+
+    async def fire(seed: int, count: int) -> None:
+        foreign: list[Any] = []
+        for number, frame in enumerate(frames(seed, count)):
+            if isinstance(frame, bytes) or decode(frame) is None:
+                foreign.append(frame)
+            await hall.receive(tabs[number % 2], frame)
+            if number % 500 == 499:
+                await asyncio.sleep(0)
+                # The application saw what is not ours, unchanged and in order, and nothing else.
+                assert target.heard == foreign
+                target.heard.clear()
+                foreign.clear()
+        await hall.receive(tabs[0], '{"type":"cf_agent_chat_clear"}')
+        await all_over(app, Target)
+        await hall.receive(tabs[0], '{"type":"cf_agent_state","state":{"count":1}}')
+        target.heard.clear()
+        while home._tasks:
+            await asyncio.wait(home._tasks)
+
+    await fire(1, MANY - 10_000)
+    gc.collect()
+    tracemalloc.start()
+    await fire(2, 5_000)
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    await fire(3, 5_000)
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+
+    assert grown < 300_000
+    assert hall.connections == tabs
+    assert not hall._held
+    assert not hall._parked
+    assert not hall._accepted
+    assert hall._active is None
+    assert len(hall._settled) <= 100
+    assert len(home.client_tool_schemas) <= 1
+    assert not home.aborts._controllers
+    assert [record for record in caplog.records if "raised" in record.message] == []
+    assert [sink.closed for sink in sinks] == [None, None]
+    # and the agent is well
+    result = await app.agent(Target).save_messages("Still there?")
+    assert result.status == "completed"
+    for pump in pumps:
+        pump.cancel()
+
+
+async def test_hostile_frames_over_a_socket_disturb_nobody(serve: Serve) -> None:
+    server = await serve(Target)
+    bad, good = await server.connect(Target, id="bad"), await server.connect(Target, id="good")
+    for frame in frames(7, 500):
+        text = frame if isinstance(frame, bytes) else frame.encode("utf-8", "replace").decode()
+        await bad.send(text)
+    await bad.settled()
+    await good.clear()
+    await good.settled()
+    await good.until_done(await good.say("Hi", id="honest"))
+    assert good.text == "ok"
+    assert bad.closed is None
+    assert good.closed is None
+
+
+async def test_a_text_that_is_not_unicode_closes_only_its_own_socket(serve: Serve) -> None:
+    server = await serve(Target)
+    bad, good = await server.connect(Target), await server.connect(Target)
+    await bad._socket.send(b"\xff\xfe", text=True)
+    assert (await bad.until_closed())[0] == 1007
+    await good.until_done(await good.say("Hi"))
+    assert good.text == "ok"
