@@ -69,7 +69,11 @@ async def test_get_messages_is_what_is_stored_never_what_streams(serve: Serve) -
     assert [m["id"] for m in (await server.http(f"{ROOM}/get-messages?token=x")).json] == ["u1"]
     go.set()
     await chat.until_done(request)
-    for method, path in (("GET", "get-messages"), ("POST", "some/where/get-messages"), ("GET", "/get-messages")):
+    for method, path in (
+        ("GET", "get-messages"),
+        ("POST", "some/where/get-messages"),
+        ("GET", "/get-messages"),
+    ):
         stored = await server.http(f"{ROOM}/{path}", method=method)
         assert stored.json == [message.to_json() for message in chat.messages]
 
@@ -153,7 +157,9 @@ async def test_with_cors_every_answer_of_an_agent_has_the_headers(serve: Serve) 
 
 
 async def test_headers_of_ones_own_replace_the_set(serve: Serve) -> None:
-    server = await serve(assistant(ScriptedModel()), cors={"Access-Control-Allow-Origin": "https://app.example"})
+    server = await serve(
+        assistant(ScriptedModel()), cors={"Access-Control-Allow-Origin": "https://app.example"}
+    )
     assert cors_of(await server.http(f"{ROOM}/get-messages")) == {
         "access-control-allow-origin": "https://app.example"
     }

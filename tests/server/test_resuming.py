@@ -11,10 +11,9 @@ from everthink import Think
 from everthink.testing import ScriptedModel, says, waits
 
 from ..support.agents import assistant
-from ..support.server import Served
+from ..support.server import Served, kinds
 from ..support.turns import Witness, follow, home_of
 from .conftest import Serve
-from .test_turns import kinds
 
 pytestmark = pytest.mark.anyio
 

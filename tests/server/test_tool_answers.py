@@ -8,62 +8,15 @@ from typing import Any
 
 import pytest
 
-from everthink import Think, tool
 from everthink.testing import ManualClock, ScriptedModel, calls, says
-from everthink.testing.client import Client
 
 from ..support.agents import assistant
-from ..support.server import Served
+from ..support.browser import CONTINUE, ONE_CALL, TOOLS, TWO_CALLS, Asked, outcome, quiet
+from ..support.server import kinds
 from ..support.turns import Database, all_over
 from .conftest import Serve
-from .test_turns import kinds
 
 pytestmark = pytest.mark.anyio
-
-WHERE = {"name": "where", "description": "Where are you?", "parameters": {"type": "object"}}
-TOOLS = {"clientTools": [WHERE]}
-CONTINUE = {"autoContinue": True}
-
-
-def outcome(client: Client, call: str) -> dict[str, Any]:
-    """The part of a call, as it is on the screen."""
-    parts = [part for message in client.messages for part in message.tool_parts]
-    return next(part for part in parts if part["toolCallId"] == call)
-
-
-async def quiet(clock: ManualClock) -> None:
-    """Let the time pass after which a continuation begins."""
-    await clock.until_waiting()
-    await clock.advance(0.05)
-
-
-class Asked:
-    """Two tabs in front of an agent that has asked the browser for something."""
-
-    def __init__(self, server: Served, cls: type[Think], clock: ManualClock, model: ScriptedModel) -> None:
-        self.server, self.cls, self.clock, self.model = server, cls, clock, model
-        self.one: Client
-        self.two: Client
-
-    @classmethod
-    async def make(cls, serve: Serve, *plays: Any, **members: Any) -> Asked:
-        clock, model = ManualClock(), ScriptedModel(*plays)
-        agent = assistant(model, **members)
-        made = cls(await serve(agent, clock=clock), agent, clock, model)
-        made.one = await made.server.connect(agent, id="one")
-        made.two = await made.server.connect(agent, id="two")
-        await made.two.until_frame("mcp_servers")
-        request = await made.one.say("Where am I?", **TOOLS)
-        assert (await made.one.until_done(request))["outcome"] == "completed"
-        await made.two.until_done(request)
-        return made
-
-    async def quiet(self) -> None:
-        await quiet(self.clock)
-
-
-ONE_CALL = calls("where", id="c1")
-TWO_CALLS = calls("where", id="c1").calls("where", id="c2")
 
 
 @pytest.mark.case(274, 277, 515, 532, 533, 534, 301)
@@ -245,11 +198,12 @@ async def test_after_a_restart_the_next_result_of_a_batch_continues(serve: Serve
 
 @pytest.mark.case(299, 300)
 async def test_it_goes_on_although_the_tab_that_answered_is_gone(serve: Serve) -> None:
-    asked = await Asked.make(serve, ONE_CALL, says("Anyway."))
+    left = asyncio.Event()
+    asked = await Asked.make(serve, ONE_CALL, says("Anyway."), on_close=lambda self, *how: left.set())
     await asked.one.answer("c1", 1, **CONTINUE)
     await asked.two.until_frame("message_updated")
     await asked.one.drop()
-    await asked.two.settled()
+    await left.wait()
     await asked.quiet()
     await asked.two.until_text("Anyway.")
     assert asked.two.of("stream_resuming") == []
@@ -399,107 +353,6 @@ async def test_tools_that_are_none_do_not_poison_the_agent(serve: Serve, tools: 
     await asked.one.until_done(await asked.one.say("And now?"))
     assert asked.one.text == "Fine."
     assert [t.name for t in asked.model.last_request.tools] == ["where"]
-
-
-# --- approvals
-
-
-class Careful:
-    """An agent with a tool that asks first."""
-
-    def __init__(self, raises: bool = False) -> None:
-        ran: list[str] = []
-
-        @tool(needs_approval=True)
-        async def wipe(disk: str) -> str:
-            """Wipe a disk."""
-            ran.append(disk)
-            if raises:
-                raise RuntimeError("disk on fire")
-            return f"{disk} is empty"
-
-        self.ran = ran
-        self.tools = lambda agent: [wipe]
-
-
-WIPE = calls("wipe", id="w1", disk="sda")
-
-
-@pytest.mark.case(279, 281, 282)
-async def test_an_approved_tool_runs_in_the_continuation_and_settles_the_earlier_message(
-    serve: Serve,
-) -> None:
-    careful = Careful()
-    asked = await Asked.make(serve, WIPE, says("Wiped."), get_tools=careful.tools)
-    one, two = asked.one, asked.two
-    assert outcome(one, "w1")["state"] == "approval-requested"
-    await one.approve("w1")
-    await one.until_frame("message_updated")
-    part = outcome(one, "w1")
-    assert (part["state"], part["approval"]["approved"]) == ("approval-responded", True)
-    assert careful.ran == []
-    before = len(two.frames)
-    await asked.quiet()
-    await two.until_text("Wiped.")
-    request = two.of("use_chat_response")[-1]["id"]
-    done = await two.until_done(request)
-    assert careful.ran == ["sda"]
-    assert done["continuation"]
-    types = [json.loads(f["body"])["type"] for f in two.responses(request) if "seq" in f]
-    assert types[:3] == ["start", "tool-output-available", "start-step"]
-    assert [m.role for m in two.messages] == ["user", "assistant", "assistant"]
-    assert two.messages[1].parts[-1]["output"] == "sda is empty"
-    # the update comes before the chunk that carries the output
-    order = [
-        f["type"] if f["type"].endswith("updated") else json.loads(f["body"])["type"]
-        for f in two.frames[before:]
-        if f["type"].endswith("updated") or "seq" in f
-    ]
-    assert order.index("cf_agent_message_updated") < order.index("tool-output-available")
-
-
-@pytest.mark.case(280, 283)
-async def test_a_denied_tool_never_runs_and_the_agent_goes_on(serve: Serve) -> None:
-    careful = Careful()
-    asked = await Asked.make(serve, WIPE, says("Then not."), get_tools=careful.tools)
-    await asked.one.approve("w1", False)
-    await asked.one.until_frame("message_updated")
-    await asked.quiet()
-    await asked.two.until_text("Then not.")
-    await asked.two.until(lambda: len(asked.two.of("chat_messages")) == 4)
-    part = outcome(asked.two, "w1")
-    assert (part["state"], part["approval"]["approved"]) == ("output-denied", False)
-    assert careful.ran == []
-
-
-@pytest.mark.case(284)
-async def test_an_approved_tool_that_raises_is_an_error(serve: Serve) -> None:
-    careful = Careful(raises=True)
-    asked = await Asked.make(serve, WIPE, says("It burns."), get_tools=careful.tools)
-    await asked.one.approve("w1")
-    await asked.one.until_frame("message_updated")
-    await asked.quiet()
-    await asked.two.until_text("It burns.")
-    part = outcome(asked.two, "w1")
-    assert (part["state"], part["errorText"]) == ("output-error", "disk on fire")
-
-
-@pytest.mark.case(297)
-async def test_a_call_that_awaits_approval_holds_the_batch(serve: Serve) -> None:
-    careful = Careful()
-    asked = await Asked.make(
-        serve, WIPE.calls("where", id="c1"), says("All settled."), get_tools=careful.tools
-    )
-    await asked.one.answer("c1", 1, **CONTINUE)
-    await asked.one.until_frame("message_updated")
-    await asked.quiet()
-    await asked.one.settled()
-    assert asked.model.asked == 1
-    await asked.one.approve("w1")
-    await asked.one.until_frame("message_updated", count=2)
-    await asked.quiet()
-    await asked.two.until_text("All settled.")
-    assert careful.ran == ["sda"]
 
 
 # --- in the middle of the stream

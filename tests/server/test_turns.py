@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from everthink import Message
-from everthink.testing import ManualClock, ScriptedModel, fails, says
+from everthink.testing import ScriptedModel, fails, says
 from everthink.testing.client import Client
 
 from ..support.agents import assistant
-from ..support.turns import Database, all_over
+from ..support.server import kinds
+from ..support.turns import Database
 from .conftest import Serve
 
 pytestmark = pytest.mark.anyio
@@ -21,18 +22,6 @@ pytestmark = pytest.mark.anyio
 
 def chunk_types(client: Client, request: str) -> list[str]:
     return [json.loads(f["body"])["type"] for f in client.responses(request) if "seq" in f]
-
-
-def kinds(client: Client, *, since: int = 0) -> list[str]:
-    """The types of what arrived, runs of chunks as one."""
-    found: list[str] = []
-    for frame in client.frames[since:]:
-        kind = frame["type"].removeprefix("cf_agent_")
-        if kind == "use_chat_response":
-            kind = "done" if frame["done"] else "error" if frame.get("error") else "chunks"
-        if kind != "chunks" or found[-1:] != ["chunks"]:
-            found.append(kind)
-    return found
 
 
 GREETING = ["chat_messages", "identity", "mcp_servers"]
@@ -201,6 +190,18 @@ async def test_clearing_an_idle_chat_tells_the_others_only(serve: Serve) -> None
 
     await one.until_done(await one.say("After"))
     assert [m.text for m in one.messages] == ["After", "New."]
+
+
+async def test_tabs_that_clear_at_once_hear_of_each_other_only(serve: Serve) -> None:
+    cls = assistant(ScriptedModel())
+    server = await serve(cls)
+    tabs = [await server.connect(cls, id=str(i)) for i in range(4)]
+    await asyncio.gather(*(tab.settled() for tab in tabs))
+    await asyncio.gather(*(tab.clear() for tab in tabs))
+    for tab in tabs:
+        await tab.until_frame("chat_clear", count=3)
+        await tab.settled()
+        assert len(tab.of("chat_clear")) == 3
 
 
 async def test_clearing_in_a_stream_ends_it_without_a_snapshot(serve: Serve) -> None:
@@ -419,96 +420,3 @@ async def test_messages_added_from_code_are_shown_to_every_tab(serve: Serve) -> 
     await server.app.agent(cls, "room").add_messages("A note")
     await chat.until(lambda: [m.text for m in chat.messages] == ["A note"])
     assert "connect" not in chat.of("chat_messages")[-1]
-
-
-# --- overlap
-
-
-async def test_queued_messages_are_shown_at_once_and_answered_in_order(serve: Serve) -> None:
-    go = asyncio.Event()
-    cls = assistant(ScriptedModel(says("One").waits(go).says("."), says("Two.")))
-    server = await serve(cls)
-    one, two = await server.connect(cls, id="a"), await server.connect(cls, id="b")
-    first = await one.say("first", message_id="u1")
-    await one.until_text("One")
-    second = await one.say("second", message_id="u2")
-    await two.until(lambda: "second" in [m.text for m in two.messages])
-    assert not two.responses(second)
-    go.set()
-    await asyncio.gather(one.until_done(second), two.until_done(second))
-    assert one.is_done(first)
-    texts = [m.text for m in one.messages]
-    assert sorted(texts) == ["One.", "Two.", "first", "second"]
-    assert texts.index("first") < texts.index("One.")
-    assert [m.text for m in two.messages] == texts
-
-
-@pytest.mark.case(149, 343)
-async def test_a_dropped_message_is_rolled_back_at_its_sender_only(serve: Serve, tmp_path: Any) -> None:
-    go = asyncio.Event()
-    fired: list[str] = []
-    cls = assistant(
-        ScriptedModel(says("Busy").waits(go).says(".")),
-        message_concurrency="drop",
-        on_chat_response=lambda self, response: fired.append(response.request_id),
-    )
-    server = await serve(cls)
-    one, two = await server.connect(cls, id="a"), await server.connect(cls, id="b")
-    first = await one.say("first")
-    await asyncio.gather(one.until_text("Busy"), two.until_text("Busy"))
-    before = len(one.frames)
-
-    second = await one.say("second", message_id="u2")
-    done = await one.until_done(second)
-    assert kinds(one, since=before) == ["chat_messages", "done"]
-    assert done["outcome"] == "skipped"
-    assert done["messageIds"] == ["u2"]
-    go.set()
-    await asyncio.gather(one.until_done(first), two.until_done(first))
-    assert two.responses(second) == []
-    assert Database(tmp_path).texts() == ["first", "Busy."]
-    await all_over(server.app, cls, "room")
-    assert fired == [first]
-
-
-@pytest.mark.case(149)
-async def test_with_latest_the_superseded_sender_alone_is_told_skipped(serve: Serve) -> None:
-    go = asyncio.Event()
-    fired: list[str] = []
-    cls = assistant(
-        ScriptedModel(says("One").waits(go).says("."), says("Three.")),
-        message_concurrency="latest",
-        on_chat_response=lambda self, response: fired.append(response.request_id),
-    )
-    server = await serve(cls)
-    one, two = await server.connect(cls, id="a"), await server.connect(cls, id="b")
-    first = await one.say("first")
-    await asyncio.gather(one.until_text("One"), two.until_text("One"))
-    second = await one.say("second")
-    await two.until(lambda: "second" in [m.text for m in two.messages])
-    third = await two.say("third")
-    await one.until(lambda: "third" in [m.text for m in one.messages])
-    go.set()
-    await asyncio.gather(one.until_done(third), two.until_done(third))
-    assert (await one.until_done(second))["outcome"] == "skipped"
-    assert two.responses(second) == []
-    await all_over(server.app, cls, "room")
-    assert fired == [first, third]
-
-
-async def test_debounce_answers_the_last_of_a_burst(serve: Serve) -> None:
-    clock, go = ManualClock(), asyncio.Event()
-    model = ScriptedModel(says("Zero").waits(go).says("."), says("All of it."))
-    cls = assistant(model, message_concurrency="debounce")
-    server = await serve(cls, clock=clock)
-    chat = await server.connect(cls)
-    await chat.say("zero")
-    await chat.until_text("Zero")
-    one, two = await chat.say("one"), await chat.say("two")
-    await chat.settled()
-    go.set()
-    assert (await chat.until_done(one))["outcome"] == "skipped"
-    await clock.until_waiting()
-    await clock.advance(0.75)
-    assert (await chat.until_done(two))["outcome"] == "completed"
-    assert model.asked == 2

@@ -17,7 +17,12 @@ VALID: list[dict[str, Any]] = [
     {"type": "cf_agent_chat_messages", "messages": [USER]},
     {"type": "cf_agent_tool_result", "toolCallId": "c1", "toolName": "where", "output": {"a": 1}},
     {"type": "cf_agent_tool_result", "toolCallId": "c1", "state": "output-error", "errorText": "no"},
-    {"type": "cf_agent_tool_result", "toolCallId": "c1", "autoContinue": True, "clientTools": [{"name": "x"}]},
+    {
+        "type": "cf_agent_tool_result",
+        "toolCallId": "c1",
+        "autoContinue": True,
+        "clientTools": [{"name": "x"}],
+    },
     {"type": "cf_agent_tool_approval", "toolCallId": "c1", "approved": True, "autoContinue": True},
     {"type": "cf_agent_stream_resume_request", "probeId": "p1"},
     {"type": "cf_agent_stream_resume_request"},
@@ -26,7 +31,19 @@ VALID: list[dict[str, Any]] = [
     {"type": "rpc", "id": "1", "method": "add", "args": [1, 2]},
 ]
 
-NUMBERS = ["1e999", "-0", "1" * 400, "9" * 5000, "1e-400", "0.1e", "--1", "NaN", "Infinity", str(2**64), str(-(2**70))]
+NUMBERS = [
+    "1e999",
+    "-0",
+    "1" * 400,
+    "9" * 5000,
+    "1e-400",
+    "0.1e",
+    "--1",
+    "NaN",
+    "Infinity",
+    str(2**64),
+    str(-(2**70)),
+]
 
 
 def frames(seed: int, count: int) -> Iterator[str | bytes]:
@@ -46,7 +63,9 @@ def _bytes(dice: random.Random) -> bytes:
 
 
 def _noise(dice: random.Random) -> str:
-    return "".join(chr(dice.choice([dice.randrange(128), dice.randrange(0xD7FF)])) for _ in range(dice.randrange(40)))
+    return "".join(
+        chr(dice.choice([dice.randrange(128), dice.randrange(0xD7FF)])) for _ in range(dice.randrange(40))
+    )
 
 
 def _broken(dice: random.Random) -> str:

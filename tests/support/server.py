@@ -135,3 +135,15 @@ def open_app(folder: Any, *agents: type[Think], **options: Any) -> App:
     options.setdefault("store", f"sqlite:///{folder}/everthink.db")
     options.setdefault("grace", 0.0)
     return App(*agents, **options)
+
+
+def kinds(client: Client, *, since: int = 0) -> list[str]:
+    """The types of what arrived, runs of chunks as one."""
+    found: list[str] = []
+    for frame in client.frames[since:]:
+        kind = frame["type"].removeprefix("cf_agent_")
+        if kind == "use_chat_response":
+            kind = "done" if frame["done"] else "error" if frame.get("error") else "chunks"
+        if kind != "chunks" or found[-1:] != ["chunks"]:
+            found.append(kind)
+    return found

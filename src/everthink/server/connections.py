@@ -22,7 +22,7 @@ log = logging.getLogger("everthink.server")
 
 MAX_BUFFERED = 8 * 1024 * 1024
 MAX_FRAMES = 4
-"""So many of the largest frame that waits may wait, however long: a conversation can be longer than a buffer."""
+"""So many frames as large as the largest that waits may wait: a conversation can be longer than a buffer."""
 TRY_AGAIN_LATER = 1013
 
 

@@ -9,6 +9,7 @@ chunks from the start and go on live, without a gap: both happen in one breath o
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import logging
 from collections.abc import Iterable
@@ -50,6 +51,8 @@ __all__ = ["Hall"]
 log = logging.getLogger("everthink.server")
 
 MAX_SETTLED = 100
+# The connection whose clear this is: it has emptied its own window already.
+_clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
 NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
 
 
@@ -69,7 +72,6 @@ class Hall:
         self._held: set[Connection] = set()
         # Told that something will stream: they are offered it when it does.
         self._parked: list[Connection] = []
-        self._clearing: str | None = None
         # An answer in one tab is stored and shown before another tab is told where things stand.
         self._answering = asyncio.Lock()
         # What turns that ended answered, for acks that come late.
@@ -113,7 +115,7 @@ class Hall:
                 for connection in self._parked:
                     connection.send(wire.ResumeNone())
                 self._parked.clear()
-                self._all(wire.ClearChat(), without=self._clearing)
+                self._all(wire.ClearChat(), without=_clearing.get())
             case _:
                 assert_never(shown)
 
@@ -363,14 +365,14 @@ class Hall:
             connection.send(wire.ResponseFrame(frame.id, "", True, outcome="skipped", message_ids=ids))
 
     async def _clear(self, connection: Connection) -> None:
-        self._clearing = connection.id
+        token = _clearing.set(connection.id)
         try:
             self.actor.client_tool_schemas, self.actor.last_body = [], None
             forget = [self.actor.remember("lastClientTools", None), self.actor.remember("lastBody", None)]
             await self.actor.store.apply(forget)
             await control.clear(self.actor)
         finally:
-            self._clearing = None
+            _clearing.reset(token)
 
     async def _tool_answered(self, connection: Connection, frame: wire.ToolAnswered) -> None:
         actor = self.actor

@@ -1,0 +1,113 @@
+"""Calls that ask a person first."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from everthink import tool
+from everthink.testing import calls, says
+
+from ..support.browser import CONTINUE, Asked, outcome
+from .conftest import Serve
+
+pytestmark = pytest.mark.anyio
+
+
+class Careful:
+    """An agent with a tool that asks first."""
+
+    def __init__(self, raises: bool = False) -> None:
+        ran: list[str] = []
+
+        @tool(needs_approval=True)
+        async def wipe(disk: str) -> str:
+            """Wipe a disk."""
+            ran.append(disk)
+            if raises:
+                raise RuntimeError("disk on fire")
+            return f"{disk} is empty"
+
+        self.ran = ran
+        self.tools = lambda agent: [wipe]
+
+
+WIPE = calls("wipe", id="w1", disk="sda")
+
+
+@pytest.mark.case(279, 281, 282)
+async def test_an_approved_tool_runs_in_the_continuation_and_settles_the_earlier_message(
+    serve: Serve,
+) -> None:
+    careful = Careful()
+    asked = await Asked.make(serve, WIPE, says("Wiped."), get_tools=careful.tools)
+    one, two = asked.one, asked.two
+    assert outcome(one, "w1")["state"] == "approval-requested"
+    await one.approve("w1")
+    await one.until_frame("message_updated")
+    part = outcome(one, "w1")
+    assert (part["state"], part["approval"]["approved"]) == ("approval-responded", True)
+    assert careful.ran == []
+    before = len(two.frames)
+    await asked.quiet()
+    await two.until_text("Wiped.")
+    request = two.of("use_chat_response")[-1]["id"]
+    done = await two.until_done(request)
+    assert careful.ran == ["sda"]
+    assert done["continuation"]
+    types = [json.loads(f["body"])["type"] for f in two.responses(request) if "seq" in f]
+    assert types[:3] == ["start", "tool-output-available", "start-step"]
+    assert [m.role for m in two.messages] == ["user", "assistant", "assistant"]
+    assert two.messages[1].parts[-1]["output"] == "sda is empty"
+    # the update comes before the chunk that carries the output
+    order = [
+        f["type"] if f["type"].endswith("updated") else json.loads(f["body"])["type"]
+        for f in two.frames[before:]
+        if f["type"].endswith("updated") or "seq" in f
+    ]
+    assert order.index("cf_agent_message_updated") < order.index("tool-output-available")
+
+
+@pytest.mark.case(280, 283)
+async def test_a_denied_tool_never_runs_and_the_agent_goes_on(serve: Serve) -> None:
+    careful = Careful()
+    asked = await Asked.make(serve, WIPE, says("Then not."), get_tools=careful.tools)
+    await asked.one.approve("w1", False)
+    await asked.one.until_frame("message_updated")
+    await asked.quiet()
+    await asked.two.until_text("Then not.")
+    await asked.two.until(lambda: len(asked.two.of("chat_messages")) == 4)
+    part = outcome(asked.two, "w1")
+    assert (part["state"], part["approval"]["approved"]) == ("output-denied", False)
+    assert careful.ran == []
+
+
+@pytest.mark.case(284)
+async def test_an_approved_tool_that_raises_is_an_error(serve: Serve) -> None:
+    careful = Careful(raises=True)
+    asked = await Asked.make(serve, WIPE, says("It burns."), get_tools=careful.tools)
+    await asked.one.approve("w1")
+    await asked.one.until_frame("message_updated")
+    await asked.quiet()
+    await asked.two.until_text("It burns.")
+    part = outcome(asked.two, "w1")
+    assert (part["state"], part["errorText"]) == ("output-error", "disk on fire")
+
+
+@pytest.mark.case(297)
+async def test_a_call_that_awaits_approval_holds_the_batch(serve: Serve) -> None:
+    careful = Careful()
+    asked = await Asked.make(
+        serve, WIPE.calls("where", id="c1"), says("All settled."), get_tools=careful.tools
+    )
+    await asked.one.answer("c1", 1, **CONTINUE)
+    await asked.one.until_frame("message_updated")
+    await asked.quiet()
+    await asked.one.settled()
+    assert asked.model.asked == 1
+    await asked.one.approve("w1")
+    await asked.one.until_frame("message_updated", count=2)
+    await asked.quiet()
+    await asked.two.until_text("All settled.")
+    assert careful.ran == ["sda"]
