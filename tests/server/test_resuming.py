@@ -139,7 +139,7 @@ async def test_an_ack_for_another_turn_is_ignored_in_a_stream(serve: Serve) -> N
     assert joiner.of("use_chat_response") == []
 
 
-@pytest.mark.case(510, 522, 523)
+@pytest.mark.case(523)
 async def test_an_ack_after_the_end_is_answered_with_done(serve: Serve) -> None:
     turn = Streaming()
     server = await serve(turn.cls)

@@ -178,7 +178,10 @@ class Gate:
         elif found is not None:
             refusal = await self._allowed(socket, found[0], found[1])
         if refusal is not None or found is None or isinstance(found, Response):
-            await socket.send_denial_response(refusal or PlainTextResponse("Not Found", 404))
+            if "websocket.http.response" in (socket.scope.get("extensions") or {}):
+                await socket.send_denial_response(refusal or PlainTextResponse("Not Found", 404))
+            else:
+                await socket.close()  # the server answers 403: it cannot carry our own refusal
             return
         cls, name, _ = found
         try:

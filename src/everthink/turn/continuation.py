@@ -3,8 +3,8 @@
     result, approval (auto_continue) --50 ms quiet--> nothing streams, nothing open? --> one turn
 
 However many results of a step arrive, in whatever order, one continuation follows, once the last of
-them is in. Which calls are open is read from the conversation, so a batch that was half answered when
-the process died is completed by its last answer as well.
+them is in. Which calls are open is read from the conversation; that a batch wants to go on is kept in
+memory only, so after a restart one of its remaining answers has to say so again.
 """
 
 from __future__ import annotations
