@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import mimetypes
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..server.names import kebab
 from .target import Loaded
@@ -73,11 +74,11 @@ class WithPage:
             return _type_of(file), file.read_bytes()
         return (TYPES[".txt"], self._words(scope).encode()) if path == "/" else None
 
-    def _agents(self) -> list[dict[str, str]]:
+    def _agents(self) -> list[dict[str, Any]]:
         app = self._loaded.app
         prefix = "/".join(app.prefix) if app else "agents"
         return [
-            {"class": cls.__name__, "kebab": kebab(cls.__name__), "prefix": prefix}
+            {"class": cls.__name__, "kebab": kebab(cls.__name__), "prefix": prefix, **_introduction(cls)}
             for cls in (app.classes if app else [])
         ]
 
@@ -96,6 +97,15 @@ class WithPage:
             f'  useAgent({{ agent: "{routes[0].rpartition("/")[2]}", host: "{host}" }})',
         ]
         return "\n".join(lines) + "\n"
+
+
+def _introduction(cls: type) -> dict[str, Any]:
+    """What an agent class says of itself for the page: `about`, and `examples` of what to say."""
+    about, examples = getattr(cls, "about", None), getattr(cls, "examples", None)
+    said: dict[str, Any] = {"about": about} if isinstance(about, str) else {}
+    if isinstance(examples, list | tuple):
+        said["examples"] = [str(example) for example in cast("Sequence[Any]", examples)]
+    return said
 
 
 class Broken:

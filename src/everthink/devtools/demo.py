@@ -30,6 +30,16 @@ class Demo(Think):
     """The demo agent: streams, thinks aloud, uses tools, and asks before it does something."""
 
     model = "demo"
+    about = "A small model that runs right here: no key, no network. Everything around it is real."
+    examples = (
+        "What can you do?",
+        "What is the weather in Paris?",
+        "Do some research about lighthouses",
+        "Send a postcard to Ada",
+        "Tell me a story",
+    )
+    """What the page offers to try: a tool, one that shows its progress, one that asks first."""
+
     system_prompt = "You are a friendly guide to everthink. Answer in a few short sentences."
 
     @tool
