@@ -101,16 +101,17 @@ const journeys = {
 
   async reload_in_the_middle({ tab, room }) {
     await tab.open(given.page, "think-peer", room);
-    await tab.say("text 40 40");
+    // Six seconds: long enough to be still streaming when a slow machine has reloaded the page.
+    await tab.say("text 150 40");
     await tab.shows(/w8 /);
     await tab.reload();
     await tab.shows(/w12 /);
     await tab.button("Stop").waitFor();
     await tab.quiet();
-    same(await tab.prose(), words(40), "answer");
+    same(await tab.prose(), words(150), "answer");
     same(await tab.answers.count(), 1, "answers");
     await tab.reload();
-    same(await tab.prose(), words(40), "stored answer");
+    same(await tab.prose(), words(150), "stored answer");
   },
 
   async dropped_socket({ tab, room }) {
@@ -143,12 +144,12 @@ const journeys = {
     await tab.open(given.page, "think-peer", room);
     const second = await another();
     await second.open(given.page, "think-peer", room);
-    await tab.say("text 30 40");
+    await tab.say("text 100 40");
     await second.shows(/w5 /);
     await second.button("Stop").waitFor();
     await Promise.all([tab.quiet(), second.quiet()]);
     for (const one of [tab, second]) {
-      same(await one.prose(), words(30), "answer");
+      same(await one.prose(), words(100), "answer");
       same(await one.answers.count(), 1, "answers");
       same(await one.page.locator('[data-role="user"]').count(), 1, "questions");
     }
@@ -500,7 +501,7 @@ async function travel(browser, name) {
       reducedMotion: "reduce",
       ...options,
     });
-    context.setDefaultTimeout(given.timeout ?? 12_000);
+    context.setDefaultTimeout(given.timeout ?? 30_000);
     contexts.push(context);
     const tab = new Tab(await context.newPage());
     tabs.push(tab);
