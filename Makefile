@@ -6,16 +6,19 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 # Quick folders first; whole stories and killed processes last, when the rest is known to be good.
-SLOW := $(wildcard tests/journeys tests/crash)
+SLOW := $(wildcard tests/docs tests/journeys tests/crash)
 QUICK := $(filter-out $(SLOW) %/__pycache__ %/__init__.py %/conftest.py %/recordings,$(wildcard tests/*))
 TESTS ?= $(QUICK) $(SLOW)
 ARGS ?=
+POINTS ?= all
+CRASHED := everthink.testing.crashtest.sample
+SCRIPT := src/everthink/testing/crashtest/sample.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types format bench clean
+.PHONY: help install run test crashtest soak lint types format bench clean
 
 help: ## List what you can do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## Create .venv with everything in it (PYTHON=python3.12 chooses the Python)
 
@@ -27,16 +30,28 @@ test: lint types ## Check style and types, then run every test (ARGS="-k name", 
 	@scripts/ensure-browser
 	@$(BIN)/python -m pytest $(TESTS) $(ARGS)
 
+crashtest: $(INSTALLED) ## Kill the sample agent at every commit, on SQLite and PostgreSQL (POINTS=sample:40 for a part)
+	@scripts/ensure-postgres
+	@for agent in Traveller AskedTraveller; do \
+		echo "$$agent on SQLite" && \
+		$(BIN)/everthink crashtest $(CRASHED):$$agent $(SCRIPT) --points $(POINTS) $(ARGS) && \
+		echo "$$agent on PostgreSQL" && $(BIN)/python scripts/with-postgres \
+		$(BIN)/everthink crashtest $(CRASHED):$$agent $(SCRIPT) --points $(POINTS) $(ARGS) --store @postgres || exit; \
+	done
+
+soak: $(INSTALLED) ## Kill a server with 200 agents every 20 seconds for 10 minutes (ARGS="--minutes 1")
+	@$(BIN)/python -m everthink.testing.crashtest.soak $(ARGS)
+
 lint: $(INSTALLED) ## Check style and formatting
-	@$(BIN)/ruff check . scripts/cases
-	@$(BIN)/ruff format --check . scripts/cases
+	@$(BIN)/ruff check . scripts/cases scripts/reference scripts/with-postgres
+	@$(BIN)/ruff format --check . scripts/cases scripts/reference scripts/with-postgres
 
 types: $(INSTALLED) ## Check types
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(INSTALLED) ## Rewrite the code in our format
-	@$(BIN)/ruff check --fix . scripts/cases
-	@$(BIN)/ruff format . scripts/cases
+	@$(BIN)/ruff check --fix . scripts/cases scripts/reference scripts/with-postgres
+	@$(BIN)/ruff format . scripts/cases scripts/reference scripts/with-postgres
 
 bench: $(INSTALLED) ## Measure, and compare with the floor and with peers
 	@$(BIN)/python -m bench

@@ -11,26 +11,21 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import standing, streams
+from . import sockets, standing, streams
 from .floor import BATCHED, PER_DELTA, Floor
 from .measure import Row
 from .ours import Ours
 from .work import Contestant
 
-LATER = (
-    Row("CPU per delta to a WebSocket reader", "", budget="≤ 1/4 of Think (JS)"),
-    Row("short turns per second over sockets", "", budget="≥ 8 × Think (JS)"),
-)
-"""Budgets that nothing can be held against before there is a server."""
-
 COLUMNS = (PER_DELTA, BATCHED, "everthink", "pydantic-ai")
+Take = Callable[[list[Row]], None]
 
 
-async def measured(folder: Path, *, quick: bool) -> list[Row]:
-    """All rows, in the order of the table."""
+async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
+    """All rows without a network."""
     everybody: list[Contestant] = [Floor(folder, PER_DELTA), Floor(folder, BATCHED), Ours(folder)]
     try:
         from .peer import Peer
@@ -43,13 +38,6 @@ async def measured(folder: Path, *, quick: bool) -> list[Row]:
     batched = [one for one in everybody if one.name != PER_DELTA]
     packages = ["everthink", "pydantic_ai"][: len(batched) - 1]
     many, few = (2, 1) if quick else (15, 7)
-    began = time.perf_counter()
-    rows: list[Row] = []
-
-    def take(found: list[Row]) -> None:
-        print(f"{time.perf_counter() - began:4.0f} s  {found[-1].what}", file=sys.stderr)
-        rows.extend(found)
-
     take(await streams.deltas(everybody, repetitions=many))
     take(await streams.turns(everybody, repetitions=many))
     take(await streams.concurrency(batched, 20, repetitions=many))
@@ -62,12 +50,11 @@ async def measured(folder: Path, *, quick: bool) -> list[Row]:
     take(await standing.cold_open(folder, repetitions=5 if quick else 30))
     take(standing.imports(packages, repetitions=2 if quick else 10))
     take(standing.idle(folder, agents=1000 if quick else 2000))
-    return [*rows, *LATER]
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Row], columns: Sequence[str], floor: str, peer: str) -> str:
     """The rows in Markdown, aligned for the terminal too."""
-    lines = [("", *COLUMNS, "× floor", "× peer", "budget", ""), *map(_cells, rows)]
+    lines = [("", *columns, f"× {floor}", f"× {peer}", "budget", ""), *(_cells(row, columns) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, tuple("-" * (width - 1) + (":" if i else "-") for i, width in enumerate(widths)))
     aligned = (
@@ -77,10 +64,10 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in aligned)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    values = (f"{_figure(row.values[c])} {row.unit}" if c in row.values else "" for c in COLUMNS)
+def _cells(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
+    values = (f"{_figure(row.values[c])} {row.unit}" if c in row.values else "" for c in columns)
     times = ("" if t is None else _figure(t) for t in (row.times_floor, row.times_peer))
-    verdict = {None: "later", True: "met", False: "MISSED"}[row.is_met] if row.budget else ""
+    verdict = ("met" if row.is_met else "MISSED") if row.budget else ""
     return (row.what, *values, *times, row.budget, verdict)
 
 
@@ -93,16 +80,37 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a first look in 20 seconds, not a result")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures there")
     parser.add_argument("--folder", default=".", help="where the databases go: a real disk (default: here)")
+    parser.add_argument("--only", choices=("process", "sockets"), help="one of the two tables")
     options = parser.parse_args()
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-    with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.folder) as folder:
-        rows = asyncio.run(measured(Path(folder).resolve(), quick=options.quick))
-    print(f"{time.strftime('%Y-%m-%d')}, {machine}\n\n{table(rows)}")
+    began = time.perf_counter()
+
+    def into(rows: list[Row]) -> Take:
+        def take(found: list[Row]) -> None:
+            print(f"{time.perf_counter() - began:4.0f} s  {found[-1].what}", file=sys.stderr)
+            rows.extend(found)
+
+        return take
+
+    process: list[Row] = []
+    network: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.folder) as name:
+        folder = Path(name).resolve()
+        if options.only != "sockets":
+            asyncio.run(in_process(folder, quick=options.quick, take=into(process)))
+        if options.only != "process":
+            sockets.measured(folder, quick=options.quick, take=into(network))
+    print(f"{time.strftime('%Y-%m-%d')}, {machine}")
+    if process:
+        print(f"\n{table(process, COLUMNS, 'floor', 'peer')}")
+    if network:
+        print(f"\n{table(network, sockets.COLUMNS, 'bare', 'Think')}")
     if options.json:
         found = {
             "date": time.strftime("%Y-%m-%d"),
             "machine": machine,
-            "rows": [*map(dataclasses.asdict, rows)],
+            "rows": [*map(dataclasses.asdict, process)],
+            "sockets": [*map(dataclasses.asdict, network)],
         }
         options.json.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
 

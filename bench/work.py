@@ -19,6 +19,8 @@ class Job:
     words: int
     pace: float | None = None
     calls_tool: bool = False
+    size: int = 0
+    """Characters of a word, when words are longer than they need to be."""
     spoken: list[float] = field(default_factory=list[float])
     """When the model said each word, for jobs with a pace."""
     heard: list[float] = field(default_factory=list[float])
@@ -26,7 +28,7 @@ class Job:
 
     @property
     def text(self) -> list[str]:
-        return [f"word{number} " for number in range(self.words)]
+        return [f"word{number} ".ljust(self.size, "x") for number in range(self.words)]
 
     async def pause(self) -> None:
         """Wait as long as the model thinks about its next word."""
@@ -47,6 +49,11 @@ SHORT = Job("Short", 20)
 TOOL = Job("Tool", 20, calls_tool=True)
 SLOW = Job("Slow", 200, pace=0.004)
 JOBS = (BURST, PACED, SHORT, TOOL, SLOW)
+
+STEADY = Job("Steady", 150, pace=0.02)
+PIECES = Job("Pieces", 150, pace=0, size=10_000)
+WIRE = (BURST, PACED, SHORT, SLOW, STEADY, PIECES)
+"""What is done over sockets."""
 
 
 def add(a: int, b: int) -> int:

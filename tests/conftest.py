@@ -28,6 +28,7 @@ async def open_app(tmp_path: Path, anyio_backend: str) -> AsyncIterator[OpenApp]
         async def open_(*agents: type[Think], **options: Any) -> App:
             options.setdefault("store", f"sqlite:///{tmp_path}/everthink.db")
             options.setdefault("grace", 0.0)
+            options.setdefault("idle_after", None)  # no timer that a test did not ask for
             return await stack.enter_async_context(App(*agents, **options))
 
         yield open_

@@ -98,8 +98,9 @@ def run(page: str, text: str, directory: Path) -> str | None:
 
 
 def pages() -> list[str]:
-    """The pages that have something to run."""
+    """The pages that have something to run. Those of the reference are signatures."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [page for page in found if page.parent.name != "reference"]
     return [p.relative_to(ROOT).as_posix() for p in found if p.exists() and blocks(p.read_text("utf-8"))]
 
 

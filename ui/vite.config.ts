@@ -36,7 +36,7 @@ export default defineConfig({
   server: {
     proxy: {
       "/agents": { target: server, ws: true },
-      "/everthink": { target: server },
+      "/everthink": { target: server, ws: true },
     },
   },
 });

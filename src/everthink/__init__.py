@@ -5,10 +5,29 @@ from .agent import Agent
 from .errors import AgentError, ModelError, TurnFailed
 from .messages import Message
 from .models.classify import default_context_overflow_classifier
+from .recovery.context import ChatRecoveryContext, RecoveryDecision
+from .recovery.incident import ChatRecovery, Exhausted, KeepRecovering
+from .runtime.alarms import Schedule
+from .runtime.callables import StreamingResponse, callable
+from .runtime.fiber_values import (
+    FiberAborted,
+    FiberCompleted,
+    FiberContext,
+    FiberFailed,
+    FiberInspection,
+    FiberInterrupted,
+    FiberRecovery,
+    FiberRecoveryContext,
+)
+from .runtime.jobs import Job
+from .runtime.retry import Retry
+from .schedules.task import ScheduledTask, TaskContext
 from .server.app import App, Handle
+from .server.connections import Connection
 from .session.tree import UNSET, Session
 from .submissions import Submission
 from .think import Think
+from .tools.ask import REPORT, RERUN
 from .tools.tool import Tool, ToolContext, client_tool, tool
 from .turn.convert import prune_tool_calls
 from .turn.hooks import (
@@ -35,6 +54,8 @@ from .turn.overlap import Debounce
 from .turn.streamed import ChatStream
 
 __all__ = [
+    "REPORT",
+    "RERUN",
     "UNSET",
     "AbortController",
     "AbortSignal",
@@ -44,20 +65,40 @@ __all__ = [
     "App",
     "Block",
     "ChatErrorContext",
+    "ChatRecovery",
+    "ChatRecoveryContext",
     "ChatResponse",
     "ChatStream",
     "ChunkContext",
+    "Connection",
     "Debounce",
+    "Exhausted",
+    "FiberAborted",
+    "FiberCompleted",
+    "FiberContext",
+    "FiberFailed",
+    "FiberInspection",
+    "FiberInterrupted",
+    "FiberRecovery",
+    "FiberRecoveryContext",
     "Handle",
+    "Job",
+    "KeepRecovering",
     "Message",
     "ModelError",
     "PendingCall",
+    "RecoveryDecision",
+    "Retry",
+    "Schedule",
+    "ScheduledTask",
     "Session",
     "StepConfig",
     "StepContext",
     "StepResult",
+    "StreamingResponse",
     "Submission",
     "Substitute",
+    "TaskContext",
     "Think",
     "Timeouts",
     "Tool",
@@ -68,6 +109,7 @@ __all__ = [
     "TurnContext",
     "TurnFailed",
     "TurnResult",
+    "callable",
     "client_tool",
     "default_context_overflow_classifier",
     "has_tool_call",

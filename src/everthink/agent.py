@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import AgentError
 from .runtime.context import current_connection
+from .runtime.fiber_values import (
+    FiberInspection,
+    FiberOutcome,
+    FiberRecovery,
+    FiberRecoveryContext,
+    FiberStatus,
+)
+from .runtime.fibers import FiberFunction
+from .runtime.keepalive import Hold, while_held
+from .runtime.retry import Retry
 from .runtime.state import NO_STATE
+from .turn.admission import in_readonly_turn
 
 if TYPE_CHECKING:
     from .runtime.actor import Actor
+    from .runtime.alarms import Schedule
+    from .runtime.jobs import Job
+    from .runtime.moments import Kind
 
 __all__ = ["Agent"]
+
+log = logging.getLogger("everthink.agent")
+
+T = TypeVar("T")
 
 
 class Agent:
@@ -45,10 +66,12 @@ class Agent:
     async def set_state(self, state: Any) -> None:
         """Replace the state; it is stored, and every connected client gets it.
 
-        Raises when the change is not valid, or when the client whose call this is may only read.
+        Raises when the change is not valid, or when this runs for a client that may only read: in a call
+        of theirs, or in a tool or hook of a turn they asked for.
         """
-        connection = current_connection.get()
-        if connection is not None and connection.is_readonly:
+        caller = current_connection.get()
+        is_theirs = caller is not None and caller.agent_id == self.id and caller.is_readonly
+        if is_theirs or in_readonly_turn(self.id):
             raise AgentError("Connection is readonly")
         await self._home.set_state(state, source="server")
 
@@ -69,7 +92,7 @@ class Agent:
         return True
 
     def on_connect(self, connection: Any, request: Any) -> Any:
-        """A client connected and was greeted. Raising closes the connection with code 1011."""
+        """A client connects; its greeting waits for this. Raising closes with 1011 and shows it nothing."""
 
     def on_message(self, connection: Any, message: str | bytes) -> Any:
         """A client sent something that is not part of the protocol. Raising is logged."""
@@ -91,6 +114,230 @@ class Agent:
         """The connected clients."""
         return list(self._home.hall.connections) if self._home.hall is not None else []
 
+    # --- timers
+
+    hung_schedule_timeout: float = 30.0
+    """Seconds after which an interval that was begun and not ended is taken for dead and begun again."""
+
+    max_alarm_memory_limit_strikes: int = 3
+    """How often a timer may run out of memory before it is given up."""
+
+    async def schedule(
+        self,
+        when: datetime | float | timedelta | str,
+        callback: str | Callable[..., Any],
+        payload: Any = None,
+        *,
+        retry: Retry | None = None,
+        idempotent: bool | None = None,
+    ) -> Schedule:
+        """Call a method later: at a time, after seconds, or whenever a cron expression says (in UTC).
+
+        The method is called with the payload (any JSON value) and the `Schedule`, whether or not anybody is
+        connected, and after a restart too. It is durable when this returns. With `idempotent` an equal timer
+        (same callback and payload) is kept instead of a second one; cron does that unless you say `False`.
+        """
+        return await self._home.alarms.schedule(when, callback, payload, retry=retry, idempotent=idempotent)
+
+    async def schedule_every(
+        self,
+        seconds: float | timedelta,
+        callback: str | Callable[..., Any],
+        payload: Any = None,
+        *,
+        retry: Retry | None = None,
+    ) -> Schedule:
+        """Call a method again and again, so long after it returned the time before. At most 30 days apart.
+
+        An equal timer (same callback, interval and payload) is kept instead of a second one.
+        """
+        return await self._home.alarms.schedule_every(seconds, callback, payload, retry=retry)
+
+    async def get_schedule(self, id: str) -> Schedule | None:
+        """The timer with this id, or `None` when it is over or was cancelled."""
+        return await self._home.alarms.get(id)
+
+    async def list_schedules(
+        self,
+        *,
+        id: str | None = None,
+        type: Kind | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> list[Schedule]:
+        """The timers of this agent, the earliest first: all, or those of a type or due in a span of time."""
+        return await self._home.alarms.listed(id=id, type=type, start=start, end=end)
+
+    async def cancel_schedule(self, id: str) -> bool:
+        """Take a timer back. False when there is none of that id. A callback that runs already goes on."""
+        return await self._home.alarms.cancel(id)
+
+    # --- the queue
+
+    async def queue(
+        self, callback: str | Callable[..., Any], payload: Any = None, *, retry: Retry | None = None
+    ) -> str:
+        """Call a method soon, after those queued before it, one at a time. Returns the job's id.
+
+        The method is called with the payload (any JSON value) and the `Job`. It is durable when this returns.
+        A job that fails is removed as well, after its attempts and `on_error`.
+        """
+        return await self._home.jobs.queue(callback, payload, retry=retry)
+
+    async def dequeue(self, id: str) -> bool:
+        """Take a job back. False when there is none of that id. One that runs already goes on."""
+        return await self._home.jobs.dequeue(id)
+
+    async def dequeue_all(self) -> int:
+        """Take every job back. Returns how many there were."""
+        return await self._home.jobs.dequeue_all()
+
+    async def dequeue_all_by_callback(self, callback: str) -> int:
+        """Take the jobs of one method back. Returns how many there were."""
+        return await self._home.jobs.dequeue_all_by_callback(callback)
+
+    async def get_queue(self, id: str) -> Job | None:
+        """The job with this id, or `None` when it is over or was taken back."""
+        return await self._home.jobs.get(id)
+
+    async def get_queues(self, key: str | None = None, value: Any = None) -> list[Job]:
+        """The jobs that wait or run, in order: all, or those whose payload holds `value` under `key`."""
+        return await self._home.jobs.matching(key, value)
+
+    # --- trying again, staying awake
+
+    retry_options: Retry = Retry()
+    """How often `retry`, timers and jobs are tried unless they say otherwise: 3 times, 0.1 to 3 s apart."""
+
+    async def retry(
+        self,
+        fn: Callable[[int], T | Awaitable[T]],
+        *,
+        max_attempts: int | None = None,
+        base_delay: float | None = None,
+        max_delay: float | None = None,
+        should_retry: Callable[[Exception, int], bool | Awaitable[bool]] | None = None,
+    ) -> T:
+        """Call `fn(attempt)` until it returns, with waits that grow; the last error is raised.
+
+        `should_retry(error, next_attempt)` may return False to stop at once. What is not given comes from
+        `retry_options`.
+        """
+        return await self._home.retry(fn, Retry(max_attempts, base_delay, max_delay), should_retry)
+
+    def keep_alive(self) -> Hold:
+        """Keep this agent in memory until the hold is released: `async with self.keep_alive(): ...`.
+
+        It does not survive a restart. Turns, timers, jobs and fibers hold the agent by themselves.
+        """
+        return self._home.hold()
+
+    async def keep_alive_while(self, fn: Callable[[], T | Awaitable[T]]) -> T:
+        """Keep this agent in memory while `fn()` runs, and return what it returns."""
+        return await while_held(self._home.hold(), fn)
+
+    # --- fibers
+
+    fiber_recovery: FiberRecovery = FiberRecovery()
+    """How long recovery of fibers may take."""
+
+    def run_fiber(self, name: str, fn: FiberFunction[T]) -> asyncio.Task[T]:
+        """Run `fn(ctx)` so that a restart does not lose it: await the result, or leave it to itself.
+
+        Its last checkpoint (`ctx.stash`) comes to `on_fiber_recovered` if the process dies before it returns.
+        """
+        return self._home.fibers.run(name, fn)
+
+    async def start_fiber(
+        self,
+        name: str,
+        fn: FiberFunction[Any],
+        *,
+        fiber_id: str | None = None,
+        idempotency_key: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        wait_for_completion: bool = False,
+    ) -> FiberInspection:
+        """Accept a fiber once per id or key, run it in the background, and keep a record of how it went.
+
+        The record is durable when this returns. With `wait_for_completion` it is the final one.
+        """
+        return await self._home.fibers.start(
+            name,
+            fn,
+            fiber_id=fiber_id,
+            idempotency_key=idempotency_key,
+            metadata=metadata,
+            wait_for_completion=wait_for_completion,
+        )
+
+    def resume_fiber(self, fiber_id: str, fn: FiberFunction[T]) -> asyncio.Task[T]:
+        """Go on with an interrupted fiber where it was: same id, same record, `ctx.snapshot` is its last
+        checkpoint. Call it in `on_fiber_recovered`, or later for one that `inspect_fiber` calls interrupted.
+        """
+        return self._home.fibers.resume(fiber_id, fn)
+
+    async def stash(self, data: Any) -> None:
+        """Keep a checkpoint (any JSON value) of the fiber or turn this code is part of, in place of the one
+        before. It is durable when this returns. Raises outside both.
+        """
+        await self._home.fibers.stash(data)
+
+    async def inspect_fiber(self, fiber_id: str) -> FiberInspection | None:
+        """How a fiber of `start_fiber` stands, or `None` when there is none of that id."""
+        return await self._home.fibers.inspect(fiber_id)
+
+    async def inspect_fiber_by_key(self, idempotency_key: str) -> FiberInspection | None:
+        """How the fiber with this key stands."""
+        return await self._home.fibers.inspect_by_key(idempotency_key)
+
+    async def list_fibers(
+        self,
+        *,
+        status: FiberStatus | Sequence[FiberStatus] | None = None,
+        name: str | None = None,
+        limit: int = 50,
+    ) -> list[FiberInspection]:
+        """The fibers of `start_fiber`, newest first; at most 100."""
+        return await self._home.fibers.list(status=status, name=name, limit=limit)
+
+    async def cancel_fiber(self, fiber_id: str, reason: object = None) -> bool:
+        """End a fiber that waits or runs: its record says so at once, and its `ctx.signal` fires.
+
+        False when there is none, or when it is over.
+        """
+        return await self._home.fibers.cancel(fiber_id, reason)
+
+    async def cancel_fiber_by_key(self, idempotency_key: str, reason: object = None) -> bool:
+        """End the fiber with this key."""
+        return await self._home.fibers.cancel_by_key(idempotency_key, reason)
+
+    async def resolve_fiber(self, fiber_id: str, outcome: FiberOutcome) -> bool:
+        """Say what became of an interrupted fiber. False when it is not interrupted."""
+        return await self._home.fibers.resolve(fiber_id, outcome)
+
+    async def delete_fibers(
+        self,
+        *,
+        status: FiberStatus | Sequence[FiberStatus] | None = None,
+        settled_before: datetime | None = None,
+        limit: int = 100,
+    ) -> int:
+        """Forget fibers that are over, those settled first first; at most 500. Returns how many.
+
+        Interrupted ones are kept unless `status` names them.
+        """
+        return await self._home.fibers.delete(status=status, settled_before=settled_before, limit=limit)
+
+    def on_fiber_recovered(self, ctx: FiberRecoveryContext) -> Any:
+        """Go on with a fiber that an earlier process left, before `on_start`. May run twice for one fiber.
+
+        For a fiber of `start_fiber` return what became of it (`FiberCompleted()`, `FiberFailed()`, …);
+        `None` leaves it interrupted, raising makes it an error. One of `run_fiber` is forgotten when this
+        returns, and tried again later when it raises.
+        """
+        log.warning("fiber %s (%s) of %s was interrupted and is not taken up", ctx.id, ctx.name, self.id)
+
     # --- life
 
     async def on_start(self, props: Any = None) -> None:
@@ -99,3 +346,10 @@ class Agent:
         `props` are those given to `app.agent(..., props=...)` by whoever woke it. Raising fails
         that caller; the next one tries again.
         """
+
+    def on_error(self, error: BaseException) -> Any:
+        """A timer, a job or something else that nobody waits for has failed for good. Default: it is logged.
+
+        Raising is logged too, and changes nothing.
+        """
+        log.error("work of %s in the background failed", self.id, exc_info=error)

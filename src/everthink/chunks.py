@@ -298,6 +298,7 @@ _Known = (
     | Finish
 )
 Chunk = _Known | Data | Other
+"""Any of them; tell them apart by `type`."""
 
 _decode_known = msgspec.json.Decoder(_Known).decode
 _decode_data = msgspec.json.Decoder(Data).decode

@@ -10,15 +10,27 @@
     ├── NoModel / NoMessages        the turn has nothing to run with
     ├── UnknownMessage              a message id that is not in this session
     ├── SubmissionConflict          id and idempotency key name different submissions
+    ├── InvalidFiber                a fiber's id, key, checkpoint or outcome that makes no sense
+    ├── FiberConflict               id and idempotency key name different fibers
+    ├── NotInFiber                  a checkpoint outside a fiber
+    ├── FiberStopped                the process is stopping while the fiber runs
+    ├── FiberHandlerTimeout         a handler of the framework took too long over a fiber
+    ├── InvalidRetry                retry options that make no sense
+    ├── InvalidCallback             a timer or a job for a method that cannot be called
+    ├── InvalidSchedule             a time, an interval or a cron expression that names no moment
+    ├── InvalidScheduledTask        a declared task whose schedule cannot be read
+    ├── LeaseLost                   another process runs this agent now
     ├── ToolDefinitionError         a function that cannot become a tool
     ├── ToolInputError              input that does not fit a tool's schema
     ├── ToolOutputError             a tool returned something that is not JSON
     ├── ToolTimeout                 a tool ran longer than it may
+    ├── StructuredOutputError       the model's answer does not follow the schema
     ├── ModelError                  the provider refused or broke, with its kind
     ├── UnknownModel                a model name nobody serves
     ├── MissingExtra                an optional dependency is not installed
     ├── MissingKey                  a provider has no credentials
     ├── ScriptExhausted             a ScriptedModel was asked for more than its script
+    ├── DiscoveryFailed             a folder of agents with mistakes in it, all of them
     └── StoreError                  the database said no
         ├── StoreLocked             another process holds it
         ├── StoreUnreadable         not a database, or no permission
@@ -34,20 +46,36 @@ Nothing here imports anything of ours: every room may raise from it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 __all__ = [
+    "UNTOLD",
     "AgentError",
     "CommitRefused",
+    "DiscoveryFailed",
     "ErrorKind",
+    "FiberConflict",
+    "FiberHandlerTimeout",
+    "FiberStopped",
+    "InvalidCallback",
+    "InvalidFiber",
     "InvalidMessage",
+    "InvalidRetry",
+    "InvalidSchedule",
+    "InvalidScheduledTask",
     "InvalidTurn",
+    "LeaseLost",
     "MissingExtra",
     "MissingKey",
     "ModelError",
     "NestedTurn",
     "NoMessages",
     "NoModel",
+    "NotInFiber",
+    "Problem",
     "ScriptExhausted",
     "StoreClosed",
     "StoreError",
@@ -58,6 +86,7 @@ __all__ = [
     "StoreUnavailable",
     "StoreUnreadable",
     "StreamStalled",
+    "StructuredOutputError",
     "SubmissionConflict",
     "ToolDefinitionError",
     "ToolInputError",
@@ -67,9 +96,22 @@ __all__ = [
     "TurnInterrupted",
     "UnknownMessage",
     "UnknownModel",
+    "is_for_people",
 ]
 
 ErrorKind = Literal["context_overflow", "rate_limit", "transient", "fatal", "unknown"]
+
+
+UNTOLD = "Something went wrong on our side. Please try again."
+"""What people read of a failure whose own words are not for them."""
+
+
+def is_for_people(error: BaseException) -> bool:
+    """True when the words of an error may leave the server.
+
+    Our own errors are letters. The database's name its place, and other people's may hold anything.
+    """
+    return isinstance(error, AgentError) and not isinstance(error, StoreError)
 
 
 class AgentError(Exception):
@@ -121,7 +163,7 @@ class TurnInterrupted(AgentError):
         super().__init__(
             f"Turn {request_id!r} was interrupted because the process is stopping.",
             kept="Everything shown so far is stored.",
-            next_step="At the next start it is closed with what it had said; turns that waited run then.",
+            next_step="At the next start it goes on from there, without anybody asking.",
         )
         self.request_id = request_id
 
@@ -151,6 +193,64 @@ class UnknownMessage(AgentError):
 
 class SubmissionConflict(AgentError):
     """A submission id and an idempotency key that belong to different submissions."""
+
+
+class InvalidFiber(AgentError, ValueError):
+    """A fiber was given an id, a key, a checkpoint or an outcome that makes no sense."""
+
+
+class FiberConflict(AgentError):
+    """A fiber id and an idempotency key that belong to different fibers."""
+
+
+class NotInFiber(AgentError):
+    """A checkpoint was made by code that is part of no fiber and no turn."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "stash() called outside a fiber.",
+            kept="Nothing was stored.",
+            next_step="Call it in the function given to run_fiber() or start_fiber(), while that runs.",
+        )
+
+
+class FiberStopped(AgentError):
+    """The process stopped while the fiber ran or waited."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Fiber {name!r} was interrupted because the process is stopping.",
+            kept="Its last checkpoint is stored.",
+            next_step="At the next start it comes to on_fiber_recovered().",
+        )
+        self.name = name
+
+
+class FiberHandlerTimeout(AgentError):
+    """A handler of the framework did not deal with an interrupted fiber in time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"Fiber recovery timed out after {seconds * 1000:.0f}ms.",
+            kept="The fiber is stored and is taken up again later.",
+        )
+        self.seconds = seconds
+
+
+class InvalidRetry(AgentError, ValueError):
+    """Retry options that make no sense. Nothing was stored."""
+
+
+class InvalidCallback(AgentError, TypeError):
+    """A timer or a job names a method that the agent does not have or that cannot be called so."""
+
+
+class InvalidSchedule(AgentError, ValueError):
+    """What was given as a time is none. Nothing was stored."""
+
+
+class LeaseLost(AgentError):
+    """This process no longer owns the agent; another one runs it, with everything that was stored."""
 
 
 class ToolDefinitionError(AgentError):
@@ -197,6 +297,10 @@ class ModelError(AgentError):
         return self.kind in ("rate_limit", "transient")
 
 
+class StructuredOutputError(AgentError):
+    """The model's final text does not follow the schema that was asked for."""
+
+
 class UnknownModel(AgentError):
     """A model name that no adapter serves."""
 
@@ -211,6 +315,35 @@ class MissingKey(AgentError):
 
 class ScriptExhausted(AgentError):
     """A `ScriptedModel` was called more often than its script has answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a folder of agents: its kind, where it is, what it is, what to do."""
+
+    code: str
+    path: Path
+    place: str
+    """The path as a person in the current directory would write it."""
+    what: str
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}" + (f"\n    {self.next_step}" if self.next_step else "")
+
+
+class DiscoveryFailed(AgentError):
+    """The agents of a folder cannot all be found; `problems` has every reason."""
+
+    def __init__(self, folder: str, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        listed = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"The agents in {folder} cannot be used: {count}.\n{listed}")
+
+
+class InvalidScheduledTask(AgentError):
+    """A declared task or its schedule cannot be read. Nothing was stored; what was scheduled stays."""
 
 
 class StoreError(AgentError):

@@ -51,6 +51,7 @@ class Message(msgspec.Struct, omit_defaults=True):
     id: str
     role: Role
     parts: list[Part]
+    """Text, reasoning, files, sources, tool calls, data: JSON objects, told apart by `type`."""
     metadata: dict[str, Any] | None = None
     createdAt: str | None = None
 

@@ -47,7 +47,9 @@ class Submission:
     submission_id: str
     status: Status
     created_at: int
+    """Milliseconds since 1970, as are the other times."""
     request_id: str | None = None
+    """The turn's id."""
     idempotency_key: str | None = None
     metadata: dict[str, Any] | None = None
     error: str | None = None
@@ -151,11 +153,18 @@ class Submissions:
     def _turn(self, messages: list[Message], id: str, channel: str | None) -> Turn:
         desk = self._desk
         turn = desk.door.turn("submission", input=messages, request_id=id, id=id, channel=channel)
+        self.watch(turn)
+        return turn
+
+    def watch(self, turn: Turn) -> None:
+        """Tell how `turn` goes, as the submission it is."""
+        desk, id = self._desk, turn.id
         known = self._open[id] = _Open()
 
         async def watch(status: str, error: str | None) -> None:
             if status == "running":
-                turn.body, turn.client_tools = desk.last_body, desk.client_tools()
+                if turn.journal is None:
+                    turn.body, turn.client_tools = desk.last_body, desk.client_tools()
                 await self.tell(id, "running")
                 return
             if self._open.get(id) is known:
@@ -163,7 +172,6 @@ class Submissions:
             await self._tell_end(id, known)
 
         turn.watch = watch
-        return turn
 
     async def _known(self, id: str | None, key: str | None) -> Submission | None:
         by_id = await self._row(queries.SUBMISSION, id) if id is not None else None

@@ -13,7 +13,11 @@ from .agent import Agent
 from .errors import NoModel
 from .messages import Message, MessageInput, Part
 from .models.port import Model
+from .recovery.context import ChatRecoveryContext, RecoveryDecision
+from .recovery.incident import ChatRecovery
 from .runtime import control
+from .runtime.actor import Degradation
+from .schedules.task import ScheduledTask
 from .session.repair import as_interrupted
 from .session.tree import UNSET, Session, Unset
 from .submissions import Status, Submission
@@ -73,8 +77,12 @@ class Think(Agent):
     """Whether readers see the model's thinking."""
 
     chat_stream_stall_timeout: float = 0.0
-    """Seconds without a chunk after which a turn is given up; 0 never does.
-    Time in tools counts: set it above the slowest one."""
+    """Seconds without a chunk after which an attempt is given up and the turn picked up again (or, with
+    `chat_recovery = False`, failed); 0 never does. Time in tools counts: set it above the slowest one."""
+
+    chat_recovery: ChatRecovery | dict[str, Any] | bool = True
+    """What happens to a turn that a crash, a deploy or a stall cut off: it goes on, within the bounds of
+    `ChatRecovery(max_attempts=…)`. `False`: it fails, keeping what it had said."""
 
     message_concurrency: MessageConcurrency = "queue"
     """What happens to a message typed while a turn runs:
@@ -153,12 +161,50 @@ class Think(Agent):
     def on_submission_status(self, submission: Submission) -> Awaitable[None] | None:
         """See a submission change its status. Raising is logged."""
 
+    def on_chat_recovery(
+        self, ctx: ChatRecoveryContext
+    ) -> RecoveryDecision | Awaitable[RecoveryDecision | None] | None:
+        """Decide about a turn that was cut off, before it goes on. `None` keeps what it said and goes on.
+
+        The hook may bring the answer from elsewhere (`add_messages`) and return
+        `RecoveryDecision(persist=False, continue_=False)`. Raising keeps the turn; it comes again later.
+        """
+
     def repair_interrupted_tool_part(self, part: Part) -> Part:
         """Say what becomes of a call that was interrupted: a settled tool part, or a part of another kind.
 
         Default: a failed call whose error says that it was interrupted.
         """
         return as_interrupted(part)
+
+    # --- declared tasks
+
+    default_timezone: str | None = None
+    """The zone of schedules that name a time of day and no zone."""
+
+    def get_default_timezone(self) -> str | Awaitable[str | None] | None:
+        """The zone of schedules that name none. Default: `default_timezone`."""
+        return self.default_timezone
+
+    def get_scheduled_tasks(
+        self,
+    ) -> Mapping[str, ScheduledTask] | Awaitable[Mapping[str, ScheduledTask]]:
+        """What this agent does again and again, by the name of the task. Read at every start.
+
+        Raising, or a schedule that cannot be read, keeps the timers there are; the agent serves.
+        """
+        return {}
+
+    async def reconcile_scheduled_tasks(self) -> None:
+        """Read the declared tasks again, because something they depend on changed. Raises their mistakes."""
+        await self._home.tasks.reconcile()
+
+    async def _run_scheduled_task(self, payload: Any) -> None:
+        await self._home.tasks.run(payload)
+
+    def get_on_start_degradations(self) -> list[Degradation]:
+        """The steps of this start that failed without keeping the agent from serving."""
+        return list(self._home.degradations)
 
     # --- turns
 
@@ -356,6 +402,13 @@ class Think(Agent):
     async def clear_messages(self) -> None:
         """Empty the conversation; turns that run or wait are stopped."""
         await control.clear(self._home)
+
+    async def wait_until_stable(self, *, timeout: float | None = None) -> bool:
+        """True once no turn runs or waits and nothing waits for a person; False after `timeout` seconds.
+
+        Not for use inside a turn: that turn itself runs.
+        """
+        return await control.until_stable(self._home, timeout)
 
     def has_pending_interaction(self) -> bool:
         """True when a call waits for a person: an approval, or a tool in their browser."""

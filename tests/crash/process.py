@@ -19,12 +19,12 @@ PATIENCE = 30
 
 
 class Child:
-    """A process running a scenario of child.py. `lines` is what it said so far."""
+    """A process running a scenario of child.py, or another script. `lines` is what it said so far."""
 
-    def __init__(self, store: str, scenario: str, effects: Path) -> None:
+    def __init__(self, store: str, scenario: str, effects: Path, *, script: Path = SCRIPT) -> None:
         self.lines: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), store, scenario, str(effects)],
+            [sys.executable, str(script), store, scenario, str(effects)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -165,6 +165,59 @@ async def test_an_ack_after_the_end_is_answered_with_done(serve: Serve) -> None:
     }
 
 
+@pytest.mark.case(510, 522)
+async def test_a_tab_that_acks_after_the_end_gets_what_the_conversation_does_not_hold(serve: Serve) -> None:
+    # Given a tab that was offered a stream which ends before it says yes, without a word to keep
+    go = asyncio.Event()
+    cls = assistant(ScriptedModel(waits(go)))
+    server = await serve(cls)
+    asker = await server.connect(cls, id="asker")
+    request = await asker.say("Well?", message_id="u1")
+    await asker.until(lambda: asker.seqs(request))
+    joiner = await server.connect(cls, id="joiner")
+    assert (await joiner.until_frame("stream_resuming"))["id"] == request
+    go.set()
+    live = await joiner.until_done(request)
+    assert live["body"] == "No response was generated."
+    before = len(joiner.frames)
+
+    # When it says yes
+    await joiner.ack(request)
+    await joiner.until(lambda: len([f for f in joiner.responses(request) if f["done"]]) == 2)
+
+    # Then the chunks are told from their start, and the end once more, and nothing else
+    *chunks, done = joiner.frames[before:]
+    assert [f["seq"] for f in chunks] == asker.seqs(request) == list(range(len(chunks)))
+    assert [f["body"] for f in chunks] == [f["body"] for f in asker.responses(request) if "seq" in f]
+    assert all(f["replay"] and not f["done"] for f in chunks)
+    assert done == {
+        "type": "cf_agent_use_chat_response",
+        "id": request,
+        "body": "",
+        "done": True,
+        "replay": True,
+        "messageIds": ["u1"],
+    }
+
+
+async def test_a_late_ack_is_told_how_the_turn_ended_unless_it_ended_well(serve: Serve) -> None:
+    turn = Streaming()
+    server = await serve(turn.cls)
+    asker = await turn.begin(server)
+    joiner = await server.connect(turn.cls, id="joiner")
+    await joiner.until_frame("stream_resuming")
+    await asker.cancel(turn.request)
+    await joiner.until_done(turn.request)
+    before = len(joiner.frames)
+    await joiner.ack(turn.request)
+    await joiner.until(lambda: len(joiner.frames) > before)
+    # what was said is in the conversation it has just got, so it is not told again
+    [done] = joiner.frames[before:]
+    assert done["outcome"] == "aborted"
+    assert (done["done"], done["replay"], done["body"]) == (True, True, "")
+    assert joiner.text == asker.text == "one two "
+
+
 @pytest.mark.case(508, 517)
 async def test_after_the_end_a_new_tab_gets_the_transcript_and_idle(serve: Serve) -> None:
     turn = Streaming()

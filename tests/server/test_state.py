@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from everthink import Think
+from everthink.errors import StoreError
 from everthink.runtime.callables import callable
 from everthink.testing import ScriptedModel
 
@@ -114,6 +115,41 @@ async def test_a_state_set_by_the_agent_goes_to_all_before_the_answer(serve: Ser
     await two.until(lambda: two.state == {"count": 1})
     assert [f["type"] for f in one.frames[-2:]] == ["cf_agent_state", "rpc"]
     assert one.frames[-1]["result"] == 1
+
+
+async def test_changes_at_the_same_time_are_all_counted(serve: Serve) -> None:
+    # Reading, changing and setting is one step, although storing takes a while.
+    server = await serve(Counter)
+    one, two = await server.connect(Counter, id="a"), await server.connect(Counter, id="b")
+    await two.until_frame("mcp_servers")
+    for tab in (one, two):
+        for _ in range(10):
+            await tab.start_call("bump")
+    await asyncio.gather(*(tab.until(lambda tab=tab: len(tab.of("rpc")) == 10) for tab in (one, two)))
+    assert sorted(frame["result"] for tab in (one, two) for frame in tab.of("rpc")) == list(range(1, 21))
+    assert [frame["state"]["count"] for frame in one.of("state")] == list(range(21))
+
+
+async def test_a_state_is_stored_and_told_though_its_setter_stops_waiting(serve: Serve) -> None:
+    server = await serve(Counter)
+    chat = await server.connect(Counter)
+    await chat.until_frame("mcp_servers")
+    agent = await server.app.agent(Counter, "room").instance()
+    setting = asyncio.ensure_future(agent.set_state({"count": 4}))
+    await asyncio.sleep(0)
+    setting.cancel()
+    await chat.until(lambda: chat.state == {"count": 4})
+    await server.app.evict(Counter, "room")
+    assert (await server.app.agent(Counter, "room").instance()).state == {"count": 4}
+
+
+async def test_a_state_that_cannot_be_stored_is_taken_back(serve: Serve) -> None:
+    server = await serve(Counter)
+    agent = await server.app.agent(Counter, "room").instance()
+    await server.app.close()
+    with pytest.raises(StoreError):
+        await agent.set_state({"count": 9})
+    assert agent.state == {"count": 0}
 
 
 async def test_a_readonly_connection_may_do_all_but_change_the_state(serve: Serve) -> None:

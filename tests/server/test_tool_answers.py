@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from everthink import AgentError
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 
 from ..support.agents import assistant
@@ -302,7 +303,7 @@ async def test_a_clear_forgets_a_continuation_that_is_scheduled(serve: Serve) ->
 async def test_a_continuation_that_cannot_begin_is_one_error_frame(serve: Serve) -> None:
     def before_turn(self: Any, turn: Any) -> None:
         if turn.continuation:
-            raise ValueError("not again")
+            raise AgentError("not again")
 
     asked = await Asked.make(serve, ONE_CALL, before_turn=before_turn)
     await asked.one.answer("c1", 1, **CONTINUE)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from everthink import Message
+from everthink import AgentError, Message
 from everthink.testing import ScriptedModel, fails, says
 from everthink.testing.client import Client
 
@@ -303,7 +303,7 @@ async def test_a_model_that_refuses_gives_an_error_without_a_snapshot(serve: Ser
 @pytest.mark.case(39)
 async def test_a_failing_set_up_is_one_final_frame_kept_for_whoever_comes_later(serve: Serve) -> None:
     def before_turn(self: Any, turn: Any) -> None:
-        raise ValueError("not today")
+        raise AgentError("not today")
 
     cls = assistant(ScriptedModel(), before_turn=before_turn)
     server = await serve(cls)
@@ -342,6 +342,16 @@ async def test_the_error_hook_decides_what_people_read_and_runs_once(serve: Serv
     await chat.until_done(request)
     assert [f["body"] for f in chat.responses(request) if f.get("error")] == ["Sorry."]
     assert asked == [("secret detail", "stream")]
+
+
+async def test_half_an_emoji_is_a_message_like_any_other(serve: Serve, tmp_path: Any) -> None:
+    # A browser that cuts a text in the middle of an emoji sends the first half of it
+    cls = assistant(ScriptedModel(says("Half?")))
+    server = await serve(cls)
+    chat = await server.connect(cls)
+    await chat.until_done(await chat.say("I am \ud83d", mode="\ude00"))
+    assert chat.text == "Half?"
+    assert Database(tmp_path).texts() == ["I am \ufffd", "Half?"]
 
 
 @pytest.mark.case(44)

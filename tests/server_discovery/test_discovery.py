@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from everthink import AgentError, App
-from everthink.server.discovery import DiscoveryFailed, discover, find_agents
+from everthink.errors import DiscoveryFailed
+from everthink.server.discovery import discover, find_agents
 from everthink.testing import ScriptedModel, says
+
+from ..support.server import served
 
 Write = Callable[..., Path]
 
@@ -173,3 +176,41 @@ def test_an_empty_folder_a_file_and_nothing_are_told(write: Write, tmp_path: Pat
 def test_the_failure_is_a_letter(tmp_path: Path) -> None:
     with pytest.raises(AgentError):
         App.discover(tmp_path / "nowhere")
+
+
+@pytest.mark.anyio
+async def test_an_agent_answers_to_its_file_and_to_its_class(write: Write, tmp_path: Path) -> None:
+    folder = write(
+        support=agent("SupportDesk"),
+        sales__agent=agent("Sales"),
+        sales__agents__clerk=agent("Clerk"),
+        night_shift=agent("NightShift"),
+    )
+    async with served(App.discover(folder, store=f"sqlite:///{tmp_path}/app.db")) as server:
+        by_file = await server.connect("/agents/support/room")
+        by_class = await server.connect("/agents/support-desk/room")
+        await by_class.until_frame("mcp_servers")
+        request = await by_file.say("Hello")
+        await by_file.until_done(request)
+        # Both are the same agent, which knows itself by its class
+        await by_class.until_done(request)
+        assert by_file.identity == by_class.identity
+        assert by_file.identity is not None
+        assert by_file.identity["agent"] == "support-desk"
+        for name in ("sales", "night-shift"):
+            assert (await server.http(f"/agents/{name}/room/get-messages")).status == 200
+        # A child is reached through its parent only
+        for name in ("clerk", "night_shift", "SupportDesk", "support.py"):
+            assert (await server.http(f"/agents/{name}/room/get-messages")).status == 400
+
+
+def test_a_file_called_like_the_class_of_another_is_ambiguous(write: Write) -> None:
+    found = problems(write(support=agent("Helpdesk"), helpdesk=agent("Support")))
+    assert list(found) == ["ambiguous-agent-address"]
+    assert "agents/support.py" in found["ambiguous-agent-address"]
+    assert "class Support in agents/helpdesk.py" in found["ambiguous-agent-address"]
+
+
+def test_a_file_may_be_called_like_its_own_class(write: Write) -> None:
+    folder = write(support=agent("Support"), night_shift=agent("NightShift"))
+    assert [found.id for found in find_agents(folder)] == ["night-shift", "support"]

@@ -1,4 +1,4 @@
-"""Every promise of tests/contract/cases.toml has a test, or a note saying when it will."""
+"""Every promise of the lists in tests/contract/ has a test, or a note saying when it will."""
 
 from __future__ import annotations
 
@@ -107,3 +107,58 @@ def test_a_claim_that_makes_no_sense_is_refused(project: Path, mark: str, compla
 def test_a_broken_list_is_refused(project: Path, before: str, after: str, complaint: str) -> None:
     (project / "tests" / "contract" / "cases.toml").write_text(CASES.replace(before, after))
     assert complaint in cases("--root", str(project)).stderr
+
+
+AGENT_CASES = """
+[later]
+plug = "#4 Pull the plug"
+
+[[section]]
+title = "Timers"
+left = { plug = ["12"] }
+[section.cases]
+9 = "Nine."
+12 = "Twelve."
+"""
+
+
+@pytest.fixture
+def two_lists(project: Path) -> Path:
+    (project / "tests" / "contract" / "agent_cases.toml").write_text(AGENT_CASES)
+    (project / "tests" / "test_timers.py").write_text(
+        "import pytest\n\n@pytest.mark.agent_case(9)\ndef test_nine(): ...\n"
+    )
+    return project
+
+
+def test_a_second_list_has_numbers_and_marks_of_its_own(two_lists: Path) -> None:
+    written = cases("--root", str(two_lists))
+    assert written.stdout.splitlines() == [
+        "3 cases: 2 tested, 1 left for later, 0 missing.",
+        "2 agent cases: 1 tested, 1 left for later, 0 missing.",
+    ]
+    index = (two_lists / "docs" / "contract-index.md").read_text()
+    assert "| A9 | Nine. | [test_nine](../tests/test_timers.py) |  |" in index
+    assert "| A12 | Twelve. |  | #4 Pull the plug |" in index
+    assert cases("--check", "--root", str(two_lists)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "complaint"),
+    [
+        ("agent_case(9)", "agent_case(1)", "claims case A1, which does not exist"),
+        ("agent_case(9)", "agent_case()", "agent_case() takes numbers"),
+    ],
+)
+def test_a_claim_from_the_second_list_is_checked_against_it(
+    two_lists: Path, before: str, after: str, complaint: str
+) -> None:
+    timers = two_lists / "tests" / "test_timers.py"
+    timers.write_text(timers.read_text().replace(before, after))
+    assert complaint in cases("--root", str(two_lists)).stderr
+
+
+def test_the_second_list_may_have_gaps_but_its_numbers_go_up(two_lists: Path) -> None:
+    listed = AGENT_CASES.replace("12", "7")
+    (two_lists / "tests" / "contract" / "agent_cases.toml").write_text(listed)
+    assert "agent_cases.toml: case numbers must go up" in cases("--root", str(two_lists)).stderr

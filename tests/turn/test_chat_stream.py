@@ -251,7 +251,7 @@ async def test_a_stream_that_fails_raises_after_its_last_chunk(open_app: OpenApp
     assert (stream.result.status, stream.result.error) == ("error", "overloaded")
 
 
-async def test_done_is_told_when_the_answer_is_stored_and_the_hook_has_run(
+async def test_done_is_told_once_the_answer_is_stored_and_before_the_hook(
     open_app: OpenApp, tmp_path: Path
 ) -> None:
     order: list[str] = []
@@ -266,7 +266,7 @@ async def test_done_is_told_when_the_answer_is_stored_and_the_hook_has_run(
 
     app = await open_app(cls := assistant(ScriptedModel(says("Hello")), on_chat_response=on_chat_response))
     await app.agent(cls).chat("Hi", callback=Listener())
-    assert sorted(order) == ["done Hi,Hello", "hook"]
+    assert order == ["done Hi,Hello", "hook"]
 
 
 async def test_chat_takes_a_list_and_a_function_that_sees_the_conversation(open_app: OpenApp) -> None:

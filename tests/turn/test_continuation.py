@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from everthink import App
+from everthink.errors import StoreFull
 from everthink.messages import Message
 from everthink.runtime.actor import Actor
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
-from everthink.turn.continuation import QUIET, Continuation, Continuations, is_incomplete
+from everthink.turn.continuation import QUIET, is_incomplete
 
 from ..conftest import OpenApp
 from ..support.agents import assistant
@@ -64,8 +65,9 @@ class Stage:
 
     def __init__(self, app: App, cls: Any, home: Actor, clock: ManualClock, model: ScriptedModel) -> None:
         self.app, self.cls, self.home, self.clock, self.model = app, cls, home, clock, model
-        self.refused: list[Continuation] = []
-        self.continuations = Continuations(home, refused=self.refused.append)
+        self.refused: list[str] = []
+        self.continuations = home.continuations
+        self.continuations.refused = lambda: self.refused.append("refused")
 
     async def settled(self) -> None:
         """Return once whatever was started in the background is over."""
@@ -186,8 +188,9 @@ async def test_forgetting_it_stops_the_timer_and_the_next_one_is_new(open_app: O
     it = await stage(open_app, DONE)
     it.continuations.answered(auto_continue=True, owner="one")
     first = it.continuations.armed
-    it.continuations.reset()
+    it.continuations.forget()
     assert it.continuations.pending is None
+    assert it.refused == ["refused"]
     assert it.clock.waiting == 0
     it.continuations.answered(auto_continue=True, owner="two")
     assert it.continuations.armed is not first
@@ -196,17 +199,39 @@ async def test_forgetting_it_stops_the_timer_and_the_next_one_is_new(open_app: O
     assert it.model.asked == 1
 
 
-async def test_one_that_is_refused_is_reported_and_gone(open_app: OpenApp) -> None:
+async def test_one_that_is_refused_is_reported_and_gone(tmp_path: Path) -> None:
+    clock, model = ManualClock(), ScriptedModel()
+    cls = assistant(model)
+    async with gated_app(tmp_path, cls, clock=clock) as (app, store):
+        await app.agent(cls).add_messages([QUESTION, answer(DONE)])
+        it = Stage(app, cls, await home_of(app, cls), clock, model)
+        it.continuations.answered(auto_continue=True, owner="tab")
+        store.refuse(lambda commit: StoreFull("no space"))
+        await clock.advance(QUIET)
+        await it.settled()
+        assert it.refused == ["refused"]
+        assert it.continuations.pending is None
+        store.refuse(lambda commit: None)
+
+
+async def test_an_agent_that_is_shutting_down_begins_none(open_app: OpenApp) -> None:
     it = await stage(open_app, DONE)
     it.continuations.answered(auto_continue=True, owner="tab")
-    armed = it.continuations.armed
     it.home.door.is_closed = True
     await it.clock.advance(QUIET)
     await it.settled()
-    it.home.door.is_closed = False
-    assert it.refused == [armed]
-    assert it.continuations.pending is None
+    assert it.continuations.armed is not None
+    assert it.refused == []
     assert it.model.asked == 0
+
+
+async def test_nobody_watches_turns_unless_a_continuation_is_expected(open_app: OpenApp) -> None:
+    it = await stage(open_app, DONE)
+    readers = len(it.home.audience)
+    it.continuations.answered(auto_continue=True, owner="tab")
+    assert len(it.home.audience) == readers + 1
+    it.continuations.forget()
+    assert len(it.home.audience) == readers
 
 
 @pytest.mark.case(317, 533)

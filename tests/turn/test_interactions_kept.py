@@ -10,6 +10,7 @@ from everthink import tool
 from everthink.testing import ScriptedModel, calls
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
+from tests.support.turns import all_over
 
 pytestmark = pytest.mark.anyio
 
@@ -57,8 +58,11 @@ async def test_an_answer_during_the_stream_survives_a_stop_in_the_middle(
         case _:
             assert await agent.apply_tool_approval("c2", answer == "yes")
     await app.evict(cls, "room")
+    await all_over(app, cls, "room")
 
-    # Then the answer is in the conversation that the next start finds
+    # Then it is in the conversation, where the other call still waits; the model is not asked meanwhile
     [_, reply] = await handle.messages()
+    assert (reply.text, model.asked) == ("and ", 1)
+    assert await handle.has_pending_interaction()
     part = reply.tool_parts[0 if answer in ("result", "error") else 1]
     assert {key: part.get(key) for key in expected} == expected

@@ -16,7 +16,7 @@ from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.turns import Database, Witness, all_over, follow, gated_app, home_of, prompt, record_events
+from tests.support.turns import Database, Witness, all_over, follow, gated_app, home_of, prompt
 
 pytestmark = pytest.mark.anyio
 
@@ -37,11 +37,11 @@ def restart(request: pytest.FixtureRequest, open_app: OpenApp) -> Restart:
     return again
 
 
-async def test_an_interrupted_turn_keeps_what_was_shown(
+async def test_an_interrupted_turn_goes_on_from_what_was_shown(
     open_app: OpenApp, tmp_path: Path, restart: Restart
 ) -> None:
     # Given a turn in the middle of its answer
-    model = ScriptedModel(says("The capital ", "is ").then_hangs(), says("Paris."))
+    model = ScriptedModel(says("The capital ", "is ").then_hangs(), says("Paris."), says("Sure."))
     app = await open_app(cls := assistant(model))
     witness = Witness(await home_of(app, cls))
     turn = asyncio.create_task(app.agent(cls).save_messages("Capital of France?"))
@@ -50,25 +50,25 @@ async def test_an_interrupted_turn_keeps_what_was_shown(
     # When the agent is restarted
     app = await restart(app, cls)
 
-    # Then whoever waited is told, and the conversation holds what was shown
+    # Then whoever waited is told, and the conversation gets the whole answer, once
     with pytest.raises(TurnInterrupted):
         await turn
-    question, partial = await app.agent(cls).messages()
-    assert (question.text, partial.text) == ("Capital of France?", "The capital is ")
+    await all_over(app, cls)
+    question, answer = await app.agent(cls).messages()
+    assert (question.text, answer.text) == ("Capital of France?", "The capital is Paris.")
     (row,) = Database(tmp_path).turns()
-    assert (row["status"], row["message_id"]) == ("error", partial.id)
-    assert row["error"]
+    assert (row["status"], row["message_id"], row["error"]) == ("completed", answer.id, None)
 
-    # ... and the next turn goes on from there
-    await app.agent(cls).save_messages("Well?")
+    # ... and the next turn sees nothing of it
+    await app.agent(cls).save_messages("Sure?")
     assert prompt(model.last_request) == [
         ("user", "Capital of France?"),
-        ("assistant", "The capital is "),
-        ("user", "Well?"),
+        ("assistant", "The capital is Paris."),
+        ("user", "Sure?"),
     ]
 
 
-async def test_an_interrupted_turn_that_had_shown_nothing_leaves_no_answer(
+async def test_an_interrupted_turn_that_had_shown_nothing_is_run_again(
     open_app: OpenApp, tmp_path: Path, restart: Restart
 ) -> None:
     began = asyncio.Event()
@@ -78,47 +78,53 @@ async def test_an_interrupted_turn_that_had_shown_nothing_leaves_no_answer(
             began.set()
             await asyncio.Event().wait()
 
-    app = await open_app(cls := assistant(ScriptedModel(), before_turn=before_turn))
+    app = await open_app(cls := assistant(ScriptedModel(says("Hello.")), before_turn=before_turn))
     turn = asyncio.create_task(app.agent(cls).save_messages("Hi"))
     await began.wait()
     app = await restart(app, cls)
     with pytest.raises(TurnInterrupted):
         await turn
-    assert [m.text for m in await app.agent(cls).messages()] == ["Hi"]
-    assert Database(tmp_path).statuses() == ["error"]
+    await all_over(app, cls)
+    assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "Hello."]
+    assert Database(tmp_path).statuses() == ["completed"]
 
 
 async def test_an_interrupted_regeneration_keeps_its_place_beside_the_old_answer(
     open_app: OpenApp, restart: Restart
 ) -> None:
-    model = ScriptedModel(says("old"), says("half new").then_hangs())
+    model = ScriptedModel(says("old"), says("half new, ").then_hangs(), says("whole new"))
     app = await open_app(cls := assistant(model))
     await app.agent(cls).save_messages("Hi")
     witness = Witness(await home_of(app, cls))
     turn = follow(app.agent(cls).regenerate())
-    await witness.until_text("half new")
+    await witness.until_text("half new, ")
     app = await restart(app, cls)
     with pytest.raises(TurnInterrupted):
         await turn
+    await all_over(app, cls)
     agent = await app.agent(cls).instance()
-    assert [m.text for m in agent.messages] == ["Hi", "half new"]
-    assert [m.text for m in await agent.session.get_branches(agent.messages[0].id)] == ["old", "half new"]
+    assert [m.text for m in agent.messages] == ["Hi", "half new, whole new"]
+    branches = await agent.session.get_branches(agent.messages[0].id)
+    assert [m.text for m in branches] == ["old", "half new, whole new"]
+    # The answer it replaces was no part of what it was asked
+    assert [text for _, text in prompt(model.last_request)][:2] == ["Hi", "half new, "]
 
 
 async def test_an_interrupted_continuation_is_a_message_of_its_own(
     open_app: OpenApp, restart: Restart
 ) -> None:
-    model = ScriptedModel(says("one"), says("and two").then_hangs())
+    model = ScriptedModel(says("one"), says("and two ").then_hangs(), says("and three"))
     app = await open_app(cls := assistant(model))
     await app.agent(cls).save_messages("Hi")
     witness = Witness(await home_of(app, cls))
     turn = follow(app.agent(cls).continue_last_turn())
-    await witness.until_text("and two")
+    await witness.until_text("and two ")
     app = await restart(app, cls)
     with pytest.raises(TurnInterrupted):
         await turn
+    await all_over(app, cls)
     messages = await app.agent(cls).messages()
-    assert [m.text for m in messages] == ["Hi", "one", "and two"]
+    assert [m.text for m in messages] == ["Hi", "one", "and two and three"]
     assert len({m.id for m in messages}) == 3
 
 
@@ -145,12 +151,13 @@ async def test_turns_that_waited_run_after_the_restart_in_their_order(
     open_app: OpenApp, tmp_path: Path, restart: Restart
 ) -> None:
     # Given a turn that runs, and behind it a message, a streamed one, a browser's and a submission
-    model = ScriptedModel(says("one").then_hangs(), says("two"), says("three"), says("four"), says("five"))
+    answers = ["two", "three", "four", "five"]
+    model = ScriptedModel(says("one, ").then_hangs(), says("whole"), *(says(text) for text in answers))
     app = await open_app(cls := assistant(model))
     home = await home_of(app, cls)
     witness = Witness(home)
     waiting: list[asyncio.Task[Any]] = [asyncio.create_task(app.agent(cls).save_messages("first"))]
-    await witness.until_text("one")
+    await witness.until_text("one, ")
     waiting.append(asyncio.create_task(app.agent(cls).save_messages("second", metadata={"n": 2})))
     await witness.until_accepted(2)
     waiting.append(follow(app.agent(cls).chat("third", channel="email")))
@@ -166,17 +173,16 @@ async def test_turns_that_waited_run_after_the_restart_in_their_order(
     ended = await asyncio.gather(*waiting, admitted.result(), return_exceptions=True)
     assert all(isinstance(e, TurnInterrupted) for e in ended)
 
-    # Then all that was accepted is answered, once, in its order
-    events = record_events(app, "chat:turn:start")
-    await app.agent(cls).get_config()
+    # Then all that was accepted is answered, once, in its order, after the one that was cut off
     await all_over(app, cls)
     rows = Database(tmp_path).turns()
-    assert [row["status"] for row in rows] == ["error", *["completed"] * 4]
-    assert [event.payload["requestId"] for event in events] == [row["request_id"] for row in rows[1:]]
+    assert [row["status"] for row in rows] == ["completed"] * 5
+    assert [row["ended_at"] for row in rows] == sorted(row["ended_at"] for row in rows)
+    assert [text for role, text in prompt(model.requests[1]) if role == "user"][0] == "first"
     assert (await app.agent(cls).inspect_submission("job")).status == "completed"
     messages = await app.agent(cls).messages()
     answered = [m.text for m in messages if m.role == "assistant"]
-    assert answered == ["one", "two", "three", "four", "five"]
+    assert answered == ["one, whole", *answers]
     asked = {m.text: m.metadata for m in messages if m.role == "user"}
     assert set(asked) == {"first", "second", "third", "fourth", "fifth"}
     assert asked["second"] == {"turnMetadata": {"n": 2}}
@@ -191,7 +197,7 @@ async def test_a_waiting_turn_keeps_its_body_and_its_client_tools(
     def before_turn(self: Think, turn: TurnContext) -> None:
         seen.append((turn.body, sorted(turn.tools)))
 
-    model = ScriptedModel(says("one").then_hangs(), says("two"))
+    model = ScriptedModel(says("one ").then_hangs(), says("more"), says("two"))
     app = await open_app(cls := assistant(model, before_turn=before_turn))
     home = await home_of(app, cls)
     witness = Witness(home)
@@ -208,10 +214,10 @@ async def test_a_waiting_turn_keeps_its_body_and_its_client_tools(
     app = await restart(app, cls)
     with pytest.raises(TurnInterrupted):
         await first
-    await app.agent(cls).get_config()
     await all_over(app, cls)
 
-    assert seen == [(None, []), ({"tone": "dry"}, ["locate"])]
+    # The first is asked again for its second half, without what came later
+    assert seen == [(None, []), (None, []), ({"tone": "dry"}, ["locate"])]
     assert [tool.name for tool in model.last_request.tools] == ["locate"]
 
 
@@ -220,7 +226,7 @@ async def test_a_waiting_turn_without_messages_of_its_own_runs_too(
     open_app: OpenApp, tmp_path: Path, restart: Restart, ask: str
 ) -> None:
     # Given a turn that needs no input, behind one that runs
-    model = ScriptedModel(says("zero"), says("one").then_hangs(), says("two"))
+    model = ScriptedModel(says("zero"), says("one ").then_hangs(), says("and more"), says("two"))
     app = await open_app(cls := assistant(model))
     await app.agent(cls).save_messages("Hi")
     witness = Witness(await home_of(app, cls))
@@ -243,8 +249,8 @@ async def test_a_waiting_turn_without_messages_of_its_own_runs_too(
     await all_over(app, cls)
 
     # Then it has run
-    assert Database(tmp_path).statuses() == ["completed", "error", "completed"]
-    expected = ["Hi", "two"] if ask == "regenerate" else ["Hi", "zero", "one", "two"]
+    assert Database(tmp_path).statuses() == ["completed"] * 3
+    expected = ["Hi", "two"] if ask == "regenerate" else ["Hi", "zero", "one and more", "two"]
     assert [m.text for m in await app.agent(cls).messages()] == expected
 
 
@@ -252,7 +258,7 @@ async def test_a_waiting_turn_whose_input_was_a_function_is_skipped(
     open_app: OpenApp, tmp_path: Path, restart: Restart
 ) -> None:
     # Given a function that waits for its turn: it cannot be kept
-    model = ScriptedModel(says("one").then_hangs(), says("two"))
+    model = ScriptedModel(says("one ").then_hangs(), says("and more"))
     app = await open_app(cls := assistant(model))
     witness = Witness(await home_of(app, cls))
     first = asyncio.create_task(app.agent(cls).save_messages("first"))
@@ -267,15 +273,63 @@ async def test_a_waiting_turn_whose_input_was_a_function_is_skipped(
     await all_over(app, cls)
 
     # Then the model is not asked for an answer to nothing
-    assert Database(tmp_path).statuses() == ["error", "skipped"]
-    assert model.asked == 1
-    assert [m.text for m in await app.agent(cls).messages()] == ["first", "one"]
+    assert Database(tmp_path).statuses() == ["completed", "skipped"]
+    assert model.asked == 2
+    assert [m.text for m in await app.agent(cls).messages()] == ["first", "one and more"]
+
+
+async def test_what_a_function_gave_is_part_of_the_question_after_a_restart(
+    open_app: OpenApp, restart: Restart
+) -> None:
+    # Given a turn whose input a function made
+    model = ScriptedModel(says("zero"), says("one ").then_hangs(), says("and more"))
+    app = await open_app(cls := assistant(model))
+    await app.agent(cls).save_messages("Hi")
+    witness, made = Witness(await home_of(app, cls)), list[int]()
+
+    def make(messages: list[Message]) -> list[str]:
+        made.append(len(messages))
+        return ["From a function"]
+
+    turn = asyncio.create_task(app.agent(cls).save_messages(make))
+    await witness.until_text("one ")
+
+    # When it is cut off
+    app = await restart(app, cls)
+    await asyncio.gather(turn, return_exceptions=True)
+    await all_over(app, cls)
+
+    # Then it answers that, and the function is not needed again
+    texts = [m.text for m in await app.agent(cls).messages()]
+    assert texts == ["Hi", "zero", "From a function", "one and more"]
+    assert [text for _, text in prompt(model.last_request)][:4] == ["Hi", "zero", "From a function", "one "]
+    assert made == [2]
+
+
+async def test_a_function_that_was_cut_off_itself_is_skipped(
+    open_app: OpenApp, tmp_path: Path, restart: Restart
+) -> None:
+    began = asyncio.Event()
+
+    async def make(messages: list[Message]) -> list[str]:
+        began.set()
+        await asyncio.Event().wait()
+        return ["never"]
+
+    app = await open_app(cls := assistant(ScriptedModel()))
+    turn = asyncio.create_task(app.agent(cls).save_messages(make))
+    await began.wait()
+    app = await restart(app, cls)
+    await asyncio.gather(turn, return_exceptions=True)
+    await all_over(app, cls)
+    assert Database(tmp_path).statuses() == ["skipped"]
+    assert await app.agent(cls).messages() == []
 
 
 async def test_a_turn_whose_kept_input_is_not_readable_does_not_keep_the_agent_from_starting(
     open_app: OpenApp, tmp_path: Path
 ) -> None:
-    model = ScriptedModel(says("one").then_hangs(), says("fine"))
+    model = ScriptedModel(says("one ").then_hangs(), says("and more"), says("fine"))
     app = await open_app(cls := assistant(model))
     witness = Witness(await home_of(app, cls))
     first = asyncio.create_task(app.agent(cls).save_messages("first"))
@@ -290,7 +344,7 @@ async def test_a_turn_whose_kept_input_is_not_readable_does_not_keep_the_agent_f
 
     app = await open_app(cls)
     assert (await app.agent(cls).save_messages("third")).text == "fine"
-    assert Database(tmp_path).statuses() == ["error", "skipped", "completed"]
+    assert Database(tmp_path).statuses() == ["completed", "skipped", "completed"]
 
 
 async def test_ended_turns_are_left_alone_by_a_restart(
@@ -310,7 +364,7 @@ async def test_ended_turns_are_left_alone_by_a_restart(
 async def test_nothing_is_shown_of_a_turn_after_it_was_cut(tmp_path: Path) -> None:
     # Given a store that is still writing the first sentence while the second one waits
     gate = asyncio.Event()
-    model = ScriptedModel(says("First. ").waits(gate).says("Second.").then_hangs())
+    model = ScriptedModel(says("First. ").waits(gate).says("Second.").then_hangs(), says("And the rest."))
     async with gated_app(tmp_path, cls := assistant(model)) as (app, store):
         witness = Witness(await home_of(app, cls))
         turn = asyncio.create_task(app.agent(cls).save_messages("Hi"))
@@ -327,16 +381,15 @@ async def test_nothing_is_shown_of_a_turn_after_it_was_cut(tmp_path: Path) -> No
         for _ in range(50):
             await asyncio.sleep(0)
         store.release()
-        messages = await waking
+        await waking
         with pytest.raises(TurnInterrupted):
             await turn
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await all_over(app, cls)
 
-        # Then nobody was shown more than the conversation holds
-        stored = "".join(m.text for m in messages if m.role == "assistant")
-        assert witness.text in stored
-        assert [m.text for m in await app.agent(cls).messages()] == [m.text for m in messages]
+        # Then nobody was shown more than the answer begins with, and only its second half was asked for
+        [_, answer] = await app.agent(cls).messages()
+        assert answer.text.startswith(witness.text)
+        assert answer.text == "First. And the rest."
 
 
 async def test_a_turn_that_is_being_accepted_while_the_agent_is_evicted_is_not_lost(tmp_path: Path) -> None:

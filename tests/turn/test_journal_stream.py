@@ -197,11 +197,12 @@ async def test_a_store_that_fails_at_the_last_commit_keeps_what_was_shown(tmp_pa
         assert Database(tmp_path).statuses() == ["error"]
 
 
-async def test_a_turn_that_could_not_even_be_ended_is_mended_at_the_next_start(tmp_path: Path) -> None:
+async def test_a_turn_that_could_not_even_be_ended_is_finished_at_the_next_start(tmp_path: Path) -> None:
     # Given a store that breaks for good in mid-stream
     witness: Any = None
     model = ScriptedModel(
-        says("Shown. ").waits(lambda: witness.until_text("Shown. ")).says("Lost.").then_hangs()
+        says("Shown. ").waits(lambda: witness.until_text("Shown. ")).says("Lost.").then_hangs(),
+        says("And the rest."),
     )
     async with gated_app(tmp_path, cls := assistant(model)) as (app, store):
         witness = Witness(await home_of(app, cls))
@@ -221,9 +222,10 @@ async def test_a_turn_that_could_not_even_be_ended_is_mended_at_the_next_start(t
         store.refuse(lambda commit: None)
         await app.evict(cls, "default")
 
-        # Then what was shown is in the conversation
-        assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "Shown. "]
-        assert Database(tmp_path).statuses() == ["error"]
+        # Then the answer goes on from what was shown
+        await all_over(app, cls)
+        assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "Shown. And the rest."]
+        assert Database(tmp_path).statuses() == ["completed"]
 
 
 async def test_a_turn_whose_row_cannot_be_written_is_refused_and_leaves_nothing(tmp_path: Path) -> None:

@@ -139,13 +139,13 @@ async def test_a_later_request_does_not_change_one_that_waits(open_app: OpenApp)
     assert seen.tools == [["one"], ["two"], []]
 
 
-async def test_one_that_waited_when_the_process_stopped_keeps_its_body_and_tools(open_app: OpenApp) -> None:
-    model = ScriptedModel(says("One.").then_hangs())
+async def test_turns_that_ran_or_waited_when_the_process_stopped_keep_their_body_and_tools(open_app: OpenApp) -> None:
+    model = ScriptedModel(says("One").then_hangs())
     app = await open_app(cls := assistant(model))
     home = await home_of(app, cls)
     window, witness = Window(home), Witness(home)
-    await window.send("u1", "First")
-    await witness.until_text("One.")
+    await window.send("u1", "First", body={"n": 1})
+    await witness.until_text("One")
     await window.send("u2", "Second", body={"n": 2}, client_tools=[{"name": "two"}])
     await window.send("u3", "Third", client_tools=[])
     await app.close()
@@ -155,18 +155,18 @@ async def test_one_that_waited_when_the_process_stopped_keeps_its_body_and_tools
     ended = asyncio.Event()
     app = await open_app(
         cls := assistant(
-            ScriptedModel(says("Two."), says("Three.")),
+            ScriptedModel(says(" and a half."), says("Two."), says("Three.")),
             before_turn=seen.hook,
             on_chat_response=lambda agent, response: response.request_id == "u3" and ended.set(),
         )
     )
     await app.agent(cls).instance()
     await ended.wait()
-    assert [(t.request_id, t.trigger) for t in seen.all] == [("u2", "ws-chat"), ("u3", "ws-chat")]
-    assert seen.bodies == [{"n": 2}, None]
-    assert seen.tools == [["two"], []]
+    assert [(t.request_id, t.trigger) for t in seen.all] == [(id, "ws-chat") for id in ("u1", "u2", "u3")]
+    assert seen.bodies == [{"n": 1}, {"n": 2}, None]
+    assert seen.tools == [[], ["two"], []]
     texts = [m.text for m in await app.agent(cls).messages()]
-    assert texts == ["First", "One.", "Second", "Third", "Two.", "Three."]
+    assert texts == ["First", "Second", "Third", "One and a half.", "Two.", "Three."]
 
 
 @pytest.mark.parametrize("given", [[{"description": "nameless"}], [{"name": ""}], ["text"], [{"name": 7}]])

@@ -194,6 +194,36 @@ def test_half_a_surrogate_is_mended_on_the_way_out() -> None:
     assert json.loads(encode(wire.State("a\ud83db")))["state"] == "a\ufffdb"
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (r"half \ud83d", "half \ufffd"),
+        (r"\ude00 the other half", "\ufffd the other half"),
+        (r"\uD83D\uD83D\uDE00", "\ufffd\U0001f600"),
+        (r"whole \ud83d\ude00 and \ud83dhalf", "whole \U0001f600 and \ufffdhalf"),
+        (r"a path: C:\\ud83d and \ud83d", "a path: C:\\ud83d and \ufffd"),
+    ],
+)
+def test_half_a_surrogate_is_mended_on_the_way_in(written: str, read: str) -> None:
+    frame = decode(f'{{"type":"cf_agent_state","state":{{"{written}":"{written}"}}}}')
+    assert frame == wire.SetState({read: read})
+
+
+def test_half_a_surrogate_does_not_make_broken_json_whole() -> None:
+    assert decode(r'{"type":"cf_agent_state","state":"\ud83d}') is None
+    assert decode(r'{"type":"cf_agent_state","state":"\ud8"}') is None
+
+
+@given(st.text(st.characters(categories=["Cs", "L", "P"]) | st.sampled_from('\\"u\ud83d\ude00')))
+def test_every_text_javascript_can_write_is_read(text: str) -> None:
+    mended = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    assert decode(json.dumps({"type": "cf_agent_state", "state": text})) == wire.SetState(mended)
+    message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": text}]}
+    body = read_body(request(json.dumps({"messages": [message]})), new_id=str)
+    assert body is not None
+    assert body.messages[0].text == mended
+
+
 # --- the body of a request
 
 
@@ -242,7 +272,7 @@ def test_a_body_without_messages_is_no_request(body: str) -> None:
 
 @pytest.mark.parametrize("body", ["", "{", "{'messages':[]}", "[" * 100_000])
 def test_a_body_that_is_not_json_is_an_error(body: str) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
+    with pytest.raises(InvalidMessage, match=r"body of the request is not JSON"):
         read_body(request(body), new_id=str)
 
 

@@ -4,6 +4,8 @@ import { Component, Suspense, useEffect, useRef, useState, type ReactNode } from
 import { Chat } from "./chat";
 import { useConnection } from "./connection";
 import { Icon } from "./icons";
+import { TABS, type Tab } from "./inspector";
+import { JournalFeed } from "./journal";
 import {
   className,
   fetchAgents,
@@ -19,13 +21,26 @@ import {
 import { Tap, useTap } from "./tap";
 import { useTheme } from "./theme";
 
+/** Which tab of the inspector is open is part of the address, so it is again after a reload. */
+function tabFromUrl(): Tab | null {
+  const wanted = new URLSearchParams(location.search).get("inspect");
+  return wanted === null ? null : (TABS.find((tab) => tab === wanted) ?? "turns");
+}
+
+function urlWithTab(tab: Tab | null): string {
+  const query = new URLSearchParams(location.search);
+  if (tab) query.set("inspect", tab);
+  else query.delete("inspect");
+  return `${location.pathname}?${query}`;
+}
+
 const wide = () => matchMedia("(min-width: 900px)").matches;
 
 export function App() {
   const [agents, setAgents] = useState<AgentInfo[] | null>(null);
   const [place, setPlace] = useState<Partial<Place>>(placeFromUrl);
   const [listing, setListing] = useState(wide);
-  const [inspecting, setInspecting] = useState(() => new URLSearchParams(location.search).has("inspect"));
+  const [tab, setTab] = useState(tabFromUrl);
 
   useEffect(() => {
     void fetchAgents().then(setAgents);
@@ -43,6 +58,11 @@ export function App() {
     history.pushState(null, "", urlOf(next));
     setPlace(next);
     if (!wide()) setListing(false);
+  };
+
+  const inspect = (next: Tab | null) => {
+    history.replaceState(null, "", urlWithTab(next));
+    setTab(next);
   };
 
   // The address always says where we are, so that a reload or a shared link leads back here.
@@ -68,7 +88,7 @@ export function App() {
     const close = (event: KeyboardEvent) => {
       if (event.key !== "Escape" || wide()) return;
       setListing(false);
-      setInspecting(false);
+      inspect(null);
     };
     addEventListener("keydown", close);
     return () => removeEventListener("keydown", close);
@@ -86,7 +106,7 @@ export function App() {
   const current = known.list.find((one) => one.name === name);
 
   return (
-    <div className={`page ${listing ? "listing" : ""} ${inspecting ? "inspecting" : ""}`}>
+    <div className={`page ${listing ? "listing" : ""} ${tab ? "inspecting" : ""}`}>
       <a className="skip" href="#message">
         Skip to the message field
       </a>
@@ -117,8 +137,8 @@ export function App() {
         title={current?.title || "New conversation"}
         listing={listing}
         onList={setListing}
-        inspecting={inspecting}
-        onInspect={setInspecting}
+        tab={tab}
+        onTab={inspect}
         onSaid={(text) => known.touch(name, text.slice(0, 60))}
         onFirst={(text) => !current?.title && known.rename(name, text.slice(0, 60))}
       />
@@ -133,14 +153,15 @@ type RoomProps = {
   title: string;
   listing: boolean;
   onList: (open: boolean) => void;
-  inspecting: boolean;
-  onInspect: (open: boolean) => void;
+  tab: Tab | null;
+  onTab: (tab: Tab | null) => void;
   onSaid: (text: string) => void;
   onFirst: (text: string) => void;
 };
 
-function Room({ agent: kebab, name, info, title, listing, onList, inspecting, onInspect, onSaid, onFirst }: RoomProps) {
+function Room({ agent: kebab, name, info, title, listing, onList, tab, onTab, onSaid, onFirst }: RoomProps) {
   const [tap] = useState(() => new Tap());
+  const [feed] = useState(() => new JournalFeed(kebab, name));
   const agent = useConnection(kebab, name, tap);
   useEffect(() => {
     document.title = `${title} · ${info.class}`;
@@ -169,8 +190,8 @@ function Room({ agent: kebab, name, info, title, listing, onList, inspecting, on
         className="ghost"
         aria-label="Inspector"
         title="Inspector"
-        aria-pressed={inspecting}
-        onClick={() => onInspect(!inspecting)}
+        aria-pressed={tab !== null}
+        onClick={() => onTab(tab ? null : "turns")}
       >
         <Icon name="panel" />
       </button>
@@ -183,8 +204,9 @@ function Room({ agent: kebab, name, info, title, listing, onList, inspecting, on
           agent={agent}
           info={info}
           tap={tap}
-          inspecting={inspecting}
-          onInspect={onInspect}
+          feed={feed}
+          tab={tab}
+          onTab={onTab}
           onSaid={onSaid}
           onFirst={onFirst}
           bar={bar}

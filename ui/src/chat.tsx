@@ -6,7 +6,8 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState, type KeyboardEve
 import { browserTools } from "./browser-tools";
 import type { Connection } from "./connection";
 import { Icon } from "./icons";
-import { Inspector } from "./inspector";
+import { Inspector, type Tab } from "./inspector";
+import { useFeed, type CallRow, type Fork, type JournalFeed, type Version } from "./journal";
 import { CopyButton } from "./markdown";
 import { MessageView, textOf, type ToolActions } from "./parts";
 import type { AgentInfo } from "./places";
@@ -16,8 +17,9 @@ type Props = {
   agent: Connection;
   info: AgentInfo;
   tap: Tap;
-  inspecting: boolean;
-  onInspect: (open: boolean) => void;
+  feed: JournalFeed;
+  tab: Tab | null;
+  onTab: (tab: Tab | null) => void;
   onSaid: (text: string) => void;
   onFirst: (text: string) => void;
   bar: (clear: () => void, empty: boolean) => ReactNode;
@@ -39,7 +41,16 @@ function exchanges(messages: UIMessage[]): Exchange[] {
   return found;
 }
 
-export function Chat({ agent, info, tap, inspecting, onInspect, onSaid, onFirst, bar }: Props) {
+/** How long calls ran, by the ledger's own clock, in seconds. */
+function durations(calls: CallRow[]): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const { call_id, started_at, settled_at } of calls) {
+    if (started_at !== null && settled_at !== null) found.set(call_id, (settled_at - started_at) / 1000);
+  }
+  return found;
+}
+
+export function Chat({ agent, info, tap, feed, tab, onTab, onSaid, onFirst, bar }: Props) {
   const chat = useAgentChat({
     agent,
     tools: browserTools,
@@ -58,18 +69,27 @@ export function Chat({ agent, info, tap, inspecting, onInspect, onSaid, onFirst,
   });
   const { messages, status, error, isStreaming, isServerStreaming, isRecovering, isToolContinuation } = chat;
   const { line, lost, running } = useTap(tap);
-  const [earlier, setEarlier] = useState<Record<string, UIMessage[][]>>({});
+  const { journal } = useFeed(feed);
 
   const busy = status === "submitted" || status === "streaming" || isStreaming || isRecovering || isToolContinuation;
   const turns = useMemo(() => exchanges(messages), [messages]);
   const newest = turns.at(-1);
   const writes = status === "streaming" || (isServerStreaming && running !== undefined);
 
+  // What versions there are is the server's to say: after a reload, and after what another tab did.
+  const ids = messages.map((message) => message.id).join();
+  useEffect(() => {
+    if (!busy && line === "open") feed.refresh();
+  }, [feed, ids, busy, line]);
+
   const first = turns[0]?.asked ? textOf(turns[0].asked) : "";
   useEffect(() => {
     if (first) onFirst(first);
   }, [first]);
 
+  const ran = useMemo(() => durations(journal?.calls ?? []), [journal]);
+  const ranRef = useRef(ran);
+  ranRef.current = ran;
   const chatRef = useRef(chat);
   chatRef.current = chat;
   const actions = useMemo<ToolActions>(
@@ -77,9 +97,9 @@ export function Chat({ agent, info, tap, inspecting, onInspect, onSaid, onFirst,
       own,
       approve: (id, approved) => chatRef.current.addToolApprovalResponse({ id, approved }),
       answer: (toolCallId, toolName, output) => chatRef.current.addToolOutput({ toolCallId, toolName, output }),
-      duration: (toolCallId) => tap.durations.get(toolCallId),
+      duration: (toolCallId) => ranRef.current.get(toolCallId) ?? tap.durations.get(toolCallId),
     }),
-    [tap],
+    [tap, [...ran.keys()].join()],
   );
 
   const send = (text: string) => {
@@ -96,14 +116,10 @@ export function Chat({ agent, info, tap, inspecting, onInspect, onSaid, onFirst,
   const regenerate = () => {
     const asked = newest?.asked;
     if (!asked) return;
-    if (newest.answer.length) {
-      setEarlier((all) => ({ ...all, [asked.id]: [...(all[asked.id] ?? []), newest.answer] }));
-    }
     chat.clearError();
     void chat.regenerate({ messageId: asked.id });
   };
   const clear = () => {
-    setEarlier({});
     chat.clearError();
     chat.clearHistory();
   };
@@ -145,7 +161,9 @@ export function Chat({ agent, info, tap, inspecting, onInspect, onSaid, onFirst,
               <ExchangeView
                 key={turn.key}
                 turn={turn}
-                earlier={turn.asked ? earlier[turn.asked.id] : undefined}
+                fork={turn.asked ? journal?.forks[turn.asked.id] : undefined}
+                feed={feed}
+                busy={busy}
                 actions={actions}
                 newest={turn === newest}
                 live={turn === newest && writes}
@@ -181,8 +199,8 @@ export function Chat({ agent, info, tap, inspecting, onInspect, onSaid, onFirst,
           <Composer busy={busy} onSend={send} onStop={stop} />
         </footer>
       </main>
-      {inspecting && (
-        <Inspector tap={tap} messages={messages} state={agent.state} onClose={() => onInspect(false)} />
+      {tab && (
+        <Inspector tap={tap} feed={feed} state={agent.state} tab={tab} onTab={onTab} onClose={() => onTab(null)} />
       )}
     </>
   );
@@ -190,20 +208,19 @@ export function Chat({ agent, info, tap, inspecting, onInspect, onSaid, onFirst,
 
 type ExchangeProps = {
   turn: Exchange;
-  earlier?: UIMessage[][];
+  fork?: Fork;
+  feed: JournalFeed;
+  busy: boolean;
   actions: ToolActions;
   newest: boolean;
   live: boolean;
   onRegenerate?: () => void;
 };
 
-function ExchangeView({ turn, earlier = [], actions, newest, live, onRegenerate }: ExchangeProps) {
-  const count = earlier.length + 1;
-  const [picked, setPicked] = useState<number | null>(null);
-  const shown = picked !== null && picked < earlier.length ? picked : earlier.length;
-  const old = shown < earlier.length;
-  const answer = old ? (earlier[shown] ?? []) : turn.answer;
-  useEffect(() => setPicked(null), [earlier.length]); // a new answer is shown at once
+function ExchangeView({ turn, fork, feed, busy, actions, newest, live, onRegenerate }: ExchangeProps) {
+  const other = useOther(feed, turn.asked?.id, fork);
+  const old = other.messages !== null;
+  const answer = other.messages ?? turn.answer;
   const done = answer.length > 0 && !live;
   const text = answer.map(textOf).filter(Boolean).join("\n\n");
   return (
@@ -215,55 +232,107 @@ function ExchangeView({ turn, earlier = [], actions, newest, live, onRegenerate 
         </div>
       )}
       {answer.length > 0 && (
-        <div className="message assistant" data-role="assistant" aria-busy={live}>
+        <div className={`message assistant ${old ? "other" : ""}`} data-role="assistant" aria-busy={live}>
           <span className="sr-only">Answer:</span>
           {answer.map((message, index) => {
-            const last = index === answer.length - 1;
-            const current = newest && !old && last;
+            const current = newest && !old && index === answer.length - 1;
             return (
-              <MessageView key={message.id} message={message} actions={actions} open={current} live={current && live} />
+              <MessageView
+                key={message.id}
+                message={message}
+                actions={actions}
+                open={current}
+                live={current && live}
+                readOnly={old}
+              />
             );
           })}
         </div>
       )}
       {done && (
         <div className="under">
-          {count > 1 && (
+          {fork && (
             <span className="versions" role="group" aria-label="Versions of this answer">
               <button
                 type="button"
                 className="ghost small"
                 aria-label="Earlier answer"
-                disabled={shown === 0}
-                onClick={() => setPicked(shown - 1)}
+                disabled={other.shown === 0}
+                onClick={() => other.show(other.shown - 1)}
               >
                 <Icon name="left" size={15} />
               </button>
-              <span>
-                {shown + 1} / {count}
+              <span aria-live="polite">
+                {other.shown + 1} / {fork.versions.length}
               </span>
               <button
                 type="button"
                 className="ghost small"
                 aria-label="Later answer"
-                disabled={!old}
-                onClick={() => setPicked(shown + 1)}
+                disabled={other.shown === fork.versions.length - 1}
+                onClick={() => other.show(other.shown + 1)}
               >
                 <Icon name="chevron" size={15} />
               </button>
             </span>
           )}
           {text && <CopyButton label="Copy answer" text={() => text} />}
-          {onRegenerate && (
+          {onRegenerate && !old && (
             <button type="button" className="ghost small" onClick={onRegenerate} aria-label="Answer again" title="Answer again">
               <Icon name="again" size={15} />
             </button>
           )}
-          {old && <span className="quiet">Earlier answer; the agent goes on from the last one.</span>}
+          {old && fork && (
+            <>
+              <span className="quiet">The conversation goes on from {fork.active + 1}.</span>
+              <button type="button" className="small" disabled={busy} onClick={other.choose}>
+                Go on from this one
+              </button>
+            </>
+          )}
+          {other.trouble && (
+            <span className="tool-error" role="alert">
+              {other.trouble}
+            </span>
+          )}
         </div>
       )}
     </article>
   );
+}
+
+/** Another version of an answer, from the server's journal: looked at, or gone on from. */
+function useOther(feed: JournalFeed, asked: string | undefined, fork: Fork | undefined) {
+  const [picked, setPicked] = useState<string | null>(null);
+  const [versions, setVersions] = useState<Version[]>([]);
+  const [trouble, setTrouble] = useState<string | null>(null);
+  const known = fork?.versions.join();
+  // A new answer, and one that was gone on from, is shown at once.
+  useEffect(() => {
+    setPicked(null);
+    setVersions([]);
+    setTrouble(null);
+  }, [known, fork?.active]);
+  const at = picked === null || !fork ? -1 : fork.versions.indexOf(picked);
+  const found = versions.find((version) => version.id === picked);
+  const isOther = at >= 0 && at !== fork?.active && found !== undefined;
+  return {
+    messages: isOther ? found.messages : null,
+    shown: isOther ? at : (fork?.active ?? 0),
+    trouble,
+    show: async (index: number) => {
+      if (!asked || !fork) return;
+      setTrouble(null);
+      setPicked(fork.versions[index] ?? null);
+      if (versions.length > 0) return;
+      const all = await feed.versions(asked);
+      setVersions(all);
+      if (all.length === 0) setTrouble("The other answers could not be read.");
+    },
+    choose: async () => {
+      if (picked) setTrouble(await feed.goOnFrom(picked));
+    },
+  };
 }
 
 const EXAMPLES = ["What can you do?", "What time is it where I am?", "Explain yourself with a short code example."];

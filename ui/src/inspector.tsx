@@ -1,27 +1,44 @@
-/** What happens underneath: frames, the chunks of a turn, what it cost. */
+/** What happens underneath: the journal as the server keeps it, events and frames as they pass. */
 
-import type { UIMessage } from "ai";
-import { useEffect, useId, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import { useEffect, useId, useState, type KeyboardEvent } from "react";
 import { Icon } from "./icons";
+import { useFeed, type Happening, type JournalFeed } from "./journal";
 import { pretty } from "./markdown";
-import { took } from "./parts";
-import { useTap, usageOf, type Chunk, type Frame, type Tap, type Turn } from "./tap";
+import { CallsPanel, ChunksPanel, TurnsPanel } from "./panels";
+import { clock, exactly, useTail } from "./rows";
+import { useTap, type Frame, type Tap } from "./tap";
 
-type Props = { tap: Tap; messages: UIMessage[]; state: unknown; onClose: () => void };
+export const TABS = ["turns", "calls", "chunks", "events", "frames", "state"] as const;
+export type Tab = (typeof TABS)[number];
 
-const TABS = ["Turn", "Frames", "State"] as const; // the journal comes here
-type Tab = (typeof TABS)[number];
+type Props = {
+  tap: Tap;
+  feed: JournalFeed;
+  state: unknown;
+  tab: Tab;
+  onTab: (tab: Tab) => void;
+  onClose: () => void;
+};
 
-export function Inspector({ tap, messages, state, onClose }: Props) {
-  const [tab, setTab] = useState<Tab>("Turn");
+export function Inspector({ tap, feed, state, tab, onTab, onClose }: Props) {
   const id = useId();
+  const [turn, setTurn] = useState<string | null>(null);
   useTap(tap);
+  useFeed(feed);
+  useEffect(() => feed.watch(), [feed]);
+  // Over the conversation the inspector takes the focus, and gives it back.
+  useEffect(() => {
+    if (!matchMedia("(max-width: 899px)").matches) return;
+    document.getElementById(`${id}-${tab}`)?.focus();
+    return () => document.querySelector<HTMLElement>('.chat .bar [aria-label="Inspector"]')?.focus();
+  }, []);
   const move = (event: KeyboardEvent) => {
-    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-    if (!step) return;
+    const at = TABS.indexOf(tab);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: TABS.length - 1 }[event.key];
+    if (to === undefined) return;
     event.preventDefault();
-    const next = TABS[(TABS.indexOf(tab) + step + TABS.length) % TABS.length] ?? "Turn";
-    setTab(next);
+    const next = TABS[(to + TABS.length) % TABS.length] ?? "turns";
+    onTab(next);
     document.getElementById(`${id}-${next}`)?.focus();
   };
   return (
@@ -37,140 +54,124 @@ export function Inspector({ tap, messages, state, onClose }: Props) {
               aria-selected={one === tab}
               aria-controls={`${id}-panel`}
               tabIndex={one === tab ? 0 : -1}
-              onClick={() => setTab(one)}
+              onClick={() => onTab(one)}
             >
-              {one}
+              {one.replace(/^./, (letter) => letter.toUpperCase())}
             </button>
           ))}
         </div>
-        <button type="button" className="ghost" aria-label="Clear the inspector" title="Clear" onClick={() => tap.clear()}>
-          <Icon name="bin" />
-        </button>
         <button type="button" className="ghost" aria-label="Close the inspector" title="Close" onClick={onClose}>
           <Icon name="close" />
         </button>
       </header>
-      <div id={`${id}-panel`} role="tabpanel" aria-labelledby={`${id}-${tab}`} className="panel">
-        {tab === "Turn" && <TurnPanel turns={tap.turns} messages={messages} />}
-        {tab === "Frames" && <FramePanel frames={tap.frames} />}
-        {tab === "State" && <pre className="raw">{state === undefined ? "No state." : pretty(state)}</pre>}
+      <div id={`${id}-panel`} role="tabpanel" aria-labelledby={`${id}-${tab}`} className="panel" tabIndex={0}>
+        {tab === "turns" && (
+          <TurnsPanel
+            feed={feed}
+            onChunks={(chosen) => {
+              setTurn(chosen);
+              onTab("chunks");
+            }}
+          />
+        )}
+        {tab === "calls" && <CallsPanel feed={feed} />}
+        {tab === "chunks" && <ChunksPanel feed={feed} tap={tap} picked={turn} onPick={setTurn} />}
+        {tab === "events" && <EventsPanel feed={feed} />}
+        {tab === "frames" && <FramesPanel frames={tap.frames} onClear={() => tap.clear()} />}
+        {tab === "state" && <pre className="raw">{state === undefined ? "No state." : pretty(state)}</pre>}
       </div>
     </aside>
   );
 }
 
-function TurnPanel({ turns, messages }: { turns: Turn[]; messages: UIMessage[] }) {
-  const [picked, setPicked] = useState<string | null>(null);
-  const turn = turns.find((one) => one.id === picked) ?? turns.at(-1);
-  const rows = useMemo(() => (turn ? folded(turn) : []), [turn, turn?.chunks.length]);
-  if (!turn) return <p className="quiet">Nothing yet. Send a message and watch it arrive, chunk by chunk.</p>;
-  const ids = turn.chunks.map(({ chunk }) => chunk.messageId);
-  const stored = messages.find((message) => ids.includes(message.id));
-  const usage = turn.usage ?? usageOf(stored?.metadata);
-  const ended = turn.endedAt ?? performance.now();
-  const replayed = turn.chunks.filter((one) => one.replay).length;
-  return (
-    <>
-      <label className="pick">
-        Turn
-        <select value={turn.id} onChange={(event) => setPicked(event.target.value)}>
-          {turns.toReversed().map((one) => (
-            <option key={one.id} value={one.id}>
-              {one.id.slice(0, 12)} · {one.outcome ?? "running"}
-              {one.continuation ? " · continuation" : ""}
-            </option>
-          ))}
-        </select>
-      </label>
-      <dl className="facts">
-        <Fact name="Outcome">{turn.outcome ?? "running"}</Fact>
-        <Fact name="Took">{took((ended - turn.startedAt) / 1000)}</Fact>
-        <Fact name="Chunks">
-          {turn.chunks.length}
-          {replayed > 0 && ` (${replayed} replayed)`}
-        </Fact>
-        {usage &&
-          Object.entries(usage).map(([name, count]) => (
-            <Fact key={name} name={words(name)}>
-              {count.toLocaleString("en")}
-            </Fact>
-          ))}
-      </dl>
-      {turn.error && <p className="tool-error">{turn.error}</p>}
-      <ol className="chunks">
-        {rows.map((row) => (
-          <li key={row.key}>
-            <details>
-              <summary>
-                <span className="seq">{row.seq}</span>
-                <span className="type">{row.type}</span>
-                <span className="hint">{row.hint}</span>
-                <span className="when">{row.when}</span>
-              </summary>
-              <pre tabIndex={0}>{row.chunks.map((chunk) => JSON.stringify(chunk)).join("\n")}</pre>
-            </details>
-          </li>
-        ))}
-      </ol>
-    </>
-  );
-}
+const SHOWN = 300;
 
-function Fact({ name, children }: { name: string; children: ReactNode }) {
+type FilterProps = { value: string; example: string; onChange: (text: string) => void; onClear: () => void; what: string };
+
+function Filter({ value, example, onChange, onClear, what }: FilterProps) {
   return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
+    <div className="pick">
+      <label>
+        Filter
+        <input type="search" value={value} placeholder={example} onChange={(event) => onChange(event.target.value)} />
+      </label>
+      <button type="button" className="ghost small" aria-label={`Clear the ${what}`} title={`Clear the ${what}`} onClick={onClear}>
+        <Icon name="bin" size={16} />
+      </button>
     </div>
   );
 }
 
-type Row = { key: number; seq: string; type: string; hint: string; when: string; chunks: Chunk[] };
+/** The rows that match, and a word about those that are left out. */
+function newest<T>(rows: T[], filter: string, text: (row: T) => string): [shown: T[], more: string] {
+  const wanted = filter.trim().toLowerCase();
+  const matching = wanted ? rows.filter((row) => text(row).toLowerCase().includes(wanted)) : rows;
+  return [matching.slice(-SHOWN), matching.length > SHOWN ? `The newest ${SHOWN} of ${matching.length}.` : ""];
+}
 
-/** Chunks in order of their sequence, runs of deltas in one row. */
-function folded(turn: Turn): Row[] {
-  const rows: (Row & { id: unknown; from: number | null })[] = [];
-  const sorted = turn.chunks.toSorted((a, b) => (a.seq ?? Infinity) - (b.seq ?? Infinity));
-  for (const { seq, at, chunk } of sorted) {
-    const last = rows.at(-1);
-    const id = chunk.id ?? chunk.toolCallId;
-    const text = String(chunk.delta ?? chunk.inputTextDelta ?? chunk.toolName ?? chunk.finishReason ?? "");
-    if (last && chunk.type.endsWith("-delta") && last.type === chunk.type && last.id === id) {
-      last.chunks.push(chunk);
-      last.seq = last.from === null ? "–" : `${last.from}–${seq}`;
-      if (last.hint.length < 200) last.hint += text;
-      continue;
-    }
-    const when = `+${took((at - turn.startedAt) / 1000).replace("<1 ms", "0 ms")}`;
-    const label = seq === null ? "–" : String(seq);
-    rows.push({ key: rows.length, seq: label, from: seq, type: chunk.type, id, hint: text, when, chunks: [chunk] });
-  }
-  return rows;
+function EventsPanel({ feed }: { feed: JournalFeed }) {
+  const [filter, setFilter] = useState("");
+  const [shown, more] = newest(feed.events, filter, (event) => `${event.type} ${hintOf(event)}`);
+  const end = useTail(shown.at(-1)?.id);
+  if (feed.status === "absent") return <p className="quiet">{feed.reason}</p>;
+  return (
+    <>
+      <Filter
+        value={filter}
+        example="chat:turn, tool, error…"
+        what="events"
+        onChange={setFilter}
+        onClear={() => feed.clearEvents()}
+      />
+      <p className="live" role="status">
+        <span className={`dot ${feed.line === "open" ? "good" : "wait"}`} aria-hidden="true" />
+        {feed.line === "open" ? "Live" : "Connecting…"}
+        {more && ` · ${more}`}
+      </p>
+      <ol className="frames" aria-label="Events">
+        {shown.map((event) => (
+          <li key={event.id} className={/error|failed|exhausted|stalled/.test(event.type) ? "trouble" : ""}>
+            <details>
+              <summary>
+                <time className="at">{exactly(event.timestamp)}</time>
+                <span className="type">{event.type}</span>
+                <span className="hint">{hintOf(event)}</span>
+              </summary>
+              <pre tabIndex={0}>{pretty(event.payload)}</pre>
+            </details>
+          </li>
+        ))}
+      </ol>
+      {shown.length === 0 && <p className="quiet">Nothing happened yet.</p>}
+      <div ref={end} />
+    </>
+  );
+}
+
+const HINTS = ["status", "toolName", "stepNumber", "durationMs", "finishReason", "stage", "error", "method", "reason"];
+
+function hintOf({ payload }: Happening): string {
+  const keys = HINTS.filter((key) => key in payload && !(key === "stepNumber" && "toolName" in payload));
+  const words = keys.map((key) => {
+    const value = payload[key];
+    if (key === "durationMs") return `${value} ms`;
+    return key === "stepNumber" ? `step ${Number(value) + 1}` : String(value);
+  });
+  return words.join(" ").slice(0, 120);
 }
 
 const ARROWS = { in: "↓", out: "↑", socket: "•" } as const;
 const WAYS = { in: "received", out: "sent", socket: "socket" } as const;
-const SHOWN = 300;
 
-function FramePanel({ frames }: { frames: Frame[] }) {
+function FramesPanel({ frames, onClear }: { frames: Frame[]; onClear: () => void }) {
   const [filter, setFilter] = useState("");
-  const end = useRef<HTMLDivElement>(null);
-  const wanted = filter.trim().toLowerCase();
-  const matching = wanted ? frames.filter((one) => `${one.type} ${one.hint}`.toLowerCase().includes(wanted)) : frames;
-  const shown = matching.slice(-SHOWN);
-  const newest = shown.at(-1)?.n;
-  useEffect(() => {
-    const panel = end.current?.closest(".panel");
-    if (panel && panel.scrollHeight - panel.scrollTop - panel.clientHeight < 120) panel.scrollTop = panel.scrollHeight;
-  }, [newest]);
+  const [shown, more] = newest(frames, filter, (frame) => `${frame.type} ${frame.hint}`);
+  const end = useTail(shown.at(-1)?.n);
   return (
     <>
-      <label className="pick">
-        Filter
-        <input type="search" value={filter} placeholder="response, tool, rpc…" onChange={(e) => setFilter(e.target.value)} />
-      </label>
-      {matching.length > SHOWN && <p className="quiet">The newest {SHOWN} of {matching.length}.</p>}
-      <ol className="frames">
+      <Filter value={filter} example="response, tool, rpc…" what="frames" onChange={setFilter} onClear={onClear} />
+      {more && <p className="quiet">{more}</p>}
+      <ol className="frames" aria-label="Frames">
         {shown.map((frame) => (
           <li key={frame.n} className={frame.way}>
             <details>
@@ -199,8 +200,3 @@ function unfold(text: string): string {
     return text;
   }
 }
-
-const clock = (at: number): string => new Date(at).toISOString().slice(14, 23);
-
-const words = (name: string): string =>
-  name.replace(/([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`).replace(/^./, (letter) => letter.toUpperCase());

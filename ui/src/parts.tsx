@@ -22,10 +22,12 @@ type Props = {
   open: boolean;
   /** A turn is producing this message now. */
   live: boolean;
+  /** Of another branch: nothing in it can be answered. */
+  readOnly?: boolean;
 };
 
 export const MessageView = memo(
-  function MessageView({ message, actions, open, live }: Props) {
+  function MessageView({ message, actions, open, live, readOnly = false }: Props) {
     const last = message.parts.length - 1;
     return message.parts.map((part, index) => {
       const now = live && index === last;
@@ -63,7 +65,9 @@ export const MessageView = memo(
           return null;
         default:
           if (isToolUIPart(part)) {
-            return <ToolCard key={part.toolCallId} part={part} actions={actions} open={open} live={live} />;
+            return (
+              <ToolCard key={part.toolCallId} part={part} actions={actions} open={open} live={live} readOnly={readOnly} />
+            );
           }
           return part.type.startsWith("data-") ? (
             <details key={index} className="fold">
@@ -80,6 +84,7 @@ export const MessageView = memo(
     before.actions === after.actions &&
     before.open === after.open &&
     before.live === after.live &&
+    before.readOnly === after.readOnly &&
     before.message.id === after.message.id &&
     before.message.parts.length === after.message.parts.length &&
     before.message.parts.every((part, index) => part === after.message.parts[index]),
@@ -114,17 +119,18 @@ const TONES: Partial<Record<ToolPart["state"], string>> = {
   "output-denied": "bad",
 };
 
-type CardProps = { part: ToolPart; actions: ToolActions; open: boolean; live: boolean };
+type CardProps = { part: ToolPart; actions: ToolActions; open: boolean; live: boolean; readOnly: boolean };
 
-function ToolCard({ part, actions, open, live }: CardProps) {
+function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
   const title = useId();
   const name = getToolName(part);
   const asks = part.state === "approval-requested";
   const waits = part.state === "input-available" && open && !live;
   const byHand = waits && !actions.own.has(name);
-  const running = !waits && (part.state === "input-streaming" || part.state === "input-available");
+  const left = readOnly && ["input-streaming", "input-available", "approval-requested"].includes(part.state);
+  const running = !waits && !left && (part.state === "input-streaming" || part.state === "input-available");
   const denied = part.state === "approval-responded" && part.approval.approved === false;
-  const label = denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : LABELS[part.state];
+  const label = left ? "Was not answered" : denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : LABELS[part.state];
   const tone = denied ? "bad" : byHand ? "wait" : (TONES[part.state] ?? "");
   const seconds = actions.duration(part.toolCallId);
   const input = part.input;
@@ -154,7 +160,7 @@ function ToolCard({ part, actions, open, live }: CardProps) {
         </details>
       )}
       {failed && <p className="tool-error">{part.errorText}</p>}
-      {asks && (
+      {asks && !readOnly && (
         <div className="answer" role="group" aria-label={`Approve ${name}?`}>
           <button type="button" className="primary" onClick={() => actions.approve(part.approval.id, true)}>
             Approve

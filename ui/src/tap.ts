@@ -24,7 +24,6 @@ export type Turn = {
   error: string | null;
   continuation: boolean;
   chunks: TurnChunk[];
-  usage: Record<string, number> | null;
 };
 
 export type Line = "connecting" | "open" | "closed";
@@ -61,7 +60,6 @@ export class Tap {
 
   clear(): void {
     this.frames = [];
-    this.turns = this.turns.filter((turn) => turn.endedAt === null);
     this.changed();
   }
 
@@ -109,8 +107,6 @@ export class Tap {
     const replay = frame.replay === true;
     if (seq !== null && turn.chunks.some((known) => known.seq === seq)) return; // a replay of what we have
     if (turn.chunks.length < CHUNKS) turn.chunks.push({ seq, at: performance.now(), replay, chunk });
-    const usage = usageOf(chunk.messageMetadata) ?? usageOf(chunk);
-    if (usage) turn.usage = usage;
     if (replay || typeof chunk.toolCallId !== "string") return;
     if (chunk.type === "tool-input-available") this.starts.set(chunk.toolCallId, performance.now());
     else if (/^tool-output-(available|error)$/.test(chunk.type) && chunk.preliminary !== true) {
@@ -144,7 +140,6 @@ export class Tap {
       error: null,
       continuation,
       chunks: [],
-      usage: null,
     };
     this.turns = [...this.turns.slice(1 - TURNS), turn];
     return turn;
@@ -219,14 +214,4 @@ function hintOf(frame: Record<string, unknown>): string {
     if (key in frame) hints.push(`${key === "toolName" ? "" : `${key} `}${String(frame[key])}`);
   }
   return hints.join(" ").slice(0, 120);
-}
-
-/** Token counts, wherever the server chose to put them. */
-export function usageOf(holder: unknown): Record<string, number> | null {
-  if (typeof holder !== "object" || holder === null) return null;
-  const { usage, totalUsage } = holder as { usage?: unknown; totalUsage?: unknown };
-  const found = totalUsage ?? usage;
-  if (typeof found !== "object" || found === null) return null;
-  const numbers = Object.entries(found).filter((entry): entry is [string, number] => typeof entry[1] === "number");
-  return numbers.length ? Object.fromEntries(numbers) : null;
 }

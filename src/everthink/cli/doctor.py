@@ -202,7 +202,8 @@ def _holder(path: Path) -> str | None:
 
 
 def _agents() -> Check:
-    from ..server.discovery import DiscoveryFailed, find_agents
+    from ..errors import DiscoveryFailed
+    from ..server.discovery import find_agents
 
     if not Path("agents").is_dir():
         return Check("agents", "note", "no ./agents here", "everthink new my-agents starts a project")

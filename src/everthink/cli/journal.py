@@ -1,18 +1,24 @@
 """Read a database beside the server that owns it. Nothing is ever written, locked or migrated.
 
-store URL --> open_journal --> rows of agents, turns and calls
+    store URL --> open_journal --> rows of agents, turns and calls
+
+The server itself shows the same rows to its page: devtools/inspector.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from ..errors import AgentError, StoreUnavailable, StoreUnreadable
+from ..runtime import queries as runtime
+from ..session import queries as session
+from ..turn import queries as turn
 
 __all__ = ["Journal", "Row", "agents", "calls", "open_journal", "sqlite_path", "turns"]
 
@@ -51,57 +57,73 @@ def sqlite_path(store: str) -> Path:
     return Path(os.path.expanduser(rest[1:] if separator else store))
 
 
-# --- questions
+# --- questions: the statements are those of the tables' owners
 
 
 def agents(journal: Journal, only: str | None = None) -> list[Row]:
     """The agents with their messages and turns counted, the busiest of late first."""
-    where, params = _only(only)
-    return journal.rows(
-        f"""SELECT a.class, a.name, a.created_at,
-            (SELECT COUNT(*) FROM messages m WHERE m.agent = a.agent) AS messages,
-            (SELECT COUNT(*) FROM turns t WHERE t.agent = a.agent) AS turns,
-            (SELECT COUNT(*) FROM turns t WHERE t.agent = a.agent AND t.ended_at IS NULL) AS open_turns,
-            (SELECT MAX(t.created_at) FROM turns t WHERE t.agent = a.agent) AS last_turn_at
-        FROM agents a {where} ORDER BY COALESCE((SELECT MAX(t.created_at) FROM turns t
-            WHERE t.agent = a.agent), a.created_at) DESC, a.class, a.name""",
-        *params,
-    )
+    messages = {row["agent"]: row["messages"] for row in journal.rows(session.COUNTS)}
+    counts = {row["agent"]: row for row in journal.rows(turn.COUNTS)}
+    found: list[Row] = []
+    for row in _chosen(journal, only):
+        counted = counts.get(row["agent"], {})
+        found.append(
+            {
+                "class": row["class"],
+                "name": row["name"],
+                "created_at": row["created_at"],
+                "messages": messages.get(row["agent"], 0),
+                "turns": counted.get("turns", 0),
+                "open_turns": counted.get("open_turns", 0),
+                "last_turn_at": counted.get("last_turn_at"),
+            }
+        )
+    found.sort(key=lambda row: (-(row["last_turn_at"] or row["created_at"]), row["class"], row["name"]))
+    return found
 
 
 def turns(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
     """The latest turns."""
-    where, params = _only(only)
-    return journal.rows(
-        f"""SELECT a.class, a.name, t.id, t.request_id, t.trigger, t.status, t.error, t.created_at,
-            t.started_at, t.ended_at
-        FROM turns t JOIN agents a ON a.agent = t.agent {where}
-        ORDER BY t.created_at DESC, t.seq DESC LIMIT ?""",
-        *params,
-        limit,
-    )
+    return _latest(journal, only, turn.LATEST_TURNS, turn.TURNS_OF, "created_at", limit)
 
 
 def calls(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
     """The latest tool calls."""
-    where, params = _only(only)
-    return journal.rows(
-        f"""SELECT a.class, a.name, c.turn, c.call_id, c.tool, c.step, c.state, c.on_interrupt, c.input,
-            c.asked_at, c.started_at, c.settled_at
-        FROM calls c JOIN agents a ON a.agent = c.agent {where}
-        ORDER BY c.asked_at DESC, c.call_id DESC LIMIT ?""",
-        *params,
-        limit,
-    )
+    return _latest(journal, only, turn.LATEST_CALLS, turn.CALLS_OF, "asked_at", limit)
 
 
-def _only(agent: str | None) -> tuple[str, list[str]]:
-    """`Assistant`, `assistant`, or with a name: `assistant/room-1`."""
-    if not agent:
-        return "", []
-    cls, slash, name = agent.partition("/")
-    where = "WHERE LOWER(a.class) = ?" + (" AND a.name = ?" if slash else "")
-    return where, [cls.replace("-", "").lower(), *([name] if slash else [])]
+def _latest(journal: Journal, only: str | None, many: str, one: str, time: str, limit: int) -> list[Row]:
+    chosen = {row["agent"]: row for row in _chosen(journal, only)}
+    found: list[Row] = []
+    if only and "/" in only:
+        for agent in chosen:
+            found += [{"agent": agent, **row} for row in journal.rows(one, agent, limit)]
+    else:
+        classes = sorted({_escaped(row["class"]) for row in chosen.values()})
+        for pattern in [f"{cls}/%" for cls in classes] if only else ["%"]:
+            found += [row for row in journal.rows(many, pattern, limit) if row["agent"] in chosen]
+    found.sort(key=lambda row: -row[time])
+    return [_with_names(row, chosen) for row in found[:limit]]
+
+
+def _with_names(row: Row, known: dict[str, Row]) -> Row:
+    agent = known[row.pop("agent")]
+    return {"class": agent["class"], "name": agent["name"], **row}
+
+
+def _escaped(text: str) -> str:
+    """For LIKE, which takes `_` and `%` for more than they are."""
+    return re.sub("[!%_]", r"!\g<0>", text)
+
+
+def _chosen(journal: Journal, only: str | None) -> list[Row]:
+    """The agents, or those called `Assistant`, `assistant`, or with a name `assistant/room-1`."""
+    rows = journal.rows(runtime.AGENTS)
+    if not only:
+        return rows
+    cls, slash, name = only.partition("/")
+    cls = cls.replace("-", "").lower()
+    return [row for row in rows if row["class"].lower() == cls and (not slash or row["name"] == name)]
 
 
 # --- engines

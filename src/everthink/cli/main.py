@@ -15,6 +15,7 @@ COMMANDS = {
     "serve": "Serve your agents in production.",
     "chat": "Talk to an agent of a running server in the terminal.",
     "inspect": "Look into a database: agents, turns, calls.",
+    "crashtest": "Kill your agent at every commit, and see it recover.",
     "doctor": "See what is installed, configured and missing.",
 }
 

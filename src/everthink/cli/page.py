@@ -1,6 +1,7 @@
-"""What `everthink dev` serves besides the agents: the page, and the list of agents.
+"""What `everthink dev` serves besides the agents: the page, its inspector, and the list of agents.
 
     request --> the application --404--> a file of the page, the list of agents, or a few words
+            --> /everthink/inspect, /everthink/events --> devtools/inspector.py
 
 The application goes first, so that its own `/` wins.
 """
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from ..devtools.inspector import Inspector
 from ..server.names import kebab
 from .target import Loaded
 
@@ -44,9 +46,13 @@ class WithPage:
 
     def __init__(self, loaded: Loaded, static: Path = STATIC) -> None:
         self._loaded, self._static = loaded, static
+        self._inspector = Inspector(loaded.app) if loaded.app else None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request."""
+        if self._inspector and self._inspector.handles(scope):
+            await self._inspector(scope, receive, send)
+            return
         answer = self._answer(scope) if scope["type"] == "http" else None
         if answer is None:
             await self._loaded.asgi(scope, receive, send)

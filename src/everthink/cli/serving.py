@@ -14,6 +14,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -87,6 +88,8 @@ def run(
     config = uvicorn.Config(
         asgi,
         lifespan="on" if not isinstance(asgi, Broken) else "off",
+        ws="everthink.server.gathered:GatheredProtocol",
+        ws_per_message_deflate=False,  # costs CPU for each frame and 70 KB for each socket
         proxy_headers=proxy_headers,
         forwarded_allow_ips=forwarded_allow_ips,
         access_log=access_log,
@@ -139,13 +142,18 @@ def describe(loaded: Loaded, base: str) -> Iterator[str]:
         yield f"  Note: {note}"
 
 
+# Browsers cannot send headers with a socket, so what stands behind the ? is often a token.
+_QUERY = re.compile(r"\?[^\s\"]*")
+
+
 class _Plain(logging.Formatter):
-    """Messages as sentences; access lines with the time."""
+    """Messages as sentences; access lines with the time. Queries of requests are left out."""
 
     def format(self, record: logging.LogRecord) -> str:
         if record.name == "uvicorn.access":
-            return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {record.getMessage()}"
-        return super().format(record)
+            return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {_QUERY.sub('?…', record.getMessage())}"
+        said = super().format(record)
+        return _QUERY.sub("?…", said) if '"WebSocket ' in said else said
 
 
 def quiet_logs(*, access: bool, level: str = "warning") -> None:

@@ -54,12 +54,7 @@ def load(target: str | None, *, store: str | None = None, grace: float | None = 
         return _of_app(App(Demo, store=store or DEFAULT_STORE, **options), "the built-in demo agent")
     target = target or "agents"
     if ":" in target and not Path(target).exists():
-        if store:
-            raise AgentError(
-                f"--store does not go with {target}: that app names its own store.",
-                next_step="Leave --store out, or serve the folder with the agents instead.",
-            )
-        return _named(target)
+        return _named(target, store, options)
     path = Path(target)
     if path.suffix == ".py":
         module = ".".join(path.with_suffix("").parts)
@@ -87,7 +82,7 @@ def _of_app(app: App, source: str) -> Loaded:
     return Loaded(app, source, app)
 
 
-def _named(target: str) -> Loaded:
+def _named(target: str, store: str | None, options: dict[str, Any]) -> Loaded:
     module_name, _, attribute = target.partition(":")
     here = os.getcwd()
     if here not in sys.path:
@@ -103,10 +98,15 @@ def _named(target: str) -> Loaded:
                 next_step=hint or "Put this into it: app = App(YourAgent)",
             )
         value = getattr(value, name)
+    if isinstance(value, type) and issubclass(cast("type[object]", value), Think):
+        return _of_app(App(cast("type[Think]", value), store=store or DEFAULT_STORE, **options), target)
+    if store:
+        raise AgentError(
+            f"--store does not go with {target}: that app names its own store.",
+            next_step="Leave --store out, or name an agent class or a folder with agents instead.",
+        )
     if isinstance(value, App):
         return _of_app(value, target)
-    if isinstance(value, type) and issubclass(cast("type[object]", value), Think):
-        return _of_app(App(cast("type[Think]", value)), target)
     if not callable(cast("object", value)):
         raise AgentError(
             f"{target} is {value!r}, which cannot be served.",

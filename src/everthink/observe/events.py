@@ -641,9 +641,10 @@ class FiberRunInterrupted(_Fiber, frozen=True, kw_only=True):
 
 @event("fiber:recovery:detected")
 class FiberRecoveryDetected(_Fiber, frozen=True, kw_only=True):
-    """An interrupted fiber was found."""
+    """An interrupted fiber was found, so long after it was started."""
 
     recovery_reason: str
+    elapsed_ms: int | None = None
 
 
 @event("fiber:recovery:attempt")
@@ -674,6 +675,7 @@ class FiberRecoveryFailed(_Fiber, frozen=True, kw_only=True):
 
     error: str
     reason: str | None = None
+    elapsed_ms: int | None = None
 
 
 # --- lifecycle ---------------------------------------------------------------------------

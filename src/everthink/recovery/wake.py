@@ -1,8 +1,9 @@
 """What an agent finds when it wakes: turns that a dead process left behind.
 
-    turns rows not ended --> accepted: run now   running: keep what was shown, end it
+    turns rows not ended --> accepted: queued again   running, interrupted: picked up where they stopped
 
-Nothing shown is lost: the chunks in the journal are folded into the message they made.
+Turns take their places in the order they had. Whether one that was cut off goes on is decided when
+its turn comes (`recovery/recover.py`); until then those who connect are told that it will.
 """
 
 from __future__ import annotations
@@ -11,79 +12,53 @@ from typing import Protocol
 
 import msgspec
 
-from ..messages import is_settled
-from ..session.tree import Plan
 from ..store.port import Row
 from ..submissions import Submissions
 from ..tools.collect import client_tools_from
 from ..turn import queries
-from ..turn.admission import Door, House
+from ..turn.admission import Door
 from ..turn.envelope import Envelope, opened
-from ..turn.fold import fold
-from ..turn.segments import unpack
+from ..turn.turn import Turn
+from .incident import TERMINAL_MESSAGE
+from .recover import Patient, Recovery
 
-__all__ = ["INTERRUPTED_TEXT", "wake"]
-
-INTERRUPTED_TEXT = "The assistant was interrupted and could not recover. Please try again."
+__all__ = ["wake"]
 
 
-class Sleeper(House, Protocol):
+class Sleeper(Patient, Protocol):
     """A house that may have been left in a hurry."""
 
     door: Door
     submissions: Submissions
 
+    @property
+    def recovery(self) -> Recovery:
+        """What decides about turns that were cut off."""
+        ...
+
 
 async def wake(house: Sleeper) -> None:
-    """Put right what an earlier process left. Runs once, before the agent serves."""
+    """Put the turns of an earlier process back into the queue. Runs once, before the agent serves."""
     for row in await house.store.fetch(queries.OPEN, house.id):
-        await _end_interrupted(house, row)
+        turn = _turn(house, row)
+        turn.is_applied = turn.is_started = True
+        house.recovery.interrupt(turn)
+        house.door.enter(turn, house.queue.reserve(turn.request_id))
     for row in await house.store.fetch(queries.ACCEPTED, house.id):
-        await _run_accepted(house, row)
+        if row[2] == "submission":
+            await house.submissions.resume(row)
+            continue
+        envelope = _envelope(row)
+        if envelope.messages is None and not envelope.is_applied:
+            await _end_lost(house, row)
+            continue
+        turn = _turn(house, row)
+        house.door.enter(turn, house.queue.reserve(turn.request_id))
 
 
-async def _end_interrupted(house: Sleeper, row: Row) -> None:
-    turn_id, continuation, message_id = row[0], bool(row[4]), row[8]
+def _turn(house: Sleeper, row: Row) -> Turn:
+    """The turn of a row, as it was."""
     envelope = _envelope(row)
-    segments = await house.store.fetch(queries.SEGMENTS, house.id, turn_id)
-    folded = fold((chunk for row in segments for chunk in unpack(row[0])), id=message_id)
-    if continuation:
-        folded.id = message_id
-    for call_id, answer in await house.store.fetch(queries.ANSWERS, house.id, turn_id):
-        part = folded.call(call_id)
-        if part is not None and not is_settled(part):
-            part.update(msgspec.json.decode(answer))
-    session, now = house.session, house.clock.now_ms()
-    plan = Plan()
-    if folded.has_content:
-        message = folded.message()
-        # A client that sent again while the turn streamed posted the answer as far as it had seen it.
-        is_known = session.find(message.id) is not None
-        plan = session.plan_update(message) if is_known else session.plan_append([message], envelope.place)
-    await session.write(
-        plan,
-        queries.abandoned(house.id, turn_id, now=now),
-        queries.ended(house.id, turn_id, status="error", error=INTERRUPTED_TEXT, now=now),
-    )
-    if row[2] == "submission":
-        await house.submissions.tell(turn_id)
-
-
-async def _run_accepted(house: Sleeper, row: Row) -> None:
-    if row[2] == "submission":
-        await house.submissions.resume(row)
-        return
-    envelope = _envelope(row)
-    if envelope.messages is None and not envelope.is_applied:
-        # Its input was a function that died with its process.
-        await house.store.apply(
-            [
-                queries.ended(
-                    house.id, row[0], status="skipped", error=INTERRUPTED_TEXT, now=house.clock.now_ms()
-                )
-            ]
-        )
-        return
     turn = house.door.turn(
         row[2],
         id=row[0],
@@ -96,8 +71,22 @@ async def _run_accepted(house: Sleeper, row: Row) -> None:
         channel=envelope.channel,
         metadata=envelope.metadata,
     )
-    turn.message_id, turn.is_applied = row[8], envelope.is_applied
-    house.door.enter(turn, house.queue.reserve(turn.request_id))
+    turn.message_id, turn.seq, turn.question, turn.created_at = row[8], row[13], row[14], row[10]
+    turn.is_applied, turn.is_readonly, turn.answers = (
+        envelope.is_applied,
+        envelope.is_readonly,
+        envelope.answers,
+    )
+    if row[2] == "submission":
+        house.submissions.watch(turn)
+    return turn
+
+
+async def _end_lost(house: Sleeper, row: Row) -> None:
+    # Its input was a function that died with its process.
+    now = house.clock.now_ms()
+    ended = queries.ended(house.id, row[0], status="skipped", error=TERMINAL_MESSAGE, now=now)
+    await house.store.apply([ended])
 
 
 def _envelope(row: Row) -> Envelope:

@@ -11,35 +11,56 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import msgspec
 
 from ..abort import AbortRegistry
 from ..clock import Clock
+from ..errors import StoreError
 from ..messages import encode_json
 from ..models.port import Model
 from ..observe.bus import EventBus
-from ..observe.events import EventBody
+from ..observe.events import ChatOnstartDegraded, EventBody
+from ..recovery.recover import Recovering, Recovery
 from ..recovery.wake import wake
+from ..schedules.tasks import Tasks
 from ..session.tree import Session
 from ..store.port import Statement, Store
 from ..submissions import Submission, Submissions
 from ..tools.collect import client_tools_from, collect_tools
 from ..tools.tool import Tool
-from ..turn.admission import Door
+from ..turn import queries as turns
+from ..turn.admission import Door, current_turn
 from ..turn.audience import Audience
+from ..turn.continuation import Continuations
 from ..turn.convert import Converter
 from ..turn.fold import Accumulator
 from ..turn.hooks import Hooks, call_hook
 from ..turn.overlap import Submits
 from ..turn.queue import TurnQueue
 from . import queries
+from .alarms import Alarms
+from .callbacks import options_of
+from .fiber_values import as_json
+from .fibers import Fibers
+from .jobs import Jobs
+from .keepalive import Hold, Holds
+from .retry import Retry, retrying
 from .state import StateBox
 
-__all__ = ["Actor", "Resident"]
+__all__ = ["Actor", "Degradation", "Resident"]
 
 log = logging.getLogger("everthink.runtime")
+
+
+@dataclass(frozen=True, slots=True)
+class Degradation:
+    """A step of an agent's start that failed, and how."""
+
+    step: str
+    error: str
 
 
 class Resident(Hooks, Protocol):
@@ -52,12 +73,25 @@ class Resident(Hooks, Protocol):
         """What happens to a message typed while a turn runs."""
         ...
 
+    @property
+    def chat_recovery(self) -> Any:
+        """What happens to a turn that was cut off."""
+        ...
+
     def configure_session(self, session: Session) -> Any:
         """See `Think.configure_session`."""
         ...
 
     def on_start(self, props: Any = None) -> Any:
         """See `Agent.on_start`."""
+        ...
+
+    def on_fiber_recovered(self, ctx: Any) -> Any:
+        """See `Agent.on_fiber_recovered`."""
+        ...
+
+    def on_error(self, error: BaseException) -> Any:
+        """See `Agent.on_error`."""
         ...
 
     def on_submission_status(self, submission: Submission) -> Any:
@@ -116,6 +150,10 @@ class Actor:
         self.submits = Submits()
         self.door = Door(self)
         self.submissions = Submissions(self)
+        self.continuations = Continuations(self)
+        self.recovery = Recovery(self)
+        self.recovering: Recovering | None = None
+        """The turn that was cut off and is to go on, if any."""
         self.inflight: Accumulator | None = None
         # Grows with every turn; starting from the time keeps it growing across restarts without a look-up.
         self.next_turn_seq = clock.now_ms() << 10
@@ -125,6 +163,17 @@ class Actor:
         self.last_body: dict[str, Any] | None = None
         self.config: Any = None
         self.state_box = StateBox(self)
+        self.holds = Holds()
+        self.waker: Callable[[int, str | None], None] | None = None
+        """Tells the node when this agent must be awake."""
+        self.alarms = Alarms(self)
+        self.jobs = Jobs(self)
+        self.fibers = Fibers(self)
+        self.tasks = Tasks(self)
+        self.degradations: list[Degradation] = []
+        """What went wrong at the start without keeping the agent from serving."""
+        self.idle_since: float | None = None
+        """Since when nobody has needed this agent, as far as its directory has noticed."""
         self.hall: Any = None
         """The connections, once there was one."""
         self._tools: dict[str, Tool] | None = None
@@ -146,16 +195,41 @@ class Actor:
         configured = await call_hook(self.agent.configure_session, self.session)
         self.session = configured or self.session
         await self.session.load()
-        await call_hook(self.agent.on_start, props)
-        await wake(self)
+        await self.fibers.recover()
+        with self.alarms.starting():
+            await call_hook(self.agent.on_start, props)
+        await self._try("scheduled-task-reconcile", self.tasks.reconcile())
+        await self._try("durable-work-recovery", wake(self))
+        self.continuations.restore(_value(values.get("continuation")))
+        await self.jobs.open()
+
+    async def _try(self, step: str, work: Awaitable[None]) -> None:
+        """Do what the agent can serve without. A database that fails is not among that."""
+        try:
+            await work
+        except StoreError:
+            raise
+        except Exception as error:
+            log.exception("%s starts without %s", self.id, step)
+            self.degradations.append(Degradation(step, str(error) or type(error).__name__))
+            self.emit(ChatOnstartDegraded(step=step, error=self.degradations[-1].error))
 
     async def stop(self, grace: float) -> None:
         """Stop serving; running turns get `grace` seconds and are then cut where they are."""
-        await self.door.close(grace)
+        await asyncio.gather(
+            self.door.close(grace), self.fibers.close(grace), self.alarms.stop(grace), self.jobs.stop(grace)
+        )
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nothing would be lost by leaving memory: no turn, no connection, nothing held."""
+        is_alone = self.hall is None or not self.hall.connections
+        at_rest = self.queue.is_idle and not self.door.turns and self.continuations.pending is None
+        return is_alone and at_rest and not (self.holds.count or self._tasks)
 
     # --- state
 
@@ -184,6 +258,11 @@ class Actor:
     def message_concurrency(self) -> Any:
         """The agent's policy for overlapping messages."""
         return self.agent.message_concurrency
+
+    @property
+    def chat_recovery(self) -> Any:
+        """The agent's setting for turns that were cut off."""
+        return self.agent.chat_recovery
 
     def emit(self, event: EventBody) -> None:
         """Tell observers."""
@@ -215,6 +294,33 @@ class Actor:
         if value is None:
             return queries.removed(self.id, key)
         return queries.put(self.id, key, encode_json(value).decode())
+
+    async def stash_turn(self, data: Any) -> None:
+        """Keep a checkpoint of the turn this code runs in."""
+        turn = current_turn()
+        assert turn is not None
+        await self.store.apply([turns.stashed(self.id, turn.id, data=as_json(data, "The checkpoint"))])
+
+    def hold(self) -> Hold:
+        """Keep the agent in memory until the hold is released."""
+        return self.holds.take()
+
+    def rouse(self, at_ms: int, *, is_stored: bool = False) -> None:
+        """See that the agent is awake at that time. `is_stored`: an alarm's row says so too."""
+        if self.waker is not None:
+            self.waker(at_ms, None if is_stored else self.id)
+
+    async def retry(self, fn: Callable[[int], Any], given: Retry, should_retry: Any) -> Any:
+        """See `Agent.retry`."""
+        options = options_of(self.agent, given)
+        return await retrying(fn, options, should_retry=should_retry, clock=self.clock)
+
+    async def report(self, error: BaseException) -> None:
+        """Give a failure that nobody waits for to the agent's `on_error`. What that raises is logged."""
+        try:
+            await call_hook(self.agent.on_error, error)
+        except Exception as raised:  # noqa: BLE001 - there is nobody to give it to
+            self.complain("on_error", raised)
 
     def background(self, work: Awaitable[Any]) -> None:
         """Keep a task alive until it ends; what it raises is logged."""

@@ -5,6 +5,7 @@ Think.save_messages, chat, run_turn, add_messages, … --> here --> turn/admissi
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +47,7 @@ __all__ = [
     "run_turn",
     "save",
     "stream",
+    "until_stable",
 ]
 
 log = logging.getLogger("everthink.turn")
@@ -279,7 +281,7 @@ def cancel(home: Actor, request_id: str, reason: object = None) -> bool:
 
 async def reset(home: Actor) -> None:
     """See `Think.reset_turn_state`."""
-    rows = await home.store.apply([_stop(home)])
+    rows = await home.store.apply([_stop(home), home.continuations.forget()])
     await home.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
 
 
@@ -296,7 +298,8 @@ async def clear(home: Actor) -> None:
     # One commit, asked for in one breath: what was accepted before it goes, what comes after it stays.
     forget = home.remember("lastFailure", None)
     home.last_failure = None
-    commit = [_stop(home), *home.session.plan_clear(), *queries.forgotten(home.id), forget]
+    stopped = [_stop(home), home.continuations.forget()]
+    commit = [*stopped, *home.session.plan_clear(), *queries.forgotten(home.id), forget]
     try:
         rows = await home.store.apply(commit)
     except BaseException:
@@ -371,28 +374,68 @@ def is_waiting_for_person(home: Actor) -> bool:
     return any(is_pending(part, browser) for part in parts)
 
 
+async def until_stable(home: Actor, timeout: float | None) -> bool:
+    """See `Think.wait_until_stable`."""
+    changed = asyncio.Event()
+    leave = home.audience.join(lambda _: changed.set())
+    settled = asyncio.ensure_future(_settled(home, changed))
+    limits = [] if timeout is None else [asyncio.ensure_future(home.clock.sleep(max(0.0, timeout)))]
+    try:
+        await asyncio.wait([settled, *limits], return_when=asyncio.FIRST_COMPLETED)
+        return settled.done()
+    finally:
+        leave()
+        for task in (settled, *limits):
+            task.cancel()
+
+
+async def _settled(home: Actor, changed: asyncio.Event) -> None:
+    while True:
+        changed.clear()
+        await home.queue.wait_for_idle()
+        waits = home.continuations.pending is not None or bool(home.door.turns) or is_waiting_for_person(home)
+        if not waits:
+            return
+        await changed.wait()
+
+
 async def apply_result(
-    home: Actor, call_id: str, output: Any, *, is_error: bool = False, error_text: str | None = None
+    home: Actor,
+    call_id: str,
+    output: Any,
+    *,
+    is_error: bool = False,
+    error_text: str | None = None,
+    more: Sequence[Statement] = (),
 ) -> bool:
-    """See `Think.apply_tool_result`."""
+    """See `Think.apply_tool_result`. `more` rides in the commit that settles the call."""
     changed = await _apply(
         home,
         call_id,
         lambda parts: with_result(parts, call_id, output=output, is_error=is_error, error_text=error_text),
         "failed" if is_error else "done",
+        more,
     )
     if changed is not None:
         home.emit(ToolResult(tool_call_id=call_id, tool_name=changed))
     return changed is not None
 
 
-async def apply_approval(home: Actor, call_id: str, approved: bool, *, reason: str | None = None) -> bool:
-    """See `Think.apply_tool_approval`."""
+async def apply_approval(
+    home: Actor,
+    call_id: str,
+    approved: bool,
+    *,
+    reason: str | None = None,
+    more: Sequence[Statement] = (),
+) -> bool:
+    """See `Think.apply_tool_approval`. `more` rides in the commit that keeps the answer."""
     changed = await _apply(
         home,
         call_id,
         lambda parts: with_approval(parts, call_id, approved=approved, reason=reason),
         None if approved else "denied",
+        more,
     )
     if changed is not None:
         home.emit(ToolApproval(tool_call_id=call_id, approved=approved))
@@ -404,6 +447,7 @@ async def _apply(
     call_id: str,
     change: Callable[[Sequence[Part]], list[Part] | None],
     state: queries.CallState | None,
+    more: Sequence[Statement],
 ) -> str | None:
     """Change a call's part, in the message being streamed or a stored one. Its tool's name, or `None`."""
     ledger = (
@@ -418,7 +462,8 @@ async def _apply(
         now = home.clock.now_ms()
         part.clear()
         part.update(copy_json(parts[0]))
-        await home.store.apply([queries.answered(home.id, call_id, answer=answer, state=state, now=now)])
+        kept = queries.answered(home.id, call_id, answer=answer, state=state, now=now)
+        await home.store.apply([kept, *more])
         home.audience.show(MessageUpdated(home.inflight.message()))
         return str(part.get("toolName", ""))
     await home.session.refresh()
@@ -429,7 +474,7 @@ async def _apply(
     message = Message(holder.id, holder.role, parts, holder.metadata, createdAt=holder.createdAt)
     plan = home.session.plan_update(message)
     home.session.foresee(message)
-    await home.session.write(plan, *ledger)
+    await home.session.write(plan, *ledger, *more)
     home.audience.show(MessageUpdated(message))
     return next(str(p.get("toolName", "")) for p in parts if p.get("toolCallId") == call_id)
 

@@ -15,13 +15,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..clock import Clock
+from ..clock import Clock, Timer
 from ..errors import AgentError, StoreClosed
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..store.port import Store
-from . import queries
+from ..turn import queries as turn_queries
+from . import fiber_queries, job_queries, queries
 from .actor import Actor, Resident
+from .waker import Waker
 
 __all__ = ["Directory", "new_id"]
 
@@ -47,6 +49,7 @@ class Directory:
         bus: EventBus,
         resolve_model: Callable[[Any], Model],
         ids: Callable[[], str] = new_id,
+        idle_after: float | None = None,
     ) -> None:
         self._classes = classes
         self._parts: dict[str, Any] = {
@@ -59,7 +62,18 @@ class Directory:
         }
         self.store, self._clock = store, clock
         self._live: dict[tuple[str, str], asyncio.Task[Actor]] = {}
+        self._leaving: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._closed = False
+        self._idle_after = idle_after
+        self._sweep: Timer | None = None
+        self.waker = Waker(
+            store=store,
+            clock=clock,
+            classes=classes,
+            reach=self._rouse,
+            left=(turn_queries.WAITING, queries.WISHING, fiber_queries.WAITING, job_queries.LEFT),
+        )
+        """Reaches agents when their time has come, without any client."""
 
     def __len__(self) -> int:
         return len(self._live)
@@ -79,8 +93,11 @@ class Directory:
         task = self._live.get(key)
         if task is None:
             task = self._live[key] = asyncio.create_task(self._start(cls, name, props), name=f"start {key}")
-        elif task.done() and not task.cancelled() and task.exception() is None:
-            return task.result()
+            self._watch()
+        elif _is_up(task):
+            actor = task.result()
+            actor.idle_since = None
+            return actor
         try:
             return await asyncio.shield(task)
         except BaseException:
@@ -89,27 +106,76 @@ class Directory:
             raise
 
     async def _start(self, cls: type[Resident], name: str, props: Any) -> Actor:
+        leaving = self._leaving.get((cls.__name__, name))
+        if leaving is not None:
+            await asyncio.wait([leaving])  # what is being cut there must not be taken up here meanwhile
         actor = Actor(cls, name, **self._parts)
+        actor.waker = self.waker.rouse
         await self.store.apply(
             [queries.known(actor.id, cls=cls.__name__, name=name, now=self._clock.now_ms())]
         )
-        await actor.start(props)
+        try:
+            await actor.start(props)
+        except BaseException:
+            await actor.stop(0)  # what it had begun must not go on beside the next attempt
+            raise
         return actor
+
+    async def _rouse(self, cls: str, name: str) -> None:
+        await (await self.reach(self._classes[cls], name)).alarms.run_due()
+
+    # --- leaving memory
+
+    def _watch(self) -> None:
+        """Look for idle agents after a while, as long as there are agents at all."""
+        if self._sweep is None and self._idle_after is not None:
+            self._sweep = self._clock.call_later(self._idle_after / 2, self._drop_idle)
+
+    def _drop_idle(self) -> None:
+        self._sweep, now = None, self._clock.monotonic()
+        assert self._idle_after is not None
+        for key, task in list(self._live.items()):
+            if not _is_up(task):
+                continue
+            actor = task.result()
+            if not actor.is_idle:
+                actor.idle_since = None
+            elif actor.idle_since is None:
+                actor.idle_since = now
+            elif now - actor.idle_since >= self._idle_after / 2:
+                self._leave(key, self._live.pop(key), 0)
+        if self._live:
+            self._watch()
 
     async def evict(self, cls: type[Resident], name: str, *, grace: float = 0.0) -> None:
         """Drop an agent from memory; the next one to reach it starts it anew."""
-        task = self._live.pop((cls.__name__, name), None)
+        task = self._live.pop(key := (cls.__name__, name), None)
         if task is not None:
-            await (await task).stop(grace)
+            await asyncio.shield(self._leave(key, task, grace))
+
+    def _leave(self, key: tuple[str, str], start: asyncio.Task[Actor], grace: float) -> asyncio.Task[None]:
+        """Stop an agent that cannot be reached any more. The next start at its address waits for that."""
+
+        async def stop() -> None:
+            await (await start).stop(grace)
+
+        leaving = self._leaving[key] = asyncio.create_task(stop(), name=f"evict {key}")
+        leaving.add_done_callback(lambda _: self._leaving.pop(key, None))
+        return leaving
 
     async def close(self, *, grace: float) -> None:
         """Stop every agent."""
+        await self.waker.stop()
         self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
         actors = [task.result() for task in self._live.values() if _is_up(task)]
-        for task in self._live.values():
+        starting = [task for task in self._live.values() if not task.done()]
+        for task in starting:
             task.cancel()
         self._live.clear()
-        await asyncio.gather(*(actor.stop(grace) for actor in actors))
+        await asyncio.gather(*(actor.stop(grace) for actor in actors), *self._leaving.values())
+        await asyncio.gather(*starting, return_exceptions=True)
 
 
 def _is_up(task: asyncio.Task[Actor]) -> bool:

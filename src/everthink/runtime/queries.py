@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..store.port import Statement
 
-__all__ = ["TABLES", "VALUES", "known", "put", "removed"]
+__all__ = ["AGENTS", "RECOVERY", "TABLES", "VALUES", "WISHING", "known", "put", "removed"]
 
 TABLES = (
     """CREATE TABLE agents (
@@ -21,6 +21,13 @@ TABLES = (
         PRIMARY KEY (agent, name)
     ) /* clustered */""",
 )
+
+# Migration 2: agents that are about to go on by themselves (turn/continuation.py) are found at start-up.
+RECOVERY = ("CREATE INDEX kv_wishing ON kv (agent) WHERE name = 'continuation'",)
+
+WISHING = "SELECT agent FROM kv WHERE name = 'continuation'"
+
+AGENTS = "SELECT agent, class, name, created_at FROM agents"
 
 VALUES = "SELECT name, value FROM kv WHERE agent = ?"
 

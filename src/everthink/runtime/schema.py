@@ -5,11 +5,22 @@ Numbers only grow. A step that a release has shipped is never changed: add the n
 
 from __future__ import annotations
 
+from ..recovery import queries as recovery
+from ..schedules import queries as schedules
 from ..session import queries as session
 from ..store.port import Migration
 from ..turn import queries as turn
+from . import alarm_queries as alarms
+from . import fiber_queries as fibers
+from . import job_queries as jobs
 from . import queries as runtime
 
 __all__ = ["MIGRATIONS"]
 
-MIGRATIONS = (Migration(1, "the journal", (*runtime.TABLES, *session.TABLES, *turn.TABLES)),)
+MIGRATIONS = (
+    Migration(1, "the journal", (*runtime.TABLES, *session.TABLES, *turn.TABLES)),
+    Migration(2, "recovery", (*turn.RECOVERY, *recovery.TABLES, *runtime.RECOVERY)),
+    Migration(3, "fibers", fibers.TABLES),
+    Migration(4, "timers and the queue", (*alarms.TABLES, *jobs.TABLES)),
+    Migration(5, "declared tasks", schedules.TABLES),
+)

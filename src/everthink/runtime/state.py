@@ -3,11 +3,13 @@
     set_state --> validate --> commit --> tell the others --> on_state_changed
 
 Whole-value replace, no merge. Row existence decides whether there is a state, so `None`, `0` and ``""``
-are states too.
+are states too. The agent's own code reads a new state at once, so that reading, changing and setting is
+one step; everybody else is told once it is stored.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -50,40 +52,61 @@ class StateBox:
 
     def __init__(self, home: Stateful) -> None:
         self._home = home
+        # The newest, as the agent sees it; and the newest that is stored.
         self._value: Any = NO_STATE
+        self._stored: Any = NO_STATE
+        self._changes = 0
         self.changed: Callable[[Any, Any], None] | None = None
         """Tells the connections; set by the server."""
 
     async def load(self, stored: Any) -> None:
         """Take the stored state, or the agent's `initial_state` if there is none."""
         if isinstance(stored, dict) and "value" in stored:
-            self._value = stored["value"]
+            self._value = self._stored = stored["value"]
         elif (initial := getattr(self._home.agent, "initial_state", NO_STATE)) is not NO_STATE:
             await self.set(copy_json(initial), source="server")
 
     @property
     def exists(self) -> bool:
-        """True when there is a state."""
-        return self._value is not NO_STATE
+        """True when a state is stored."""
+        return self._stored is not NO_STATE
 
     @property
     def value(self) -> Any:
         """The state, as a copy; `None` when there is none."""
-        return copy_json(self._value) if self.exists else None
+        return copy_json(self._value) if self._value is not NO_STATE else None
+
+    @property
+    def stored(self) -> Any:
+        """The state that clients may be shown, as a copy; `None` when there is none."""
+        return copy_json(self._stored) if self.exists else None
 
     async def set(self, value: Any, *, source: Any) -> None:
         """Replace the state. Raises what the validator raises, with nothing changed."""
         home = self._home
         home.agent.validate_state_change(value, source)
-        await home.store.apply([home.remember("state", {"value": value})])
-        self._value = copy_json(value)
-        if self.changed is not None:
-            self.changed(self._value, source)
-        home.background(self._tell(source))
+        new = copy_json(value)
+        kept = home.remember("state", {"value": new})
+        self._value = new
+        self._changes += 1
+        # Shielded: it is stored and told even if whoever set it stops waiting.
+        await asyncio.shield(self._write(kept, new, source, self._changes))
 
-    async def _tell(self, source: Any) -> None:
+    async def _write(self, kept: Statement, new: Any, source: Any, number: int) -> None:
         try:
-            told = self._home.agent.on_state_changed(self.value, source)
+            await self._home.store.apply([kept])
+        except BaseException:
+            if number == self._changes:
+                self._value = self._stored
+            raise
+        self._stored = new
+        if self.changed is not None:
+            self.changed(new, source)
+        self._home.background(self._tell(new, source))
+
+    async def _tell(self, state: Any, source: Any) -> None:
+        try:
+            told = self._home.agent.on_state_changed(copy_json(state), source)
             if inspect.isawaitable(told):
                 await told
         except Exception as error:  # noqa: BLE001 - the state is stored; a hook cannot change that

@@ -25,6 +25,7 @@ from ..store.port import Store
 from ..think import Think
 from ..turn.hooks import TurnResult
 from ..turn.streamed import ChatStream, Prepared
+from .names import kebab
 
 __all__ = ["App", "Handle"]
 
@@ -39,8 +40,20 @@ class App:
         async with App(Assistant) as app:
             result = await app.agent(Assistant, "room-1").save_messages("Hello")
 
-    `store` is where everything lives: `"sqlite:///path"` (default: `./.everthink/everthink.db`) or
-    `"postgresql://…"`. The database is opened on first use.
+    - `store`: where everything lives, `"sqlite:///path"` (default: `./.everthink/everthink.db`) or
+      `"postgresql://…"`. Opened on first use; `store_options` go to it (`synchronous=`, `readers=`, …).
+    - `grace`: seconds that running turns get when the app is closed; then they are cut off, and go on at the
+      next start.
+    - `idle_after`: seconds after which an agent that nobody needs leaves memory; `None` never.
+    - `prefix`: where the agents are, `/agents/…` unless given.
+    - `allow_origins`: pages of other origins that may open sockets; `"*"` is everybody. Default: none.
+    - `cors`: True, or headers, to let pages of other origins read HTTP answers.
+    - `authenticate(connection)`: who it is. `None` or False is 401; the rest is `connection.state.identity`.
+    - `on_before_connect(connection, cls, name)` for sockets, `on_before_request` for HTTP: a response that
+      they return is the refusal.
+    - `clock`, `new_id`: time and ids, for tests.
+
+    The functions may be `async def`.
     """
 
     def __init__(
@@ -50,6 +63,7 @@ class App:
         clock: Clock | None = None,
         new_id: Callable[[], str] | None = None,
         grace: float = 5.0,
+        idle_after: float | None = 300.0,
         prefix: str = "agents",
         cors: bool | dict[str, str] = False,
         allow_origins: Sequence[str] = (),
@@ -63,11 +77,12 @@ class App:
         self.on_before_connect, self.on_before_request = on_before_connect, on_before_request
         self._gate: Any = None
         self._classes: dict[str, type[Think]] = {}
+        self._routes: dict[str, type[Think]] = {}
         for cls in agents:
             self._add(cls)
         self._given_store, self._store_options = store, store_options
         self._clock: Clock = clock or SystemClock()
-        self._new_id, self._grace = new_id, grace
+        self._new_id, self._grace, self._idle_after = new_id, grace, idle_after
         self._opening: asyncio.Task[Directory] | None = None
         self._closed = False
         self.events = EventBus(now_ms=self._clock.now_ms)
@@ -77,11 +92,17 @@ class App:
     def discover(cls, folder: str | os.PathLike[str] = "agents", **options: Any) -> Self:
         """An app of the agents in a folder: `agents/assistant.py`, `agents/support/agent.py`.
 
-        Raises `DiscoveryFailed` with every mistake it found. `options` are those of `App`.
+        They answer to the names of their files besides those of their classes: `SupportDesk` in
+        `agents/support.py` is at `/agents/support` and at `/agents/support-desk`. Raises `DiscoveryFailed`
+        with every mistake it found. `options` are those of `App`.
         """
-        from .discovery import discover
+        from .discovery import find_agents
 
-        return cls(*discover(folder), **options)
+        found = find_agents(folder)
+        app = cls(*(agent.cls for agent in found), **options)
+        for agent in found:
+            app._route(agent.id, agent.cls)
+        return app
 
     def _add(self, cls: Any) -> None:
         if not (isinstance(cls, type) and issubclass(cls, Think)):
@@ -95,6 +116,19 @@ class App:
                 next_step="Rename one of them.",
             )
         self._classes[cls.__name__] = cls
+        self._route(kebab(cls.__name__), cls)
+
+    def _route(self, name: str, cls: type[Think]) -> None:
+        other = self._routes.setdefault(name, cls)
+        if other is not cls:
+            raise AgentError(
+                f"{cls.__name__} and {other.__name__} have the same address, {name}.",
+                next_step="Rename one of them.",
+            )
+
+    def routed(self, name: str) -> type[Think] | None:
+        """The agent class that is called `name` in an address."""
+        return self._routes.get(name)
 
     @property
     def classes(self) -> list[type[Think]]:
@@ -114,6 +148,10 @@ class App:
         from starlette.responses import PlainTextResponse
 
         return PlainTextResponse("Not Found", 404)
+
+    def resolve_model(self, value: Any) -> Model:
+        """The model for what an agent gives: a name, or a model. Override it to put something around each."""
+        return _resolve_model(value)
 
     def agent(self, cls: type[T], name: str = "default", *, props: Any = None) -> Handle[T]:
         """A handle on the agent `name` of class `cls`. The agent starts when it is first used."""
@@ -150,15 +188,18 @@ class App:
             await open_store(given, MIGRATIONS, **self._store_options) if isinstance(given, str) else given
         )
         options: dict[str, Any] = {"ids": self._new_id} if self._new_id else {}
-        return Directory(
+        directory = Directory(
             self._classes,
             base=Think,
             store=store,
             clock=self._clock,
             bus=self.events,
-            resolve_model=_resolve_model,
+            resolve_model=self.resolve_model,
+            idle_after=self._idle_after,
             **options,
         )
+        directory.waker.start()
+        return directory
 
     async def evict(self, cls: type[Think], name: str) -> None:
         """Drop an agent from memory as if the process had been restarted; running turns are cut."""
@@ -239,8 +280,10 @@ class Handle(Generic[T]):
             raise AttributeError(f"{self._cls.__name__} has no method {name!r} to call through a handle.")
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            result = getattr(await self.instance(), name)(*args, **kwargs)
-            return await result if inspect.isawaitable(result) else result
+            agent = await self.instance()
+            with agent.keep_alive():
+                result = getattr(agent, name)(*args, **kwargs)
+                return await result if inspect.isawaitable(result) else result
 
         call.__name__ = name
         return call

@@ -12,15 +12,19 @@ import contextlib
 import inspect
 import logging
 import uuid
+import weakref
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ..errors import UNTOLD
 from ..messages import encode_json
+from ..runtime.directory import MAX_NAME
+from .access import is_foreign, raised, refusal
 from .connections import Connection
 from .hall import Hall
 from .names import kebab
@@ -32,6 +36,9 @@ __all__ = ["Gate"]
 
 log = logging.getLogger("everthink.server")
 
+NO_CAPNWEB = "The Cap'n Web transport is not supported. Connect with the default one, cf-websocket."
+GOODBYE = 1.0
+"""Seconds a refused client gets to go."""
 CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "GET, POST, HEAD, OPTIONS",
@@ -45,14 +52,20 @@ class Gate:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._halls: dict[str, Hall] = {}
+        # Each belongs to its actor, and goes when that leaves memory.
+        self._halls: weakref.WeakValueDictionary[str, Hall] = weakref.WeakValueDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, one socket, or the server's life."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
-            await self._socket(WebSocket(scope, receive, send))
+            socket = WebSocket(scope, receive, send)
+            found = await self._admit(socket)
+            if isinstance(found, Response):
+                await _deny(socket, receive, found)
+            else:
+                await self._socket(socket, *found, transport=_transport_of(send))
         else:
             response = await self._http(Request(scope, receive))
             await response(scope, receive, send)
@@ -91,10 +104,17 @@ class Gate:
         if parts[: len(prefix)] != prefix or len(parts) < len(prefix) + 2:
             return None
         kind, name, *rest = parts[len(prefix) :]
-        for cls in self._app.classes:
-            if kebab(cls.__name__) == kind:
-                return cls, name, "/".join(rest)
-        return PlainTextResponse("Invalid request", 400)
+        cls = self._app.routed(kind)
+        if cls is None:
+            known = ", ".join(sorted(kebab(cls.__name__) for cls in self._app.classes))
+            return _refused(
+                connection, 400, "Invalid request", f"there is no agent {kind!r} (known: {known})"
+            )
+        if len(name) > MAX_NAME:
+            return _refused(
+                connection, 400, "Invalid request", f"its name is longer than {MAX_NAME} characters"
+            )
+        return cls, name, "/".join(rest)
 
     async def _hall(self, cls: Any, name: str) -> Hall:
         actor = await (await self._app.open()).reach(cls, name)
@@ -104,32 +124,6 @@ class Gate:
             actor.hall = hall
             actor.state_box.changed = hall.state_changed
         return hall
-
-    def _is_foreign(self, connection: HTTPConnection) -> bool:
-        origin = connection.headers.get("origin")
-        if origin is None or "*" in self._app.allow_origins or origin in self._app.allow_origins:
-            return False
-        return urlsplit(origin).netloc != connection.headers.get("host")
-
-    async def _allowed(self, connection: HTTPConnection, cls: Any, name: str) -> Response | None:
-        """A refusal, or `None`. What `authenticate` returns is kept as `connection.state.identity`."""
-        app = self._app
-        if app.authenticate is not None:
-            identity = app.authenticate(connection)
-            if inspect.isawaitable(identity):
-                identity = await identity
-            if identity is None or identity is False:
-                return PlainTextResponse("Unauthorized", 401)
-            connection.state.identity = identity
-        is_socket = connection.scope["type"] == "websocket"
-        check = app.on_before_connect if is_socket else app.on_before_request
-        if check is not None:
-            answer = check(connection, cls, name)
-            if inspect.isawaitable(answer):
-                answer = await answer
-            if isinstance(answer, Response):
-                return answer
-        return None
 
     # --- HTTP
 
@@ -147,43 +141,46 @@ class Gate:
     async def _agent_http(self, request: Request, cls: Any, name: str, rest: str) -> Response:
         if request.method == "OPTIONS" and self._app.cors:
             return Response()
-        if request.method not in ("GET", "HEAD", "OPTIONS") and self._is_foreign(request):
+        if request.method not in ("GET", "HEAD", "OPTIONS") and is_foreign(self._app, request):
             return PlainTextResponse("Origin not allowed", 403)
-        refusal = await self._allowed(request, cls, name)
-        if refusal is not None:
-            return refusal
+        refused = await refusal(self._app, request, cls, name)
+        if refused is not None:
+            return refused
         try:
             hall = await self._hall(cls, name)
             if rest.rpartition("/")[2] == "get-messages":
                 messages = await hall.actor.session.get_history()
                 return Response(encode_json(messages), media_type="application/json")
-            answer = hall.actor.agent.on_request(request)
-            answer = await answer if inspect.isawaitable(answer) else answer
-        except Exception:
-            log.exception("%s %s failed", request.method, request.url.path)
-            return PlainTextResponse("Internal Server Error", 500)
-        if answer is None:
-            return PlainTextResponse("Not implemented", 404)
-        return answer if isinstance(answer, Response) else JSONResponse(answer)
+            with hall.actor.hold():
+                answer = hall.actor.agent.on_request(request)
+                answer = await answer if inspect.isawaitable(answer) else answer
+            if answer is None:
+                return PlainTextResponse("Not implemented", 404)
+            return answer if isinstance(answer, Response) else JSONResponse(answer)
+        except Exception as error:  # noqa: BLE001 - what it says stays here
+            return raised(request, "on_request", error)
 
     # --- sockets
 
-    async def _socket(self, socket: WebSocket) -> None:
+    async def _admit(self, socket: WebSocket) -> tuple[Any, str] | Response:
+        """The class and the name a socket asks for, or why it may not come in."""
         found = self._address(socket)
-        refusal: Response | None = PlainTextResponse("Not Found", 404) if found is None else None
+        if found is None:
+            return _refused(socket, 404, "Not Found", "no agent is at this address")
         if isinstance(found, Response):
-            refusal = found
-        elif self._is_foreign(socket):
-            refusal = PlainTextResponse("Origin not allowed", 403)
-        elif found is not None:
-            refusal = await self._allowed(socket, found[0], found[1])
-        if refusal is not None or found is None or isinstance(found, Response):
-            if "websocket.http.response" in (socket.scope.get("extensions") or {}):
-                await socket.send_denial_response(refusal or PlainTextResponse("Not Found", 404))
-            else:
-                await socket.close()  # the server answers 403: it cannot carry our own refusal
-            return
+            return found
+        if is_foreign(self._app, socket):
+            origin = socket.headers["origin"]
+            why = f"its origin {origin} is not allowed (allow_origins=[{origin!r}] would)"
+            return _refused(socket, 403, "Origin not allowed", why)
+        if socket.query_params.get("__agents_transport") == "capnweb":
+            return _refused(socket, 501, NO_CAPNWEB, "it asks for the Cap'n Web transport")
         cls, name, _ = found
+        return await refusal(self._app, socket, cls, name) or (cls, name)
+
+    async def _socket(
+        self, socket: WebSocket, cls: Any, name: str, *, transport: asyncio.Transport | None
+    ) -> None:
         try:
             hall = await self._hall(cls, name)
         except Exception:
@@ -192,21 +189,23 @@ class Gate:
             await socket.close(1011, "The agent could not be started")
             return
         await socket.accept()
-        await self._serve(socket, hall)
+        await self._serve(socket, hall, transport)
 
-    async def _serve(self, socket: WebSocket, hall: Hall) -> None:
+    async def _serve(self, socket: WebSocket, hall: Hall, transport: asyncio.Transport | None) -> None:
         id = socket.query_params.get("_pk") or str(uuid.uuid4())
-        connection = Connection(id, socket, socket)
+        connection = Connection(
+            id, socket, socket, agent_id=hall.actor.id, cut=transport.abort if transport else None
+        )
         pump: asyncio.Task[None] | None = None
         ended = (1006, "")
         try:
             # The greeting waits in the buffer until the connect hook has agreed.
             await hall.join(connection, socket)
         except Exception as error:  # noqa: BLE001 - the connect hook said no
-            log.warning("on_connect raised: %s", error)
+            hall.actor.complain("on_connect", error)
             ended = (1011, "Uncaught exception during session setup")
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-                await socket.send_text(encode_json({"error": str(error)}).decode())
+                await socket.send_text(encode_json({"error": UNTOLD}).decode())
                 await socket.close(*ended)
         else:
             pump = asyncio.create_task(connection.pump(), name=f"socket {id}")
@@ -218,6 +217,9 @@ class Gate:
                 pump.cancel()
                 with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):
                     await pump
+            if transport is not None and _holds(transport):
+                # The server shuts down, and would wait for ever for a reader that does not read.
+                connection.cut_later()
 
     async def _listen(self, connection: Connection, socket: WebSocket, hall: Hall) -> tuple[int, str]:
         """Receive until the connection ends. How it was closed."""
@@ -231,3 +233,37 @@ class Gate:
         except (WebSocketDisconnect, RuntimeError) as gone:
             log.debug("socket %s ended: %s", connection.id, gone)
             return 1006, ""
+
+
+# --- what the servers beneath us need
+
+
+def _refused(connection: HTTPConnection, status: int, text: str, why: str) -> Response:
+    """Our own refusal. The client gets the text, the log the reason; queries may hold secrets."""
+    log.warning("%s is refused with %d: %s.", connection.url.path, status, why)
+    return PlainTextResponse(text, status)
+
+
+async def _deny(socket: WebSocket, receive: Receive, response: Response) -> None:
+    if "websocket.http.response" not in (socket.scope.get("extensions") or {}):
+        await socket.close()  # the server answers 403: it cannot carry our own refusal
+        return
+    await socket.send_denial_response(response)
+    # uvicorn logs an error when we return before the client is gone: the second disconnect says so.
+    with contextlib.suppress(TimeoutError, RuntimeError):
+        async with asyncio.timeout(GOODBYE):
+            gone = 0
+            while gone < 2:
+                gone += (await receive())["type"] == "websocket.disconnect"
+
+
+def _transport_of(send: Send) -> asyncio.Transport | None:
+    """The transport beneath, if `send` is uvicorn's own: ASGI has no way to drop who stands still."""
+    found: Any = getattr(getattr(send, "__self__", None), "transport", None)
+    return found if hasattr(found, "abort") and hasattr(found, "get_write_buffer_size") else None
+
+
+def _holds(transport: asyncio.Transport) -> bool:
+    with contextlib.suppress(RuntimeError):  # uvloop's, once it is closed
+        return transport.get_write_buffer_size() > 0
+    return False

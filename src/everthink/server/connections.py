@@ -3,7 +3,8 @@
     Hall --text--> Connection (bounded buffer) --pump--> socket
 
 Sending never waits. A reader that falls behind fills its own buffer only; when that is full the
-connection is closed with a code clients come back from, and they resume by sequence.
+connection is closed with a code clients come back from, and they resume by sequence. One that does
+not even read that is cut off.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ..wire.codec import encode
@@ -24,6 +26,8 @@ MAX_BUFFERED = 8 * 1024 * 1024
 MAX_FRAMES = 4
 """So many frames as large as the largest that waits may wait: a conversation can be longer than a buffer."""
 TRY_AGAIN_LATER = 1013
+PATIENCE = 10.0
+"""Seconds a client gets to read what was sent before the connection was closed."""
 
 
 class Socket(Protocol):
@@ -39,10 +43,24 @@ class Socket(Protocol):
 
 
 class Connection:
-    """A connected client."""
+    """A connected client: a tab, a script. `id` is what it calls itself, `request` what it came with.
 
-    def __init__(self, id: str, socket: Socket, request: Any) -> None:
+    `is_readonly`: it may not change the state. `wants_protocol`: it gets identity, state and MCP frames.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        socket: Socket,
+        request: Any,
+        *,
+        agent_id: str = "",
+        cut: Callable[[], None] | None = None,
+    ) -> None:
         self.id, self._socket, self.request = id, socket, request
+        self._cut = cut
+        self.agent_id = agent_id
+        """The agent it talks to."""
         self.state: Any = None
         """Yours to keep something about this connection."""
         self.is_readonly = False
@@ -58,12 +76,16 @@ class Connection:
 
     def send(self, message: str | ServerFrame) -> None:
         """Send text or a frame, soon. Without effect once the connection is closing."""
+        self.send_all((message if isinstance(message, str) else encode(message),))
+
+    def send_all(self, texts: Sequence[str]) -> None:
+        """Send texts that belong together: for the bound they are one, and may be longer than a buffer."""
         if self._closing is not None or not self.is_open:
             return
-        text = message if isinstance(message, str) else encode(message)
-        self._out.append(text)
-        self._buffered += len(text)
-        self._largest = max(self._largest, len(text))
+        size = sum(map(len, texts))
+        self._out.extend(texts)
+        self._buffered += size
+        self._largest = max(self._largest, size)
         if self._buffered > max(MAX_BUFFERED, MAX_FRAMES * self._largest):
             log.warning("connection %s does not read: %d bytes wait; it is closed", self.id, self._buffered)
             self._out.clear()
@@ -75,6 +97,12 @@ class Connection:
         if self._closing is None:
             self._closing = (code, reason)
             self._wake.set()
+            self.cut_later()
+
+    def cut_later(self) -> None:
+        """Drop the connection if it is still there in a while: whoever does not read sees no goodbye."""
+        if self._cut is not None:
+            asyncio.get_running_loop().call_later(PATIENCE, self._cut)
 
     async def pump(self) -> None:
         """Write what is sent until the connection closes."""

@@ -23,34 +23,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from ..errors import AgentError
+from ..errors import DiscoveryFailed, Problem
 from ..think import Think
 from .names import kebab
 
-__all__ = ["Discovered", "DiscoveryFailed", "Problem", "discover", "find_agents"]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One mistake in a project: where it is, what it is, what to do."""
-
-    code: str
-    path: Path
-    what: str
-    next_step: str = ""
-
-    def __str__(self) -> str:
-        return f"{shown(self.path)}: {self.what}" + (f"\n    {self.next_step}" if self.next_step else "")
-
-
-class DiscoveryFailed(AgentError):
-    """A project whose agents cannot all be found; `problems` has every reason."""
-
-    def __init__(self, folder: Path, problems: Iterable[Problem]) -> None:
-        self.folder, self.problems = folder, tuple(problems)
-        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        listed = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"The agents in {shown(folder)} cannot be used: {count}.\n{listed}")
+__all__ = ["Discovered", "discover", "find_agents"]
 
 
 @dataclass(frozen=True)
@@ -79,11 +56,11 @@ def find_agents(folder: str | os.PathLike[str] = "agents") -> list[Discovered]:
     if not root.is_dir():
         what = "is a file, not a folder." if root.exists() else "there is no such folder."
         hint = "Name the folder that holds the agents: agents/assistant.py, agents/support/agent.py."
-        raise DiscoveryFailed(root, [Problem("not-a-folder", root, what, hint)])
+        raise DiscoveryFailed(shown(root), [Problem("not-a-folder", root, shown(root), what, hint)])
     search = _Search(root)
     found = search.run()
     if search.problems:
-        raise DiscoveryFailed(root, search.problems)
+        raise DiscoveryFailed(shown(root), search.problems)
     return found
 
 
@@ -198,9 +175,9 @@ class _Search:
         return None
 
     def _check_names(self, found: list[Discovered]) -> None:
-        taken: dict[str, Discovered] = {}
+        classes: dict[str, Discovered] = {}
         for agent in found:
-            other = taken.setdefault(agent.route, agent)
+            other = classes.setdefault(agent.route, agent)
             if other is not agent:
                 same = other.cls.__name__ == agent.cls.__name__
                 what = (
@@ -210,9 +187,19 @@ class _Search:
                     f"have the same address, {agent.route}."
                 )
                 self._complain("duplicate-agent-name", agent.path, what, "Rename one of them.")
+        for agent in found:
+            other = classes.get(agent.id)
+            if other is not None and other.cls is not agent.cls:
+                self._complain(
+                    "ambiguous-agent-address",
+                    agent.path,
+                    f"the file is called like the class {other.cls.__name__} in {shown(other.path)}, "
+                    f"and both would be at {agent.id}.",
+                    "Rename one of them: an agent answers to its file and to its class.",
+                )
 
     def _complain(self, code: str, path: Path, what: str, next_step: str = "") -> None:
-        self.problems.append(Problem(code, path, what, next_step))
+        self.problems.append(Problem(code, path, shown(path), what, next_step))
 
 
 def _is_agent(value: object) -> bool:

@@ -12,30 +12,34 @@ import asyncio
 import contextvars
 import inspect
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, assert_never
 
 from ..chunks import encode as encode_chunk
 from ..errors import AgentError
 from ..messages import Message
 from ..observe.events import Connect, Disconnect, Rpc, RpcError, StateUpdate
+from ..recovery.recover import RECOVERING_TTL_MS
 from ..runtime import control
 from ..runtime.actor import Actor
 from ..runtime.callables import StreamingResponse, callables_of
 from ..runtime.context import current_connection
+from ..store.port import Statement
 from ..tools.collect import client_tools_from
 from ..turn import queries
 from ..turn.audience import (
     Cleared,
     HistoryChanged,
     MessageUpdated,
+    RecoveryChanged,
     Shown,
     ShownChunks,
     TurnAccepted,
     TurnEnded,
+    TurnRewound,
     TurnStarted,
 )
-from ..turn.continuation import Continuation, Continuations
+from ..turn.hooks import TurnStatus
 from ..turn.perform import explain
 from ..turn.requests import ChatRequest, Dropped, accept_request, trailing
 from ..turn.segments import unpack
@@ -50,10 +54,22 @@ __all__ = ["Hall"]
 
 log = logging.getLogger("everthink.server")
 
-MAX_SETTLED = 100
+MAX_OVER = 100
 # The connection whose clear this is: it has emptied its own window already.
 _clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
 NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
+
+
+class _Over:
+    """What is remembered of a turn that ended."""
+
+    __slots__ = ("answers", "continuation", "is_stored", "outcome", "turn")
+
+    def __init__(self, ended: TurnEnded, outcome: TurnStatus) -> None:
+        self.turn, self.answers = ended.turn.id, ended.turn.answers or None
+        self.continuation, self.is_stored = ended.turn.continuation, ended.stored
+        # A normal end goes without saying.
+        self.outcome: TurnStatus | None = None if outcome == "completed" else outcome
 
 
 class Hall:
@@ -62,7 +78,8 @@ class Hall:
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
         self.connections: list[Connection] = []
-        self.continuations = Continuations(actor, refused=self._refused)
+        self.continuations = actor.continuations
+        self.continuations.refused = self._refused
         # The turn that streams and its chunks so far.
         self._active: Turn | None = None
         self._bodies: list[str] = []
@@ -72,10 +89,8 @@ class Hall:
         self._held: set[Connection] = set()
         # Told that something will stream: they are offered it when it does.
         self._parked: list[Connection] = []
-        # An answer in one tab is stored and shown before another tab is told where things stand.
-        self._answering = asyncio.Lock()
-        # What turns that ended answered, for acks that come late.
-        self._settled: dict[str, list[str]] = {}
+        # Turns that ended, by request, for acks that come late.
+        self._over: dict[str, _Over] = {}
         actor.audience.join(self._see)
         self._caught_up = asyncio.ensure_future(self._catch_up())
 
@@ -109,12 +124,13 @@ class Hall:
                     self._snapshot()
             case MessageUpdated(message):
                 self._all(wire.MessageChanged(message))
+            case RecoveryChanged(turn, recovering):
+                self._all(wire.Recovering(recovering, turn.request_id))
+            case TurnRewound(turn):
+                self._rewind(turn)
             case Cleared():
-                self.continuations.reset()
                 self._accepted.clear()
-                for connection in self._parked:
-                    connection.send(wire.ResumeNone())
-                self._parked.clear()
+                self._refused()
                 self._all(wire.ClearChat(), without=_clearing.get())
             case _:
                 assert_never(shown)
@@ -130,18 +146,10 @@ class Hall:
         readers = [c for c in self.connections if c not in self._held]
         if not readers:
             return
-        for number, body in enumerate(shown.bodies[known:], known):
-            text = encode(
-                wire.ResponseFrame(
-                    turn.request_id,
-                    body,
-                    False,
-                    seq=shown.first_seq + number,
-                    continuation=turn.continuation,
-                )
-            )
-            for connection in readers:
-                connection.send(text)
+        first = shown.first_seq + known
+        texts = _encoded(turn.request_id, shown.bodies[known:], first, continuation=turn.continuation)
+        for connection in readers:
+            connection.send_all(texts)
 
     def _begin(self, turn: Turn) -> None:
         self._active, self._bodies = turn, []
@@ -158,10 +166,12 @@ class Hall:
     def _ended(self, ended: TurnEnded) -> None:
         turn, status = ended.turn, ended.status
         self._accepted.pop(turn.request_id, None)
-        self._settled[turn.request_id] = turn.answers
-        while len(self._settled) > MAX_SETTLED:
-            del self._settled[next(iter(self._settled))]
         was_active = self._active is turn
+        # One that was cleared away in mid-stream was stopped, for those who watched.
+        outcome = "aborted" if status == "skipped" and was_active else status
+        self._over[turn.request_id] = _Over(ended, outcome)
+        while len(self._over) > MAX_OVER:
+            del self._over[next(iter(self._over))]
         if was_active:
             self._active, self._bodies = None, []
             self._held.clear()
@@ -175,26 +185,31 @@ class Hall:
                 self._all(self._failure(turn, ended.error or "", done=False))
             if ended.stored:
                 self._snapshot()
-            outcome = "aborted" if status == "skipped" else status
             silent = status == "completed" and not ended.stored and not turn.continuation
             self._all(self._done(turn, outcome, "No response was generated." if silent else ""))
         if not was_active and not self._accepted:
-            for connection in self._parked:
-                connection.send(wire.ResumeNone())
-            self._parked.clear()
-        self.actor.background(self._go_on_when_idle())
+            self._refused()
 
-    async def _go_on_when_idle(self) -> None:
-        await self.actor.queue.wait_for_idle()
-        self.continuations.check()
+    def _rewind(self, turn: Turn) -> None:
+        """The turn starts over: what was shown of it is over, and it streams anew."""
+        if self._active is not turn:
+            return
+        self._all(self._done(turn, "recovering"))
+        self._active, self._bodies = None, []
+        self._held.clear()
+        self._accepted[turn.request_id] = turn
 
-    def _refused(self, continuation: Continuation) -> None:
+    def _refused(self) -> None:
+        """Nothing will stream for those who were told to wait."""
         for connection in self._parked:
             connection.send(wire.ResumeNone())
         self._parked.clear()
 
     def _done(
-        self, turn: Turn, outcome: Literal["completed", "error", "aborted", "skipped"], body: str = ""
+        self,
+        turn: Turn,
+        outcome: Literal["completed", "error", "aborted", "skipped", "recovering"],
+        body: str = "",
     ) -> wire.ResponseFrame:
         return wire.ResponseFrame(
             turn.request_id,
@@ -265,12 +280,15 @@ class Hall:
                 self._parked.append(connection)
                 connection.send(wire.StreamPending(next(iter(self._accepted))))
             connection.send(wire.ChatMessages(self._messages(), connect=True))
+        recovering = self.actor.recovering
+        if recovering is not None and self.actor.clock.now_ms() - recovering.at < RECOVERING_TTL_MS:
+            connection.send(wire.Recovering(True, recovering.request_id))
         if connection.wants_protocol:
             has_state = self.actor.has_state
             name, agent = self.actor.name, kebab(self.actor.cls.__name__)
             connection.send(wire.Identity(name, agent, state_follows=has_state))
             if has_state:
-                connection.send(wire.State(self.actor.state))
+                connection.send(wire.State(self.actor.state_box.stored))
             connection.send(wire.McpServers(NO_MCP))
         self.connections.append(connection)
 
@@ -316,14 +334,14 @@ class Hall:
             case wire.ClientMessages():
                 log.info("a client sent its own transcript; the server's counts")
             case wire.ToolAnswered():
-                async with self._answering:
+                async with self.continuations.lock:
                     await self._tool_answered(connection, frame)
-            case wire.ApprovalAnswered(call_id, approved, auto_continue):
-                async with self._answering:
-                    if await control.apply_approval(self.actor, call_id, approved):
-                        self.continuations.answered(auto_continue=auto_continue, owner=connection.id)
+            case wire.ApprovalAnswered():
+                async with self.continuations.lock:
+                    await self._approved(connection, frame)
             case wire.ResumeRequest(probe):
-                async with self._answering:
+                # An answer in one tab is stored and shown before another tab is told where things stand.
+                async with self.continuations.lock:
                     self._probed(connection, probe)
             case wire.ResumeAck(id):
                 await self._acked(connection, id)
@@ -338,9 +356,9 @@ class Hall:
     async def _request(self, connection: Connection, frame: wire.UseChat) -> None:
         try:
             body = read_body(frame, new_id=self.actor.new_id)
-        except (AgentError, ValueError) as error:
-            _, text = await explain(self.actor, error, "parse", frame.id, False)
-            connection.send(wire.ResponseFrame(frame.id, text, True, error=True))
+        except AgentError as error:
+            said = await explain(self.actor, error, "parse", frame.id, False)
+            connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
             return
         if body is None:
             return
@@ -352,12 +370,13 @@ class Hall:
             body.custom,
             channel="web",
             origin=connection.id,
+            is_readonly=connection.is_readonly,
         )
         try:
             accepted = await accept_request(self.actor, request)
-        except AgentError as error:
-            _, text = await explain(self.actor, error, "persist", frame.id, False)
-            connection.send(wire.ResponseFrame(frame.id, text, True, error=True))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the window must not wait for ever
+            said = await explain(self.actor, error, "persist", frame.id, False)
+            connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
             return
         if isinstance(accepted, Dropped):
             connection.send(wire.ChatMessages(self._messages()))
@@ -390,9 +409,25 @@ class Hall:
             frame.output,
             is_error=frame.state == "output-error",
             error_text=frame.error_text,
+            more=self._wish(connection, frame.auto_continue),
         )
         if changed:
-            self.continuations.answered(auto_continue=frame.auto_continue, owner=connection.id)
+            self._answered(connection, frame.auto_continue)
+
+    async def _approved(self, connection: Connection, frame: wire.ApprovalAnswered) -> None:
+        more = self._wish(connection, frame.auto_continue)
+        if await control.apply_approval(self.actor, frame.tool_call_id, frame.approved, more=more):
+            self._answered(connection, frame.auto_continue)
+
+    def _wish(self, connection: Connection, goes_on: bool) -> list[Statement]:
+        if not goes_on:
+            return []
+        return [self.continuations.wish(connection.id, is_readonly=connection.is_readonly)]
+
+    def _answered(self, connection: Connection, goes_on: bool) -> None:
+        self.continuations.answered(
+            auto_continue=goes_on, owner=connection.id, is_readonly=connection.is_readonly
+        )
 
     # --- resuming
 
@@ -437,29 +472,17 @@ class Hall:
             case Failed():
                 await self._replay_failure(connection)
             case Ended():
-                ids = self._settled.get(id) or None
-                connection.send(wire.ResponseFrame(id, "", True, replay=True, message_ids=ids))
+                await self._replay_end(connection, id)
             case Ignore():
                 pass
 
     def _replay(self, connection: Connection) -> None:
         turn = self._active
         assert turn is not None
-        for seq, body in enumerate(self._bodies):
-            connection.send(
-                wire.ResponseFrame(
-                    turn.request_id, body, False, seq=seq, replay=True, continuation=turn.continuation
-                )
-            )
+        id, continues = turn.request_id, turn.continuation
+        connection.send_all(_encoded(id, self._bodies, replay=True, continuation=continues))
         connection.send(
-            wire.ResponseFrame(
-                turn.request_id,
-                "",
-                False,
-                replay=True,
-                replay_complete=True,
-                continuation=turn.continuation,
-            )
+            wire.ResponseFrame(id, "", False, replay=True, replay_complete=True, continuation=continues)
         )
         self._held.discard(connection)
 
@@ -467,14 +490,8 @@ class Hall:
         failure = self.actor.last_failure
         if failure is None:
             return
-        rows = await self.actor.store.fetch(queries.SEGMENTS, self.actor.id, failure["turn"])
-        chunks = [chunk for row in rows for chunk in unpack(row[0])]
         continues = failure.get("continuation", False)
-        for seq, chunk in enumerate(chunks):
-            body = encode_chunk(chunk)
-            connection.send(
-                wire.ResponseFrame(failure["id"], body, False, seq=seq, replay=True, continuation=continues)
-            )
+        await self._replay_stored(connection, failure["id"], failure["turn"], continues)
         connection.send(
             wire.ResponseFrame(
                 failure["id"],
@@ -485,6 +502,38 @@ class Hall:
                 message_ids=failure.get("messageIds") or None,
             )
         )
+
+    async def _replay_end(self, connection: Connection, id: str) -> None:
+        """Tell that a turn is over. Chunks first, if the conversation does not hold what they say.
+
+        Otherwise whoever asks has the answer already, with the conversation they got when it ended or
+        when they came; a continuation's chunks would be shown twice.
+        """
+        over = self._over.get(id)
+        if over is None:
+            connection.send(wire.ResponseFrame(id, "", True, replay=True))
+            return
+        replayed = not over.is_stored and await self._replay_stored(
+            connection, id, over.turn, over.continuation
+        )
+        connection.send(
+            wire.ResponseFrame(
+                id,
+                "",
+                True,
+                replay=True,
+                continuation=replayed and over.continuation,
+                outcome=over.outcome,
+                message_ids=over.answers,
+            )
+        )
+
+    async def _replay_stored(self, connection: Connection, id: str, turn: str, continues: bool) -> bool:
+        """Send the chunks of an ended turn as far as they are kept. False when there are none."""
+        rows = await self.actor.store.fetch(queries.SEGMENTS, self.actor.id, turn)
+        bodies = [encode_chunk(chunk) for row in rows for chunk in unpack(row[0])]
+        connection.send_all(_encoded(id, bodies, replay=True, continuation=continues))
+        return bool(bodies)
 
     # --- state and calls
 
@@ -541,6 +590,16 @@ class Hall:
             self.actor.emit(RpcError(method=call.method, error=text))
             if not stream.is_closed:
                 answer({"success": False, "error": text})
+
+
+def _encoded(
+    id: str, bodies: Sequence[str], first: int = 0, *, continuation: bool, replay: bool = False
+) -> list[str]:
+    """Chunks `first`, `first + 1`, … as frames: once, whoever reads along."""
+    return [
+        encode(wire.ResponseFrame(id, body, False, seq=seq, continuation=continuation, replay=replay))
+        for seq, body in enumerate(bodies, first)
+    ]
 
 
 async def _answer(value: Any) -> Any:

@@ -10,15 +10,18 @@ from ..store.port import Statement
 __all__ = [
     "BEFORE",
     "BRANCHES",
+    "COUNTS",
     "DEEPEST",
     "LEAF",
     "ONE",
     "PLACE",
     "TABLES",
+    "TREE",
     "appended",
     "cleared",
     "deleted",
     "reparented",
+    "selected",
     "updated",
 ]
 
@@ -43,8 +46,17 @@ LEAF = "SELECT id, seq FROM messages WHERE agent = ? AND session = ? ORDER BY se
 ONE = "SELECT role, content, parent FROM messages WHERE agent = ? AND session = ? AND id = ?"
 
 BRANCHES = (
-    "SELECT id, role, content FROM messages WHERE agent = ? AND session = ? AND parent = ? ORDER BY seq"
+    "SELECT id, role, content FROM messages WHERE agent = ? AND session = ? AND parent = ?"
+    " ORDER BY created_at, seq"
 )
+
+# The newest messages of a session, without what they say.
+TREE = (
+    "SELECT id, parent, role, created_at, seq FROM messages WHERE agent = ? AND session = ?"
+    " ORDER BY seq DESC LIMIT ?"
+)
+
+COUNTS = "SELECT agent, COUNT(*) AS messages FROM messages GROUP BY agent"
 
 PLACE = "SELECT seq FROM messages WHERE agent = ? AND session = ? AND id = ?"
 
@@ -83,6 +95,15 @@ def reparented(agent: str, session: str, *, old: str, new: str | None) -> Statem
     return Statement(
         "UPDATE messages SET parent = ? WHERE agent = ? AND session = ? AND parent = ?",
         (new, agent, session, old),
+    )
+
+
+def selected(agent: str, session: str, id: str, *, seq: int) -> Statement:
+    """Make a message the newest. Returns its id; nothing when something hangs below it: a child is newer."""
+    return Statement(
+        "UPDATE messages SET seq = ? WHERE agent = ? AND session = ? AND id = ? AND NOT EXISTS"
+        " (SELECT 1 FROM messages c WHERE c.agent = ? AND c.session = ? AND c.parent = ?) RETURNING id",
+        (seq, agent, session, id, agent, session, id),
     )
 
 

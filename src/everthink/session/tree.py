@@ -29,6 +29,7 @@ class Unset(enum.Enum):
 
 
 UNSET = Unset.UNSET
+"""An argument that was not given, where `None` means something of its own."""
 
 
 @dataclass(slots=True)
@@ -69,6 +70,11 @@ class Session:
     def path(self) -> Sequence[Message]:
         """The active path, root first. Shared: read it, do not change it."""
         return self._path
+
+    @property
+    def tip(self) -> str | None:
+        """The id of the last message, counting what is being written."""
+        return self._tip
 
     @property
     def leaf(self) -> Message | None:
@@ -194,8 +200,10 @@ class Session:
         if place is not None:
             self._path[place] = message
 
-    def fail(self) -> None:
+    def fail(self, plan: Plan | None = None) -> None:
         """A planned row was not written: what memory believes about the tip may be wrong."""
+        if plan is not None:
+            self._planned.difference_update(message.id for message, _, _ in plan.writes)
         self._confirmed += 1
         self._stale = True
         self._tip, self._tip_seq = self._path[-1].id if self._path else None, 0
@@ -241,8 +249,7 @@ class Session:
         try:
             rows = await self._store.apply([*plan.statements, *more])
         except BaseException:
-            self._planned.difference_update(message.id for message, _, _ in plan.writes)
-            self.fail()
+            self.fail(plan)
             raise
         self.confirm(plan, rows[: len(plan.statements)])
         await self.refresh()
@@ -263,6 +270,15 @@ class Session:
             )
         self.fail()
         await self.load()
+
+    async def select_leaf(self, id: str) -> bool:
+        """Go on from another branch: make its last message the tip. False when it is none's last."""
+        await self.refresh()
+        self._seq += 1
+        rows = await self._store.apply([queries.selected(self._agent, self.id, id, seq=self._seq)])
+        self.fail()
+        await self.load()
+        return bool(rows[0])
 
     async def clear_messages(self) -> None:
         """Remove every message of this session."""

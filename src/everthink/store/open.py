@@ -1,6 +1,6 @@
 """Open the store that a URL names.
 
-App(store="…") --> open_store --> sqlite/ or postgres/, imported only when asked for
+App(store="…") --> open_store --> sqlite/ or postgres/, on first use (for tests: crashpoints around it)
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import StoreError
+from .crashpoints import crash_plan, with_crash_points
 from .port import Migration, Store
 
 __all__ = ["open_store"]
@@ -30,6 +31,16 @@ async def open_store(url: str | os.PathLike[str], migrations: Sequence[Migration
     `readers=`, `patience=` for PostgreSQL.
     """
     text = os.fspath(url)
+    plan = crash_plan(os.environ)
+    store = await _open(text, migrations, options)
+    try:
+        return with_crash_points(store, plan)
+    except BaseException:
+        await store.close()
+        raise
+
+
+async def _open(text: str, migrations: Sequence[Migration], options: dict[str, Any]) -> Store:
     scheme, separator, rest = text.partition("://")
     if separator and scheme in ("postgresql", "postgres"):
         from .postgres import open_postgres

@@ -36,8 +36,14 @@ _numbers = itertools.count(1)
 class Client:
     """One tab. With `resumes` it asks for a running stream and takes every offer, as a browser does."""
 
-    def __init__(self, socket: ClientConnection, *, resumes: bool = False) -> None:
-        self._socket, self._resumes = socket, resumes
+    def __init__(
+        self,
+        socket: ClientConnection,
+        *,
+        resumes: bool = False,
+        watch: Callable[[Frame], object] | None = None,
+    ) -> None:
+        self._socket, self._resumes, self._watch = socket, resumes, watch
         self.frames: list[Frame] = []
         """Everything that arrived, in order."""
         self.other: list[str | bytes] = []
@@ -62,8 +68,9 @@ class Client:
         origin: str | None = None,
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
+        watch: Callable[[Frame], object] | None = None,
     ) -> Client:
-        """Connect. `id` is the connection's id (`_pk`)."""
+        """Connect. `id` is the connection's id (`_pk`); `watch` is called with every frame that arrives."""
         asked = {**({"_pk": id} if id is not None else {}), **(query or {})}
         if asked:
             url += "?" + urlencode(asked)
@@ -76,7 +83,7 @@ class Client:
             max_queue=None,
             compression=None,
         )
-        client = cls(socket, resumes=resumes)
+        client = cls(socket, resumes=resumes, watch=watch)
         if resumes:
             await client.probe("connect")
         return client
@@ -197,8 +204,8 @@ class Client:
 
     # --- waiting
 
-    async def until(self, condition: Callable[[], object], *, timeout: float = PATIENCE) -> None:
-        """Return once `condition()` is true; it is asked after every frame."""
+    async def until(self, condition: Callable[[], object], *, timeout: float | None = PATIENCE) -> None:
+        """Return once `condition()` is true; it is asked after every frame. `timeout=None` waits for ever."""
         try:
             async with asyncio.timeout(timeout):
                 while not condition():
@@ -264,6 +271,8 @@ class Client:
             return
         taken: Frame = frame  # pyright: ignore[reportUnknownVariableType] - JSON objects have text keys
         self.frames.append(taken)
+        if self._watch is not None:
+            self._watch(taken)
         match taken["type"]:
             case "cf_agent_identity":
                 self.identity = taken

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import functools
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypedDict, Unpack, cast, overload
 
@@ -221,16 +221,28 @@ class Tool(Generic[P, R]):
         """True when a person must agree before this call runs."""
         if isinstance(self.needs_approval, bool):
             return self.needs_approval
-        from .approval import ask
+        from .ask import ask_yes_or_no
 
+        return await ask_yes_or_no(self.needs_approval, *self._question(input), ctx)
+
+    async def find_out(self, input: Any, ctx: ToolContext) -> Any:
+        """What became of a call that a crash cut off: its result, `RERUN` or `REPORT`."""
+        from .ask import REPORT, RERUN, ask
+
+        if not callable(self.on_interrupt):
+            return RERUN if self.on_interrupt == "rerun" else REPORT
+        return await ask(self.on_interrupt, *self._question(input), ctx)
+
+    def _question(
+        self, input: Any
+    ) -> tuple[str, dict[str, Any], Callable[[], dict[str, Any]], Sequence[str]]:
+        """What the functions of a tool are asked about: its name, the input, the arguments, their names."""
         given = cast("dict[str, Any]", input) if isinstance(input, dict) else {}
         if isinstance(self._input, JsonInput):
             names, defaults = list(self._input.schema.get("properties", {})), {}
         else:
-            names, defaults = self._input.typed.parameters, self._input.typed.defaults()
-        return await ask(
-            self.needs_approval, self.name, given, lambda: {**defaults, **self.arguments(input)}, names, ctx
-        )
+            names, defaults = list(self._input.typed.parameters), self._input.typed.defaults()
+        return self.name, given, lambda: {**defaults, **self.arguments(input)}, names
 
     async def call(self, input: Any, ctx: ToolContext, *, lenient: bool = False) -> Any:
         """Run it and return its result; of several values, the last."""

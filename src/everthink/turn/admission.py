@@ -26,11 +26,12 @@ from . import queries
 from .audience import HistoryChanged, TurnAccepted
 from .envelope import sealed
 from .hooks import TurnResult, call_hook
-from .perform import Outcome, end_unstarted, perform
+from .outcome import Outcome, PutOff
+from .perform import end_unstarted, perform
 from .queue import Ticket, TurnQueue
 from .turn import Host, InputFunction, Trigger, Turn
 
-__all__ = ["Admitted", "Door", "Record", "current_turn", "in_active_turn"]
+__all__ = ["Admitted", "Door", "Record", "current_turn", "in_active_turn", "in_readonly_turn", "step_outside"]
 
 # The turns this code runs inside of, outermost first: a tool of one agent may wait for another agent.
 _TURNS: contextvars.ContextVar[tuple[tuple[str, Turn], ...]] = contextvars.ContextVar(
@@ -49,6 +50,16 @@ def current_turn() -> Turn | None:
 def in_active_turn(agent: str) -> bool:
     """True inside a turn of that agent (its hooks, its tools)."""
     return any(id == agent for id, _ in _TURNS.get())
+
+
+def step_outside() -> None:
+    """Say that no turn waits for this task: it may start turns itself, and wait for them."""
+    _TURNS.set(())
+
+
+def in_readonly_turn(agent: str) -> bool:
+    """True inside a turn of that agent which may not change its state."""
+    return any(id == agent and turn.is_readonly for id, turn in _TURNS.get())
 
 
 class House(Host, Protocol):
@@ -221,16 +232,19 @@ class Door:
         if ticket is not None and host.generation != turn.generation:
             return  # it will be told so when its time comes
         # Nothing is ahead: the row is running from the start and the input goes in with it.
-        at_once = ticket is not None and ticket.is_front
+        is_given = plan is not None or turn.compute_input is None
+        at_once = is_given and ticket is not None and ticket.is_front
         planned: Plan | None = None
         if plan is not None:
             planned = plan()
-        elif at_once and turn.compute_input is None:
+        elif at_once:
             planned = host.session.plan_append(turn.input)
             turn.message_ids = [message.id for message in turn.input]
         turn.is_applied = planned is not None
+        if at_once:
+            turn.question = host.session.tip
         host.next_turn_seq += 1
-        turn.seq = host.next_turn_seq
+        turn.seq, turn.created_at = host.next_turn_seq, host.clock.now_ms()
         row = queries.accepted(
             host.id,
             id=turn.id,
@@ -240,10 +254,11 @@ class Door:
             continuation=turn.continuation,
             input=sealed(turn),
             message_id=turn.message_id,
-            now=host.clock.now_ms(),
+            now=turn.created_at,
             metadata=None if record is None else record.metadata,
             key=None if record is None else record.key,
             at_once=at_once,
+            question=turn.question,
         )
         if host.last_failure is not None:
             more = [*more, host.remember("lastFailure", None)]
@@ -275,10 +290,10 @@ class Door:
         _TURNS.set((*around, (host.id, turn)))
         try:
             try:
-                if await ticket.front():
-                    outcome = await self._body(admitted)
-                else:
-                    outcome = await end_unstarted(host, turn, "skipped", error="The conversation was reset.")
+                while isinstance(outcome := await self._turn_of(admitted, ticket), PutOff):
+                    ticket.release()
+                    await self._wait(turn, outcome.seconds)
+                    ticket = host.queue.reserve(turn.request_id, turn.generation)
             finally:
                 ticket.release()
                 unlink()
@@ -297,11 +312,45 @@ class Door:
         try:
             if turn.watch is not None:
                 await turn.watch(outcome.status, outcome.text)
+            if turn.heard is not None and outcome.status == "completed":
+                await turn.heard.wait()
             await self._respond(outcome)
         finally:
             self._open.discard(admitted)
 
-    async def _body(self, admitted: Admitted) -> Outcome:
+    async def _wait(self, turn: Turn, seconds: float) -> None:
+        """Let time pass, unless somebody cancels the turn."""
+        waits = [
+            asyncio.ensure_future(self._host.clock.sleep(seconds)),
+            asyncio.ensure_future(turn.signal.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _turn_of(self, admitted: Admitted, ticket: Ticket) -> Outcome | PutOff:
+        host, turn = self._host, admitted.turn
+        if turn.is_interrupted:
+            front = asyncio.ensure_future(ticket.front())
+            patience = asyncio.ensure_future(host.clock.sleep(host.recovery.patience))
+            try:
+                await asyncio.wait([front, patience], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                patience.cancel()
+                if not front.done():
+                    front.cancel()
+            if not front.done() or front.cancelled():
+                return await host.recovery.crowded_out(turn)
+            is_next = front.result()
+        else:
+            is_next = await ticket.front()
+        if is_next:
+            return await self._body(admitted)
+        return await end_unstarted(host, turn, "skipped", error="The conversation was reset.")
+
+    async def _body(self, admitted: Admitted) -> Outcome | PutOff:
         turn = admitted.turn
         if turn.trigger == "submission" and turn.signal.aborted:
             return await end_unstarted(self._host, turn, "aborted")  # cancelled while it waited

@@ -151,6 +151,9 @@ async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
     if not isinstance(turn.parent, Unset):
         # A regeneration: up to the question, without the answer it replaces.
         history = await _up_to(host, turn.parent)
+    elif turn.journal is not None and turn.question is not None:
+        # A turn that goes on answers what it was asked, not what was said meanwhile.
+        history = [m for m in await _up_to(host, turn.question) if m.id != turn.message_id]
     report = repair(host.converter.unchecked(history), host.agent.repair_interrupted_tool_part)
     if report.messages:
         await session.write(session.plan_update(*report.messages))

@@ -25,10 +25,12 @@ __all__ = [
     "Cleared",
     "HistoryChanged",
     "MessageUpdated",
+    "RecoveryChanged",
     "Shown",
     "ShownChunks",
     "TurnAccepted",
     "TurnEnded",
+    "TurnRewound",
     "TurnStarted",
 ]
 
@@ -86,11 +88,36 @@ class MessageUpdated:
 
 
 @dataclass(frozen=True, slots=True)
+class RecoveryChanged:
+    """A turn was cut off and is to go on (`recovering`), or that is over."""
+
+    turn: Turn
+    recovering: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRewound:
+    """A turn forgets what it has said and starts over."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
 class Cleared:
     """The conversation was emptied."""
 
 
-Shown = TurnAccepted | TurnStarted | ShownChunks | TurnEnded | HistoryChanged | MessageUpdated | Cleared
+Shown = (
+    TurnAccepted
+    | TurnStarted
+    | ShownChunks
+    | TurnEnded
+    | HistoryChanged
+    | MessageUpdated
+    | RecoveryChanged
+    | TurnRewound
+    | Cleared
+)
 Reader = Callable[[Shown], object]
 
 

@@ -18,10 +18,12 @@ import msgspec
 
 from .. import chunks as ui
 from ..errors import AgentError, ToolInputError
-from ..messages import encode_json
+from ..messages import Part, encode_json, is_settled, normalize_input, tool_name
 from ..models import port as model
 from ..observe.events import ToolCallFinish, ToolCallStart
+from ..session.repair import INTERRUPTED_TEXT
 from ..session.tree import Unset
+from ..tools.ask import REPORT, RERUN
 from ..tools.output import jsonable, model_output
 from ..tools.tool import Tool, ToolContext
 from . import queries
@@ -37,9 +39,16 @@ from .hooks import (
     ToolResult,
     call_hook,
 )
+from .journal import CallRow
+from .queries import CallState
 from .run import Run
 
 __all__ = ["StepCalls"]
+
+MAY_HAVE_RUN = (
+    "The tool call was interrupted while it ran and no result was recorded. It may or may not have taken "
+    "effect: check before you call it again."
+)
 
 
 @dataclass(slots=True)
@@ -170,8 +179,13 @@ class StepCalls:
             self._ledger(called, tool, started=runs_now),
         )
         await run.tell(called)
-        if not tool.has_body:
-            return
+        if tool.has_body:
+            await self._start_or_ask(called, tool, context, event.provider_metadata)
+
+    async def _start_or_ask(
+        self, called: CalledTool, tool: Tool, context: ToolContext, metadata: model.ProviderMetadata | None
+    ) -> None:
+        asks = bool(tool.needs_approval)
         if asks:
             try:
                 asks = await tool.needs_approval_for(called.input, context)
@@ -179,9 +193,9 @@ class StepCalls:
                 self._settle(called, f"{error}", is_error=True)
                 return
         if asks:
-            run.say(ui.ToolApprovalRequest(run.host.new_id(), event.id))
+            self.run.say(ui.ToolApprovalRequest(self.run.host.new_id(), called.tool_call_id))
             return
-        self._start(called, tool, context, event.provider_metadata)
+        self._start(called, tool, context, metadata)
 
     def _start(
         self, called: CalledTool, tool: Tool, context: ToolContext, metadata: model.ProviderMetadata | None
@@ -205,7 +219,7 @@ class StepCalls:
             tool_name=called.tool_name,
             tool_call_id=called.tool_call_id,
             messages=self.messages,
-            signal=self.run.turn.signal,
+            signal=self.run.signal,
             request_id=self.run.turn.request_id,
             step=self.step,
             context=self.context,
@@ -224,7 +238,7 @@ class StepCalls:
             tool_call_id=called.tool_call_id,
             input=called.input,
             messages=self.messages,
-            signal=turn.signal,
+            signal=self.run.signal,
             provider_metadata=metadata,
         )
         host.emit(
@@ -271,7 +285,7 @@ class StepCalls:
                 tool_call_id=called.tool_call_id,
                 input=called.input,
                 messages=self.messages,
-                signal=turn.signal,
+                signal=self.run.signal,
                 provider_metadata=metadata,
                 step_number=self.step,
                 duration_ms=duration,
@@ -331,21 +345,86 @@ class StepCalls:
             now=host.clock.now_ms(),
         )
 
-    def _settle(self, called: CalledTool, output: Any, *, is_error: bool = False) -> None:
+    def _settle(
+        self, called: CalledTool, output: Any, *, is_error: bool = False, state: CallState | None = None
+    ) -> None:
         host, call_id = self.run.host, called.tool_call_id
         self.outcomes[call_id] = ToolResult(
             call_id, called.tool_name, called.input, output, is_error=is_error
         )
         ledger = queries.settled(
-            host.id, call_id, state="failed" if is_error else "done", now=host.clock.now_ms()
+            host.id, call_id, state=state or ("failed" if is_error else "done"), now=host.clock.now_ms()
         )
         chunk = ui.ToolOutputError(call_id, output) if is_error else ui.ToolOutputAvailable(call_id, output)
         self.run.say(chunk, ledger)
+
+    # --- calls that a crash or a stall cut off
+
+    async def pick_up(self, part: Part, row: CallRow | None) -> None:
+        """Take a call the model made before the turn was cut off. The ledger says in which world it is."""
+        input, is_provider = normalize_input(part.get("input")), bool(part.get("providerExecuted"))
+        called = CalledTool(part["toolCallId"], tool_name(part), input, is_provider)
+        self.asked.append(called)
+        if is_settled(part):
+            failed = part.get("state") != "output-available"
+            output = part.get("errorText", DENIED_TEXT) if failed else part.get("output")
+            self.outcomes[called.tool_call_id] = ToolResult(
+                called.tool_call_id, called.tool_name, input, output, is_error=failed
+            )
+            return
+        tool = self.tools.get(called.tool_name)
+        if part.get("state") in ("approval-requested", "approval-responded"):
+            return  # a person answers, or has: the continuation takes it from there
+        if is_provider or tool is None or part.get("state") == "input-streaming":
+            self._report(called, part, began=False)
+        elif not tool.has_body:
+            return  # the browser answers
+        elif row is None or row.state == "asked":
+            await self._start_or_ask(called, tool, self._context(called, tool), None)
+        else:
+            await self._find_out(called, tool, part)
+
+    def give_up(self, half_made: Sequence[Part]) -> None:
+        """The model did not make these calls again: they are over."""
+        for part in half_made:
+            called = CalledTool(part["toolCallId"], tool_name(part), normalize_input(part.get("input")))
+            self._report(called, part, began=False)
+            del self.outcomes[called.tool_call_id]  # nothing the model asked for in this step
+
+    async def _find_out(self, called: CalledTool, tool: Tool, part: Part | None) -> None:
+        """The body had begun when it was cut off: what does the tool say became of it?"""
+        context = self._context(called, tool)
+        try:
+            found = await tool.find_out(called.input, context)
+            if found is RERUN:
+                self._start(called, tool, context, None)
+            elif found is REPORT:
+                self._report(called, part, began=True)
+            else:
+                self._settle(called, jsonable(found, tool=tool.name))
+        except Exception as error:  # noqa: BLE001 - then nobody knows
+            self.run.host.complain(f"on_interrupt of tool {tool.name}", error)
+            self._report(called, part, began=True)
+
+    def _report(self, called: CalledTool, part: Part | None, *, began: bool) -> None:
+        """Tell the model (and readers) that the call was cut off, in the agent's own words if it has any."""
+        host, text, mended = self.run.host, MAY_HAVE_RUN if began else INTERRUPTED_TEXT, None
+        if part is not None and host.overrides("repair_interrupted_tool_part"):
+            mended = host.agent.repair_interrupted_tool_part({**part})
+        if mended is not None and mended.get("state") == "output-available" and is_settled(mended):
+            self._settle(called, mended.get("output"), state="unknown")
+            return
+        if mended is not None and mended.get("state") == "output-error":
+            text = mended.get("errorText") or text
+        self._settle(called, text, is_error=True, state="unknown")
 
     # --- approvals given in an earlier turn
 
     async def take_approvals(self, said: model.AssistantMessage, answers: model.ToolMessage) -> None:
         """Run the calls a person said yes to, refuse the others. Called before the first step."""
+        # This turn may have begun one of them before it was cut off.
+        rows = self.run.turn.journal.calls if self.run.turn.journal else {}
+        begun = {row.call_id for row in rows.values() if row.state in ("started", "unknown")}
         calls = {p.id: p for p in said.content if isinstance(p, model.ToolCallPart)}
         for answer in answers.content:
             if not isinstance(answer, model.ApprovalResponse) or answer.call_id not in calls:
@@ -367,7 +446,9 @@ class StepCalls:
                 self._settle(called, f"{error}", is_error=True)
                 continue
             # A yes to a question that is not asked any more is not a yes to whatever the tool is now.
-            if still_asks:
+            if called.tool_call_id in begun:
+                await self._find_out(called, tool, None)
+            elif still_asks:
                 self._start(called, tool, context, part.provider_metadata)
             else:
                 self._deny(called, None)

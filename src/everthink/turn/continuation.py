@@ -3,8 +3,8 @@
     result, approval (auto_continue) --50 ms quiet--> nothing streams, nothing open? --> one turn
 
 However many results of a step arrive, in whatever order, one continuation follows, once the last of
-them is in. Which calls are open is read from the conversation; that a batch wants to go on is kept in
-memory only, so after a restart one of its remaining answers has to say so again.
+them is in. Which calls are open is read from the conversation. The wish to go on is kept in the commit
+of the answer that has it and forgotten in the one that accepts the turn, so a restart cannot lose it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ..clock import Timer
 from ..messages import Message, Part, is_tool_part
+from ..store.port import Statement
 from .admission import Door, House
+from .audience import Cleared, Shown, TurnAccepted, TurnEnded
 from .turn import Turn
 
 __all__ = ["Continuation", "Continuations", "is_incomplete"]
@@ -32,6 +34,8 @@ class Continuation:
     request_id: str
     owner: str | None
     """The connection that answered."""
+    is_readonly: bool = False
+    """True when that connection may not change the state."""
 
 
 class Chatty(House, Protocol):
@@ -58,45 +62,108 @@ def is_incomplete(message: Message | None) -> bool:
 class Continuations:
     """The continuation an agent is about to make, if any."""
 
-    def __init__(self, house: Chatty, *, refused: Callable[[Continuation], None]) -> None:
-        self._house, self._refused = house, refused
+    def __init__(self, house: Chatty) -> None:
+        self._house = house
+        self.refused: Callable[[], None] | None = None
+        """Told when a continuation that was expected will not run."""
+        self.lock = asyncio.Lock()
+        """Held while an answer is stored: wishes are kept and fulfilled one after the other."""
         self.armed: Continuation | None = None
         self._starting: Continuation | None = None
         self._timer: Timer | None = None
+        # Other answers of the batch are missing: nothing happens until one of them, or a new turn, comes.
+        self._waits = False
+        self._leave: Callable[[], None] | None = None
 
     @property
     def pending(self) -> Continuation | None:
         """The continuation that will run and is not accepted yet."""
         return self._starting or self.armed
 
-    def answered(self, *, auto_continue: bool, owner: str | None) -> None:
+    # --- wishes
+
+    def wish(self, owner: str | None, *, is_readonly: bool = False) -> Statement:
+        """The statement that keeps the wish to go on, for the commit of the answer that has it."""
+        return self._house.remember("continuation", {"owner": owner, "isReadonly": is_readonly})
+
+    def restore(self, kept: Any) -> None:
+        """Take up the wish that an earlier process left, if any."""
+        if isinstance(kept, dict):
+            wish = cast("dict[str, Any]", kept)
+            self.answered(
+                auto_continue=True, owner=wish.get("owner"), is_readonly=wish.get("isReadonly") is True
+            )
+
+    def answered(self, *, auto_continue: bool, owner: str | None, is_readonly: bool = False) -> None:
         """A call was answered. Without `auto_continue` it may only complete a batch that wants to go on."""
         if auto_continue:
             if self.armed is None:
                 self.armed = Continuation(self._house.new_id(), owner)
-            else:
-                self.armed.owner = owner or self.armed.owner
+                self._leave = self._house.audience.join(self._see)
+            self.armed.owner, self.armed.is_readonly = owner or self.armed.owner, is_readonly
         if self.armed is None:
             return
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         self._timer = self._house.clock.call_later(QUIET, self.check)
+
+    def forget(self) -> Statement:
+        """Give up what was wished for (the conversation is cleared or reset)."""
+        self._give_up()
+        return self._house.remember("continuation", None)
+
+    # --- fulfilling them
 
     def check(self) -> None:
         """Start the continuation unless something streams or a call is open. Asked again when a turn ends."""
         armed, house = self.armed, self._house
-        if armed is None or not house.queue.is_idle or is_incomplete(house.session.leaf):
+        if armed is None or house.door.is_closed or not house.queue.is_idle:
             return
-        self.reset()
+        self._waits = is_incomplete(house.session.leaf)
+        if self._waits:
+            return
+        self._disarm()
         self._starting = armed
         house.background(self._go_on(armed))
 
-    def reset(self) -> None:
-        """Forget it (the conversation was cleared, or it begins)."""
-        self.armed = None
+    def _see(self, shown: Shown) -> None:
+        match shown:
+            case TurnEnded():
+                self._house.background(self._check_when_idle())
+            case TurnAccepted(turn) if self._waits and turn.trigger != "auto-continuation":
+                # Somebody says something instead of the missing answers: that turn goes on from here.
+                self._give_up()
+                self._house.background(self._drop())
+            case Cleared():
+                self._give_up()
+            case _:
+                pass
+
+    async def _drop(self) -> None:
+        async with self.lock:
+            if self.pending is None:
+                await self._house.store.apply([self._house.remember("continuation", None)])
+
+    async def _check_when_idle(self) -> None:
+        await self._house.queue.wait_for_idle()
+        self.check()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _disarm(self) -> None:
+        self.armed, self._waits = None, False
+        self._stop_timer()
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
+
+    def _give_up(self) -> None:
+        expected = self.armed
+        self._disarm()
+        if expected is not None and self.refused is not None:
+            self.refused()
 
     async def _go_on(self, armed: Continuation) -> None:
         house = self._house
@@ -107,13 +174,22 @@ class Continuations:
             body=house.last_body,
             client_tools=house.client_tools(),
         )
-        turn.origin = armed.owner
+        turn.origin, turn.is_readonly = armed.owner, armed.is_readonly
         try:
-            await house.door.admit(turn)
+            async with self.lock:
+                await house.door.admit(turn, more=[self._fulfilled()])
         except asyncio.CancelledError:
             raise
         except Exception:
-            self._refused(armed)
+            if self.refused is not None:
+                self.refused()
             raise
         finally:
             self._starting = None
+
+    def _fulfilled(self) -> Statement:
+        """Forget the wish that becomes a turn, but not one that came meanwhile."""
+        later = self.armed
+        if later is not None:
+            return self.wish(later.owner, is_readonly=later.is_readonly)
+        return self._house.remember("continuation", None)

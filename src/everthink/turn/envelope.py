@@ -29,6 +29,8 @@ class Envelope(msgspec.Struct, omit_defaults=True, rename="camel"):
     has_parent: bool = False
     channel: str | None = None
     metadata: dict[str, Any] | None = None
+    is_readonly: bool = False
+    answers: list[str] = []
 
     @property
     def place(self) -> str | Unset | None:
@@ -46,7 +48,7 @@ def sealed(turn: Turn) -> str | None:
     # A function dies with its process; a turn without messages of its own (a continuation) needs none.
     is_lost = turn.compute_input is not None and not turn.is_applied
     keeps = messages or is_lost or has_parent or turn.body or turn.client_tools or turn.channel
-    if not (keeps or turn.metadata):
+    if not (keeps or turn.metadata or turn.is_readonly or turn.answers):
         return None
     return encode_json(
         Envelope(
@@ -58,6 +60,8 @@ def sealed(turn: Turn) -> str | None:
             has_parent=has_parent,
             channel=turn.channel,
             metadata=turn.metadata,
+            is_readonly=turn.is_readonly,
+            answers=turn.answers,
         )
     ).decode()
 

@@ -99,6 +99,12 @@ class Accumulator:
         """True when there is anything besides step markers."""
         return any(part["type"] != "step-start" for part in self.parts)
 
+    @property
+    def open_blocks(self) -> list[tuple[str, str, Part]]:
+        """The blocks that have not ended: kind (`text`, `reasoning`), id and part."""
+        self._join()
+        return [(kind, id, part) for (kind, id), part in self._open.items()]
+
     def call(self, tool_call_id: str) -> Part | None:
         """The part of a call, if this message has it."""
         return self._calls.get(tool_call_id)

@@ -61,14 +61,20 @@ class TurnContext:
     """The turn as assembled, for `before_turn`."""
 
     system: str
+    """The system prompt, with a few lines about the tools at hand."""
     messages: list[model.ModelMessage]
+    """The conversation as the model will read it."""
     tools: dict[str, Tool]
+    """Every tool of this turn, by name."""
     model: model.Model
     continuation: bool
+    """True when the turn goes on from an assistant message."""
     body: dict[str, Any] | None
+    """Custom fields of the client's request, or those given to `continue_last_turn`."""
     request_id: str
     trigger: str
     metadata: dict[str, Any] | None = None
+    """What the caller gave as `metadata=`."""
 
 
 @dataclass(slots=True)
@@ -76,8 +82,11 @@ class Timeouts:
     """Limits in seconds; running out of one aborts the turn."""
 
     total: float | None = None
+    """For the whole turn."""
     step: float | None = None
+    """For one model call and its tools."""
     chunk: float | None = None
+    """Between two pieces of an answer."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,17 +94,25 @@ class TurnConfig:
     """What one turn does differently. Return it from `before_turn`; the next turn starts afresh."""
 
     model: model.Model | str | None = None
+    """Another model, by name or object."""
     system: str | None = None
+    """Another system prompt."""
     instructions: str | None = None
     """The same as `system`, and wins over it."""
     messages: list[model.ModelMessage] | None = None
+    """What the model reads instead of the conversation."""
     tools: Any = None
     """More tools, in any form `get_tools` may return. They are added; equal names win."""
     active_tools: Sequence[str] | None = None
+    """The only names the model may call; `[]` for none."""
     tool_choice: model.ToolChoice | None = None
+    """`"auto"`, `"none"`, `"required"`, or `"tool:NAME"`."""
     max_steps: int | None = None
+    """How many model calls this turn may take."""
     stop_when: StopCondition | Sequence[StopCondition] | None = None
+    """Reasons to stop earlier: `has_tool_call("done")`, `step_count_is(3)`, a function of the steps."""
     send_reasoning: bool | None = None
+    """Whether readers see the model's thinking."""
     chat_stream_stall_timeout: float | None = None
     """Seconds of silence after which this turn is given up; 0 switches the watchdog off."""
     output: Any = None
@@ -109,9 +126,13 @@ class TurnConfig:
     stop_sequences: list[str] | None = None
     seed: int | None = None
     max_retries: int | None = None
+    """How often a model call that never opened is tried again: 2 unless given."""
     timeout: float | Timeouts | None = None
+    """Seconds for the turn, or a `Timeouts`."""
     headers: dict[str, str] | None = None
+    """Extra HTTP headers of the model call."""
     provider_options: dict[str, Any] | None = None
+    """Settings of the provider that have no name here."""
     telemetry: dict[str, Any] | None = None
     """For traces of this turn: `function_id`, `metadata` (a dict), `is_enabled=False` for none."""
     experimental_telemetry: dict[str, Any] | None = None
@@ -152,22 +173,29 @@ class StepResult:
     """One finished step: a model call and the tools it asked for."""
 
     step_number: int
+    """From 0."""
     text: str
     reasoning: list[model.ReasoningPart]
     files: list[model.GeneratedFile]
     sources: list[model.Source]
     tool_calls: list[CalledTool]
+    """The calls of this step, in the order they were made."""
     tool_results: list[ToolResult]
+    """Their outcomes, in the same order; calls that wait for a person have none."""
     content: list[model.AssistantContent]
     """All the model said in this step, in order."""
     finish_reason: model.FinishReason
     raw_finish_reason: str | None
+    """The provider's own word for it."""
     usage: model.Usage
     model: str
+    """The name of the model that answered."""
     response_id: str | None
     response_messages: list[model.ModelMessage]
+    """What this step adds to the conversation for the next one."""
     provider_metadata: model.ProviderMetadata | None
     request: model.Request
+    """What was sent."""
     warnings: list[str] = field(default_factory=list[str])
 
     @property
@@ -181,10 +209,15 @@ class StepContext:
     """The step about to run, for `before_step`."""
 
     steps: list[StepResult]
+    """The finished steps of this turn."""
     step_number: int
+    """This step, from 0."""
     model: model.Model
+    """The turn's model."""
     messages: list[model.ModelMessage]
+    """What the model will read, earlier steps included."""
     context: Any = None
+    """The last `StepConfig.context` of this turn."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,11 +241,15 @@ class ToolCall:
     tool_name: str
     tool_call_id: str
     input: Any
+    """What the model sent, checked against the tool's schema."""
     messages: Sequence[model.ModelMessage]
+    """What the model was shown before it made the call."""
     signal: AbortSignal
+    """Fires when the turn is cancelled."""
     dynamic: bool = False
     provider_metadata: model.ProviderMetadata | None = None
     step_number: int | None = None
+    """Known once the call is over."""
     type: Literal["tool-call"] = "tool-call"
 
     @property
@@ -226,9 +263,13 @@ class ToolOutcome(ToolCall):
     """A call and what came of it, for `after_tool_call`. `input` is what the model sent."""
 
     duration_ms: float = 0.0
+    """How long it took, `before_tool_call` included."""
     success: bool = True
+    """False when the tool raised; a blocked or substituted call is a success."""
     output: Any = None
+    """Its result, or what was put in its place."""
     error: BaseException | None = None
+    """What it raised."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -279,11 +320,14 @@ class ChatResponse:
     """How a turn ended, for `on_chat_response`."""
 
     message: Message
+    """The stored answer; without parts when nothing was said."""
     request_id: str
     continuation: bool
     status: Literal["completed", "error", "aborted"]
     error: str | None = None
+    """What people read, when it failed."""
     output: Any = None
+    """The parsed value, with `TurnConfig.output`."""
 
 
 @dataclass(slots=True)
@@ -291,9 +335,12 @@ class ChatErrorContext:
     """Where a turn failed, for `on_chat_error`."""
 
     stage: Stage
+    """How far the turn had come."""
     messages_persisted: bool
+    """Whether the person's messages are stored."""
     request_id: str | None = None
     classification: ErrorKind | None = None
+    """`"context_overflow"` when the conversation is too long for the model."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -308,14 +355,21 @@ class PendingCall:
 
 @dataclass(slots=True, frozen=True)
 class TurnResult:
-    """What a turn API gives back once the turn ended."""
+    """What a turn API gives back once the turn ended.
+
+    `interrupted` is for a `chat()` callback that left when the turn stalled: it goes on without it.
+    """
 
     request_id: str
-    status: TurnStatus
+    status: TurnStatus | Literal["interrupted"]
+    """`"aborted"`: somebody stopped it, or a time limit ran out. `"skipped"`: it never ran."""
     continuation: bool = False
     error: str | None = None
+    """What people may read of the failure."""
     message: Message | None = None
+    """The stored answer with all its parts."""
     output: Any = None
+    """The parsed value, with `TurnConfig.output`."""
 
     @property
     def text(self) -> str:
@@ -350,6 +404,7 @@ class InvalidCall:
     tool_call_id: str
     tool_name: str
     input: str
+    """As the model wrote it."""
     tools: Mapping[str, Tool]
     system: str
     messages: Sequence[model.ModelMessage]
@@ -444,6 +499,10 @@ class Hooks(Protocol):
 
     def on_chat_error(self, error: BaseException, ctx: ChatErrorContext) -> Any:
         """See `Think.on_chat_error`."""
+        ...
+
+    def on_chat_recovery(self, ctx: Any) -> Any:
+        """See `Think.on_chat_recovery`."""
         ...
 
     def repair_interrupted_tool_part(self, part: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,9 @@ from .assemble import Assembled, asking
 from .calls import StepCalls
 from .convert import has_approvals, paired
 from .hooks import StepConfig, StepContext, StepResult, call_hook
+from .pickup import PickedUp, pick_up
 from .run import Run
+from .seam import CUT, made_again, rejoin
 
 __all__ = ["Loop", "TimedOut"]
 
@@ -61,6 +63,14 @@ class _Answer:
         self.response_id: str | None = None
         self.model_id: str | None = None
         self._open: dict[str, _Block] = {}
+
+    def go_on(self, content: list[model.AssistantContent]) -> None:
+        """Begin with what was said before the step was cut off; its last text may grow, as block `CUT`."""
+        self.content = list(content)
+        last = self.content[-1] if self.content else None
+        if isinstance(last, model.TextPart):
+            block = self._open[CUT] = _Block(model.TextPart, len(self.content) - 1, last.provider_metadata)
+            block.pieces.append(last.text)
 
     def begin(
         self, id: str, make: Callable[..., Any], metadata: model.ProviderMetadata | None = None
@@ -106,7 +116,10 @@ class Loop:
     def __init__(self, run: Run, assembled: Assembled, abort: AbortController) -> None:
         self._run, self._assembled, self._abort = run, assembled, abort
         self._specs = {name: tool.spec() for name, tool in assembled.tools.items()}
-        self._used_ids: set[str] = set()
+        journal = run.turn.journal
+        self._used_ids: set[str] = set(journal.block_ids) if journal else set()
+        # Where the turn goes on, until its first step begins.
+        self._picked_up = PickedUp()
         self._context: Any = None
         self.steps: list[StepResult] = []
         self.is_waiting = False
@@ -115,36 +128,57 @@ class Loop:
     async def run(self) -> None:
         """Go through the steps. Raises what broke the answer off."""
         run, limits = self._run, self._assembled.timeouts
-        run.say(ui.Start(message_id=None if run.turn.continuation else run.turn.message_id))
-        with self._limit("turn", limits.total), run.watched(self._assembled.stall_timeout, self._abort):
+        if not run.writer.streamed:
+            run.say(ui.Start(message_id=None if run.turn.continuation else run.turn.message_id))
+        with self._limit("turn", limits.total), run.watched(self._assembled.stall_timeout):
             head = await self._head()
-            produced: list[model.ModelMessage] = []
-            while True:
+            goes_on = await self._pick_up(head)
+            produced = self._picked_up.produced
+            while goes_on:
                 with self._limit("step", limits.step):
                     step = await self._step([*head, *produced])
                 self.steps.append(step)
                 produced += step.response_messages
-                if not await self._goes_on():
-                    break
+                goes_on = await self._goes_on()
         if self._assembled.output is not None and not self.is_waiting:
             run.output = self._assembled.output.parse(self.steps[-1].text)
         run.say(ui.Finish(self.steps[-1].finish_reason))
+
+    async def _pick_up(self, head: list[model.ModelMessage]) -> bool:
+        """Settle what an interrupted turn left open. False: there is nothing left to say."""
+        journal = self._run.turn.journal
+        if journal is None or not self._run.fold.parts:
+            return True
+        number = sum(part.get("type") == "step-start" for part in self._run.fold.parts)
+        calls = self._calls = StepCalls(
+            self._run, max(0, number - 1), self._assembled.tools, head, self._assembled.system
+        )
+        found = self._picked_up = await pick_up(self._run, journal, calls)
+        self.steps, self.is_waiting = found.steps, found.is_waiting
+        if found.is_over or found.is_waiting:
+            return False
+        ended_with_calls = bool(found.steps) and not found.has_begun and not found.cut
+        return await self._goes_on() if ended_with_calls else True
 
     def abandon(self) -> bool:
         """Stop tools that still run. True when something did."""
         return self._calls.abandon() if self._calls else False
 
     async def _head(self) -> list[model.ModelMessage]:
-        """The conversation so far, after running what a person has approved meanwhile."""
+        """The conversation so far, after running what a person has approved meanwhile.
+
+        Somebody may have said something since: an approval is not lost because of that.
+        """
         messages = self._assembled.messages
-        if len(messages) >= 2:
-            said, answers = messages[-2], messages[-1]
+        for place in range(1, len(messages)):
+            said, answers = messages[place - 1], messages[place]
             if (
-                isinstance(said, model.AssistantMessage)
-                and isinstance(answers, model.ToolMessage)
+                isinstance(answers, model.ToolMessage)
+                and isinstance(said, model.AssistantMessage)
                 and any(isinstance(part, model.ApprovalResponse) for part in answers.content)
             ):
-                messages = [*messages[:-1], await self._approved(said, answers, messages[:-2])]
+                done = await self._approved(said, answers, messages[: place - 1])
+                messages = [*messages[:place], done, *messages[place + 1 :]]
         # Converted history pairs calls and results by itself; a hook's own list may not.
         is_ours = self._assembled.config.messages is None and not has_approvals(messages)
         return messages if is_ours else asking(paired(messages))
@@ -164,7 +198,8 @@ class Loop:
 
     async def _step(self, messages: list[model.ModelMessage]) -> StepResult:
         run = self._run
-        plan = await self._plan(messages)
+        picked_up, self._picked_up = self._picked_up, PickedUp()
+        plan = await self._plan([*messages, *picked_up.asking(self._assembled.model)])
         began = run.host.clock.monotonic()
         run.host.emit(
             ChatStepStart(
@@ -176,17 +211,19 @@ class Loop:
             )
         )
         answer = _Answer()
+        answer.go_on(picked_up.cut)
         calls = self._calls = StepCalls(
             run, plan.number, plan.tools, plan.request.messages, plan.request.system, self._context
         )
         failure: BaseException | None = None
         try:
-            await self._listen(plan, answer, calls)
+            await self._listen(plan, answer, calls, picked_up)
+            calls.give_up(picked_up.half_made)
         except Exception as error:
             failure = error
             raise
         finally:
-            if failure is not None or not run.turn.signal.aborted:
+            if failure is not None or not run.signal.aborted:
                 await calls.finished()
             answer.close()
             self._tell_step(plan, answer, began, failure)
@@ -227,13 +264,14 @@ class Loop:
         chosen = run.host.resolve_model(change.model) if change.model is not None else assembled.model
         return _StepPlan(number, chosen, request, tools)
 
-    async def _listen(self, plan: _StepPlan, answer: _Answer, calls: StepCalls) -> None:
+    async def _listen(self, plan: _StepPlan, answer: _Answer, calls: StepCalls, picked_up: PickedUp) -> None:
         run, writer = self._run, self._run.writer
         reasons = self._assembled.send_reasoning
         chunk_limit = self._assembled.timeouts.chunk
-        ids: dict[str, str] = {}
-        has_begun = False
-        async with contextlib.aclosing(self._open(plan)) as events:
+        ids: dict[str, str] = {CUT: picked_up.open_block} if picked_up.open_block is not None else {}
+        has_begun = picked_up.has_begun
+        async with contextlib.aclosing(self._open(plan)) as opened:
+            events = self._rejoined(opened, plan, picked_up)
             timer = self._arm(chunk_limit)
             try:
                 async for event in events:
@@ -340,6 +378,21 @@ class Loop:
                 raise error
             case model.TextDelta() | model.ReasoningDelta():
                 pass  # taken by `_listen`
+
+    def _rejoined(
+        self, events: AsyncGenerator[model.ModelEvent, None], plan: _StepPlan, picked_up: PickedUp
+    ) -> AsyncGenerator[model.ModelEvent, None]:
+        if picked_up.half_made:
+            events = made_again(events, picked_up.half_made, heard=self._run.stroke)
+        if picked_up.open_block is None and not picked_up.said:
+            return events
+        return rejoin(
+            events,
+            picked_up.said,
+            is_open=picked_up.open_block is not None,
+            trims=plan.model.continues == "prompt",
+            heard=self._run.stroke,
+        )
 
     def _unique(self, id: str, ids: dict[str, str], key: str | None = None) -> str:
         """An id for readers that no other block of this turn has."""

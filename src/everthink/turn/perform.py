@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..abort import AbortController
-from ..errors import CommitRefused, ModelError, StoreError, StreamStalled
+from ..errors import UNTOLD, CommitRefused, ModelError, StoreError, StreamStalled, is_for_people
 from ..messages import Message, as_messages
 from ..observe.events import ChatRequestFailed, ChatTurnFinish, ChatTurnStart, MessageError
 from ..session.tree import Plan
@@ -25,66 +25,34 @@ from ..store.port import Statement
 from . import queries
 from .assemble import assemble
 from .audience import HistoryChanged, TurnEnded, TurnStarted
-from .fold import fold
-from .hooks import ChatErrorContext, ChatResponse, Stage, TurnResult, TurnStatus, call_hook
+from .hooks import ChatErrorContext, Stage, TurnStatus, call_hook
+from .journal import keep_answer, read_journal
 from .loop import Loop
+from .outcome import Outcome, PutOff, reason_of
 from .run import Run
-from .segments import unpack
 from .turn import Host, Turn
 
-__all__ = ["Outcome", "end_unstarted", "explain", "perform", "with_stamps"]
+__all__ = [
+    "Explained",
+    "close",
+    "closing",
+    "end_unstarted",
+    "explain",
+    "perform",
+    "remembered",
+    "with_stamps",
+]
 
 log = logging.getLogger("everthink.turn")
 
 SEGMENT_GRACE_MS = 10 * 60 * 1000
 
 
-@dataclass(slots=True)
-class Outcome:
-    """How a turn ended. `error` is the exception, `text` what people may read of it."""
+async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | PutOff:
+    """Run the turn to its end. Only being stopped from outside (shutdown) raises.
 
-    turn: Turn
-    status: TurnStatus
-    error: BaseException | None = None
-    text: str | None = None
-    stage: Stage = "stream"
-    message: Message | None = None
-    output: Any = None
-    fires_response: bool = False
-
-    @property
-    def is_setup_failure(self) -> bool:
-        """True when the turn failed before the model was asked."""
-        return self.status == "error" and self.stage in ("turn", "persist")
-
-    def raise_setup_failure(self) -> None:
-        """Raise what kept the turn from being set up, if anything did."""
-        if self.is_setup_failure and self.error is not None:
-            raise self.error
-
-    def result(self) -> TurnResult:
-        """What the turn APIs give back."""
-        return TurnResult(
-            request_id=self.turn.request_id,
-            status=self.status,
-            continuation=self.turn.continuation,
-            error=self.text if self.status != "aborted" else _reason(self.turn),
-            message=self.message.copy() if self.message else None,
-            output=self.output,
-        )
-
-    def response(self) -> ChatResponse | None:
-        """What `on_chat_response` is given; `None` when it does not fire."""
-        if not self.fires_response or self.status == "skipped":
-            return None
-        message = self.message or Message(self.turn.message_id, "assistant", [])
-        return ChatResponse(
-            message.copy(), self.turn.request_id, self.turn.continuation, self.status, self.text, self.output
-        )
-
-
-async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome:
-    """Run the turn to its end. Only being stopped from outside (shutdown) raises."""
+    A turn that was cut off is picked up first, and again whenever it stalls.
+    """
     began = host.clock.monotonic()
     common: dict[str, Any] = {
         "request_id": turn.request_id,
@@ -94,7 +62,13 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome:
         "generation": turn.generation,
     }
     host.emit(ChatTurnStart(**common))
-    outcome = await _performed(host, turn, abort)
+    outcome: Outcome | PutOff | None = None
+    while outcome is None:
+        if turn.is_interrupted:
+            outcome = await host.recovery.pick_up(turn)
+        outcome = outcome or await _performed(host, turn, abort)
+    if isinstance(outcome, PutOff):
+        return outcome
     host.emit(
         ChatTurnFinish(
             **common,
@@ -107,7 +81,8 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome:
     return outcome
 
 
-async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome:
+async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome | None:
+    """One attempt. `None`: it was cut off by a stall and is to be picked up."""
     try:
         if not await _apply_input(host, turn):
             return await end_unstarted(host, turn, _stopped(host, turn))
@@ -118,7 +93,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome:
     run = Run(host, turn)
     host.inflight = run.fold
     work = asyncio.ensure_future(_work(run, abort))
-    unlink = turn.signal.on_abort(lambda _: work.cancel())
+    run.signal.on_abort(lambda _: work.cancel())
     run.writer.on_failure = work.cancel
     try:
         await asyncio.wait([work])
@@ -127,7 +102,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome:
         run.is_closed = True
         raise
     finally:
-        unlink()
+        run.unlink()
         host.inflight = None
     try:
         return await _ended(host, run, work)
@@ -146,7 +121,7 @@ async def _work(run: Run, abort: AbortController) -> None:
             run.writer.also(queries.abandoned(run.host.id, run.turn.id, now=run.host.clock.now_ms()))
 
 
-async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
+async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | None:
     turn = run.turn
     failure = None if work.cancelled() else work.exception()
     broken: StoreError | None = None
@@ -163,8 +138,9 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
         return await _failed(host, turn, broken, "stream", run)
     if work.cancelled():
         status: TurnStatus = "aborted"
-        if isinstance(turn.signal.reason, StreamStalled):
-            return await _failed(host, turn, turn.signal.reason, "stream", run)
+        stall = None if turn.signal.aborted else run.signal.reason
+        if isinstance(stall, StreamStalled):
+            return await _stalled(host, run, stall)
     elif failure is not None:
         status = "error"
     else:
@@ -173,36 +149,49 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome:
         raise failure
     if isinstance(failure, Exception):
         return await _failed(host, turn, failure, "stream" if run.assembled else "turn", run)
-    reason = _reason(turn) if status == "aborted" else None
+    reason = reason_of(turn) if status == "aborted" else None
     try:
-        message = await _store(
-            host, run, [queries.ended(host.id, turn.id, status=status, error=reason, now=host.clock.now_ms())]
-        )
+        message = await _store(host, run, closing(host, turn, status, reason))
     except StoreError as error:
         return await _failed(host, turn, error, "stream", run)
-    host.audience.show(TurnEnded(turn, status, streamed=run.writer.streamed, stored=message is not None))
+    close(host, TurnEnded(turn, status, streamed=run.writer.streamed, stored=message is not None))
     return Outcome(turn, status, message=message, output=run.output, fires_response=True)
+
+
+async def _stalled(host: Host, run: Run, stall: StreamStalled) -> Outcome | None:
+    turn = run.turn
+    if not host.recovery.is_on:
+        return await _failed(host, turn, stall, "stream", run)
+    run.is_closed = True
+    try:
+        await run.writer.close([queries.interrupted(host.id, turn.id)])
+    except StoreError as error:
+        return await _failed(host, turn, error, "stream", run)
+    host.recovery.interrupt(turn)
+    return None
+
+
+def closing(host: Host, turn: Turn, status: TurnStatus, error: str | None) -> list[Statement]:
+    """What ends a turn, for its last commit."""
+    ended = queries.ended(host.id, turn.id, status=status, error=error, now=host.clock.now_ms())
+    return [ended, *host.recovery.closing(turn, status)]
+
+
+def close(host: Host, ended: TurnEnded) -> None:
+    """Tell everybody that a turn is over, once that is durable."""
+    host.audience.show(ended)
+    host.recovery.closed(ended.turn, ended.status)
 
 
 def _stopped(host: Host, turn: Turn) -> TurnStatus:
     return "skipped" if host.generation != turn.generation else "aborted"
 
 
-def _reason(turn: Turn) -> str | None:
-    return None if turn.signal.reason is None else str(turn.signal.reason)
-
-
 async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     """Store the answer with the turn's last chunks and `last`, in one commit."""
     plan = Plan()
     if run.fold.has_content:
-        message = run.fold.message()
-        # A client that sends again while this turn streams posts the answer as far as it has seen it.
-        plan = (
-            host.session.plan_update(message)
-            if host.session.expects(message.id)
-            else host.session.plan_append([message], run.turn.parent)
-        )
+        plan = keep_answer(host.session, run.fold.message(), run.turn.parent)
     run.is_closed = True
 
     def confirm() -> None:
@@ -212,7 +201,7 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     try:
         await run.writer.close([*plan.statements, *last, *_pruning(host)])
     except BaseException:
-        host.session.fail()
+        host.session.fail(plan)
         raise
     if not plan.writes:
         return None
@@ -223,12 +212,12 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
 async def _store_shown(host: Host, run: Run) -> Message | None:
     """Store what readers have seen of an answer whose chunks could not all be written."""
     run.is_closed = True
-    rows = await host.store.fetch(queries.SEGMENTS, host.id, run.turn.id)
-    shown = fold((chunk for row in rows for chunk in unpack(row[0])), id=run.turn.message_id)
-    if not shown.has_content:
+    turn = run.turn
+    journal = await read_journal(host, turn.id, message_id=turn.message_id, continuation=turn.continuation)
+    if not journal.fold.has_content:
         return None
     await host.session.refresh()
-    plan = host.session.plan_append([shown.message()], run.turn.parent)
+    plan = keep_answer(host.session, journal.fold.message(), turn.parent)
     await host.session.write(plan)
     host.audience.show(HistoryChanged(run.turn, "answer"))
     return plan.writes[0][0] if plan.writes else None
@@ -253,36 +242,49 @@ async def _failed(host: Host, turn: Turn, error: Exception, stage: Stage, run: R
         except StoreError as broken:
             log.error("the partial answer of turn %s could not be stored: %s", turn.id, broken)
             is_kept = False
-    told, text = await explain(host, error, stage, turn.request_id, turn.is_applied)
+    said = await explain(host, error, stage, turn.request_id, turn.is_applied)
+    told, text = said.error, said.text
     if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds
         try:
-            failure = {
-                "id": turn.request_id,
-                "turn": turn.id,
-                "error": text,
-                "messageIds": turn.answers,
-                "continuation": turn.continuation,
-            }
-            await host.store.apply(
-                [
-                    queries.ended(host.id, turn.id, status="error", error=text, now=host.clock.now_ms()),
-                    host.remember("lastFailure", failure),
-                ]
-            )
-            host.last_failure = failure
+            await host.store.apply([*closing(host, turn, "error", text), remembered(host, turn, said.shown)])
         except StoreError as broken:
             log.error("turn %s failed and could not be ended: %s", turn.id, broken)
     streamed = run.writer.streamed if run else False
-    host.audience.show(TurnEnded(turn, "error", text, streamed=streamed, stored=message is not None))
+    close(host, TurnEnded(turn, "error", said.shown, streamed=streamed, stored=message is not None))
     return Outcome(
         turn, "error", error=told, text=text, stage=stage, message=message, fires_response=message is not None
     )
 
 
+def remembered(host: Host, turn: Turn, text: str) -> Statement:
+    """Keep what failed: a chat window that comes later is told."""
+    host.last_failure = {
+        "id": turn.request_id,
+        "turn": turn.id,
+        "error": text,
+        "messageIds": turn.answers,
+        "continuation": turn.continuation,
+    }
+    return host.remember("lastFailure", host.last_failure)
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A failure in words: `text` for code that asks, `shown` for people in a chat window."""
+
+    error: BaseException
+    text: str
+    shown: str
+
+
 async def explain(
     host: Host, error: Exception, stage: Stage, request_id: str | None, persisted: bool
-) -> tuple[BaseException, str]:
-    """Ask `on_chat_error` what to say of a failure, and tell observers. Once per failed turn."""
+) -> Explained:
+    """Ask `on_chat_error` what to say of a failure, and tell observers. Once per failed turn.
+
+    What we raise is written to be read; what the application or a library raises may hold anything,
+    and is shown only when `on_chat_error` chose the words.
+    """
     overflows = isinstance(error, ModelError) and error.kind == "context_overflow"
     context = ChatErrorContext(stage, persisted, request_id, "context_overflow" if overflows else None)
     told: Any = error
@@ -292,24 +294,25 @@ async def explain(
     except Exception as raised:  # noqa: BLE001 - the original error matters more
         host.complain("on_chat_error", raised)
     text = str(told) or type(told).__name__
+    if not is_for_people(error):
+        log.error("%s: a turn failed at stage %s", host.id, stage, exc_info=error)
     # Observers get the error itself; what people read may say less.
     detail = str(error) or type(error).__name__
     host.emit(MessageError(error=detail))
     host.emit(
         ChatRequestFailed(request_id=request_id, stage=stage, messages_persisted=persisted, error=detail)
     )
-    return told if isinstance(told, BaseException) else error, text
+    shown = text if told is not error or is_for_people(error) else UNTOLD
+    return Explained(told if isinstance(told, BaseException) else error, text, shown)
 
 
 async def end_unstarted(
     host: Host, turn: Turn, status: TurnStatus, *, fires_response: bool = False, error: str | None = None
 ) -> Outcome:
     """End a turn that says nothing: aborted before it began, superseded, or reset."""
-    text = error or (_reason(turn) if status == "aborted" else None)
-    await host.store.apply(
-        [queries.ended(host.id, turn.id, status=status, error=text, now=host.clock.now_ms())]
-    )
-    host.audience.show(TurnEnded(turn, status, streamed=False))
+    text = error or (reason_of(turn) if status == "aborted" else None)
+    await host.store.apply(closing(host, turn, status, text))
+    close(host, TurnEnded(turn, status, streamed=False))
     return Outcome(turn, status, fires_response=fires_response)
 
 
@@ -328,7 +331,10 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
         if host.generation != turn.generation:
             return False
         plan = host.session.plan_append(messages)
-        more = [] if turn.is_started else [queries.started(host.id, turn.id, now=host.clock.now_ms())]
+        turn.question = host.session.tip
+        more: list[Statement] = []
+        if not turn.is_started:
+            more = [queries.started(host.id, turn.id, question=turn.question, now=host.clock.now_ms())]
         try:
             if plan.statements or more:
                 await host.session.write(plan, *more)

@@ -15,13 +15,21 @@ __all__ = [
     "ACCEPTED",
     "ANSWERS",
     "CALLS",
+    "CALLS_OF",
+    "CALL_FACTS",
+    "COUNTS",
+    "LATEST_CALLS",
+    "LATEST_TURNS",
     "OPEN",
     "SEGMENTS",
+    "SPANS",
     "SUBMISSION",
     "SUBMISSIONS",
     "SUBMISSION_BY_KEY",
     "TABLES",
     "TURNS",
+    "TURNS_OF",
+    "TURN_FACTS",
     "CallState",
     "abandoned",
     "accepted",
@@ -32,11 +40,15 @@ __all__ = [
     "ended",
     "ended_early",
     "forgotten",
+    "interrupted",
+    "picked_up",
     "pruned",
+    "rewound",
     "segment",
     "settled",
     "skipped",
     "started",
+    "stashed",
 ]
 
 TABLES = (
@@ -85,11 +97,18 @@ TABLES = (
     ) /* clustered */""",
 )
 
+# Migration 2: what recovery needs to know of a turn.
+RECOVERY = (
+    "ALTER TABLE turns ADD COLUMN question TEXT",
+    "ALTER TABLE turns ADD COLUMN stash TEXT",
+    "ALTER TABLE segments ADD COLUMN written_at BIGINT",
+)
+
 CallState = Literal["asked", "started", "done", "failed", "denied", "unknown"]
 
 _TURN = (
     "id, request_id, trigger, status, continuation, input, metadata, idempotency_key, message_id,"
-    " error, created_at, started_at, ended_at, seq"
+    " error, created_at, started_at, ended_at, seq, question, stash"
 )
 TURNS = f"SELECT {_TURN} FROM turns WHERE agent = ? ORDER BY seq"
 ACCEPTED = (
@@ -102,11 +121,58 @@ SUBMISSIONS = (
     f"SELECT {_TURN} FROM turns WHERE agent = ? AND trigger = 'submission' ORDER BY created_at DESC, seq DESC"
 )
 SEGMENTS = "SELECT chunks FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
+JOURNAL = "SELECT chunks, written_at FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
+STASH = "SELECT stash FROM turns WHERE agent = ? AND id = ?"
+# Which agents have work that a process left: the index of open turns holds nothing else.
+WAITING = "SELECT DISTINCT agent FROM turns WHERE ended_at IS NULL"
 ANSWERS = "SELECT call_id, answer FROM calls WHERE agent = ? AND turn = ? AND answer IS NOT NULL"
 CALLS = (
     "SELECT call_id, tool, step, state, on_interrupt, input, asked_at, started_at, settled_at FROM calls"
     " WHERE agent = ? AND turn = ? ORDER BY asked_at, call_id"
 )
+
+# For people who look: the newest first, of one agent or of all whose id is like a pattern.
+TURN_FACTS = (
+    "id",
+    "request_id",
+    "trigger",
+    "status",
+    "continuation",
+    "message_id",
+    "error",
+    "created_at",
+    "started_at",
+    "ended_at",
+)
+CALL_FACTS = (
+    "turn",
+    "call_id",
+    "tool",
+    "step",
+    "state",
+    "on_interrupt",
+    "input",
+    "asked_at",
+    "started_at",
+    "settled_at",
+)
+TURNS_OF = f"SELECT {', '.join(TURN_FACTS)} FROM turns WHERE agent = ? ORDER BY seq DESC LIMIT ?"
+CALLS_OF = (
+    f"SELECT {', '.join(CALL_FACTS)} FROM calls WHERE agent = ? ORDER BY asked_at DESC, call_id DESC LIMIT ?"
+)
+LATEST_TURNS = (
+    f"SELECT agent, {', '.join(TURN_FACTS)} FROM turns WHERE agent LIKE ? ESCAPE '!'"
+    " ORDER BY created_at DESC, seq DESC LIMIT ?"
+)
+LATEST_CALLS = (
+    f"SELECT agent, {', '.join(CALL_FACTS)} FROM calls WHERE agent LIKE ? ESCAPE '!'"
+    " ORDER BY asked_at DESC, call_id DESC LIMIT ?"
+)
+COUNTS = (
+    "SELECT agent, COUNT(*) AS turns, COUNT(*) - COUNT(ended_at) AS open_turns,"
+    " MAX(created_at) AS last_turn_at FROM turns GROUP BY agent"
+)
+SPANS = "SELECT first_seq, written_at, chunks FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
 
 
 def accepted(
@@ -123,12 +189,13 @@ def accepted(
     metadata: str | None = None,
     key: str | None = None,
     at_once: bool = False,
+    question: str | None = None,
 ) -> Statement:
     """A turn is ours from here on. `at_once`: nothing is ahead of it, so it is running already."""
     return Statement(
         "INSERT INTO turns (agent, id, seq, request_id, trigger, status, continuation, input, metadata,"
-        " idempotency_key, message_id, created_at, started_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " idempotency_key, message_id, created_at, started_at, question)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             agent,
             id,
@@ -143,24 +210,62 @@ def accepted(
             message_id,
             now,
             now if at_once else None,
+            question,
         ),
     )
 
 
-def started(agent: str, id: str, *, now: int) -> Statement:
-    """The turn's messages are in the conversation (same commit) and its work begins."""
+def started(agent: str, id: str, *, question: str | None, now: int) -> Statement:
+    """The turn's messages are in the conversation (same commit) and its work begins.
+
+    `question` is the message it answers: the tip of the conversation at this moment.
+    """
     return Statement(
-        "UPDATE turns SET status = 'running', started_at = ?"
+        "UPDATE turns SET status = 'running', started_at = ?, question = ?"
         " WHERE agent = ? AND id = ? AND status = 'accepted'",
-        (now, agent, id),
+        (now, question, agent, id),
         guard=True,
+    )
+
+
+def interrupted(agent: str, id: str) -> Statement:
+    """The turn was cut off and is to go on."""
+    return Statement(
+        "UPDATE turns SET status = 'interrupted' WHERE agent = ? AND id = ? AND status = 'running'",
+        (agent, id),
+    )
+
+
+def picked_up(agent: str, id: str) -> Statement:
+    """The turn goes on from where it was cut off."""
+    return Statement(
+        "UPDATE turns SET status = 'running'"
+        " WHERE agent = ? AND id = ? AND status IN ('interrupted', 'running')",
+        (agent, id),
+        guard=True,
+    )
+
+
+def rewound(agent: str, id: str, *, message_id: str) -> list[Statement]:
+    """The turn starts over under another message: what it has said is forgotten."""
+    return [
+        Statement("DELETE FROM segments WHERE agent = ? AND turn = ?", (agent, id)),
+        Statement("DELETE FROM calls WHERE agent = ? AND turn = ?", (agent, id)),
+        Statement("UPDATE turns SET message_id = ? WHERE agent = ? AND id = ?", (message_id, agent, id)),
+    ]
+
+
+def stashed(agent: str, id: str, *, data: str) -> Statement:
+    """Data of the developer's own that belongs to a turn that runs."""
+    return Statement(
+        "UPDATE turns SET stash = ? WHERE agent = ? AND id = ? AND ended_at IS NULL", (data, agent, id)
     )
 
 
 def ended(agent: str, id: str, *, status: str, error: str | None, now: int) -> Statement:
     """The turn is over. A row that is over already stays as it is. Its input is not needed any more."""
     return Statement(
-        "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL"
+        "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL, stash = NULL, question = NULL"
         " WHERE agent = ? AND id = ? AND status IN ('accepted', 'running', 'interrupted') RETURNING id",
         (status, error, now, agent, id),
     )
@@ -169,7 +274,7 @@ def ended(agent: str, id: str, *, status: str, error: str | None, now: int) -> S
 def ended_early(agent: str, id: str, *, status: str, error: str | None, now: int) -> Statement:
     """End a turn that has not begun. Returns its id; nothing when it has."""
     return Statement(
-        "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL"
+        "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL, question = NULL"
         " WHERE agent = ? AND id = ? AND status = 'accepted' RETURNING id",
         (status, error, now, agent, id),
     )
@@ -178,17 +283,18 @@ def ended_early(agent: str, id: str, *, status: str, error: str | None, now: int
 def skipped(agent: str, *, error: str, now: int) -> Statement:
     """End every turn that has not begun (a reset). Returns id and trigger of each."""
     return Statement(
-        "UPDATE turns SET status = 'skipped', error = ?, ended_at = ?, input = NULL"
+        "UPDATE turns SET status = 'skipped', error = ?, ended_at = ?, input = NULL, question = NULL"
         " WHERE agent = ? AND ended_at IS NULL AND status = 'accepted' RETURNING id, trigger",
         (error, now, agent),
     )
 
 
-def segment(agent: str, turn: str, *, first: int, last: int, chunks: str) -> Statement:
+def segment(agent: str, turn: str, *, first: int, last: int, chunks: str, now: int) -> Statement:
     """Chunks `first` to `last` of a turn, as one JSON list."""
     return Statement(
-        "INSERT INTO segments (agent, turn, first_seq, last_seq, chunks) VALUES (?, ?, ?, ?, ?)",
-        (agent, turn, first, last, chunks),
+        "INSERT INTO segments (agent, turn, first_seq, last_seq, chunks, written_at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (agent, turn, first, last, chunks, now),
     )
 
 

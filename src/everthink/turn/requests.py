@@ -39,6 +39,8 @@ class ChatRequest:
     metadata: dict[str, Any] | None = field(default=None)
     origin: str | None = None
     """The connection it came by."""
+    is_readonly: bool = False
+    """True when that connection may not change the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
             generation=generation,
         )
         turn.origin, turn.answers = request.origin, trailing(request.messages)
+        turn.is_readonly = request.is_readonly
         if isinstance(decision, Supersede):
             turn.gate = _gate(room, turn, decision, number, room.clock.monotonic())
 

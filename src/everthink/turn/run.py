@@ -13,7 +13,7 @@ from collections.abc import Generator
 from typing import Any
 
 from .. import chunks as ui
-from ..abort import AbortController
+from ..abort import AbortController, AbortSignal
 from ..clock import Timer
 from ..errors import StreamStalled
 from ..messages import Message
@@ -63,14 +63,28 @@ class Run:
 
     def __init__(self, host: Host, turn: Turn) -> None:
         self.host, self.turn = host, turn
-        self.fold = Accumulator(turn.message_id, continuation=turn.continuation)
-        self.writer = StreamWriter(host, turn)
+        journal = turn.journal
+        self.fold = journal.fold if journal else Accumulator(turn.message_id, continuation=turn.continuation)
+        self.writer = StreamWriter(host, turn, first=journal.next_seq if journal else 0)
+        # Of this attempt: fires when the turn is aborted, and when it is given up to be picked up again.
+        self.abort = AbortController()
+        self.unlink = turn.signal.on_abort(lambda signal: self.abort.abort(signal.reason))
         self.assembled: Assembled | None = None
         self.output: Any = None
         self.watches_chunks = host.overrides("on_chunk")
         self._watchdog: Watchdog | None = None
         # Once closed nothing more is said: a tool that ignored the abort finishes in vain.
         self.is_closed = False
+
+    @property
+    def signal(self) -> AbortSignal:
+        """Fires when this attempt should stop."""
+        return self.abort.signal
+
+    def stroke(self) -> None:
+        """Something came from the model, though nothing that is said."""
+        if self._watchdog is not None:
+            self._watchdog.stroke()
 
     def say(self, chunk: ui.Chunk, *statements: Statement) -> None:
         """Fold a chunk, journal it with its statements, and have it shown once durable."""
@@ -86,12 +100,12 @@ class Run:
             self._watchdog.stroke()
 
     @contextlib.contextmanager
-    def watched(self, seconds: float, abort: AbortController) -> Generator[None]:
-        """Give the turn up when nothing is said for `seconds`; 0 never does."""
+    def watched(self, seconds: float) -> Generator[None]:
+        """Give the attempt up when nothing is said for `seconds`; 0 never does."""
         if seconds <= 0:
             yield
             return
-        watchdog = self._watchdog = Watchdog(self.host, self.turn, seconds, abort)
+        watchdog = self._watchdog = Watchdog(self.host, self.turn, seconds, self.abort)
         watchdog.stroke()
         try:
             yield

@@ -41,12 +41,13 @@ class _Batch:
     def __bool__(self) -> bool:
         return bool(self.chunks or self.statements)
 
-    def commit(self, agent: str, turn: str) -> list[Statement]:
+    def commit(self, host: Host, turn: str) -> list[Statement]:
         if not self.chunks:
             return self.statements
-        text = pack(self.chunks, self.bodies)
+        text, now = pack(self.chunks, self.bodies), host.clock.now_ms()
         last = self.first + len(self.chunks) - 1
-        return [*self.statements, queries.segment(agent, turn, first=self.first, last=last, chunks=text)]
+        segment = queries.segment(host.id, turn, first=self.first, last=last, chunks=text, now=now)
+        return [*self.statements, segment]
 
     def show(self, host: Host, turn: Turn) -> None:
         for call in self.afterwards:
@@ -63,10 +64,10 @@ class _Batch:
 class StreamWriter:
     """Writes the chunks of one turn and shows them once they are durable."""
 
-    def __init__(self, host: Host, turn: Turn) -> None:
+    def __init__(self, host: Host, turn: Turn, *, first: int = 0) -> None:
         self._host, self._turn = host, turn
         self._loop = asyncio.get_running_loop()
-        self._gathering = _Batch(0)
+        self._gathering = _Batch(first)
         # The batch whose commit is under way; None between commits.
         self._flight: _Batch | None = None
         self._scheduled = False
@@ -74,7 +75,7 @@ class StreamWriter:
         self._failure: BaseException | None = None
         self.on_failure: Callable[[], object] | None = None
         """Called when a commit fails: nothing more can be shown."""
-        self.next_seq = 0
+        self.next_seq = first
 
     @property
     def streamed(self) -> bool:
@@ -142,7 +143,7 @@ class StreamWriter:
         batch.statements += last
         if batch:
             try:
-                await self._host.store.apply(batch.commit(self._host.id, self._turn.id))
+                await self._host.store.apply(batch.commit(self._host, self._turn.id))
             except Exception as failure:
                 self._failure = failure
                 raise
@@ -158,7 +159,7 @@ class StreamWriter:
         if self._flight is not None or self._failure or self._closing or not self._gathering:
             return
         self._flight, self._gathering = self._gathering, _Batch(self.next_seq)
-        commit = self._flight.commit(self._host.id, self._turn.id)
+        commit = self._flight.commit(self._host, self._turn.id)
         self._host.store.apply(commit).add_done_callback(self._committed)
 
     def _committed(self, done: asyncio.Future[list[Rows]]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 from .. import chunks as ui
 from ..errors import TurnFailed
 from .admission import Admitted
-from .audience import Audience, Shown, ShownChunks
+from .audience import Audience, RecoveryChanged, Shown, ShownChunks
 from .hooks import TurnResult, call_hook
 from .turn import Turn
 
@@ -24,7 +24,11 @@ __all__ = ["ChatStream", "Prepared", "StreamCallback"]
 
 
 class StreamCallback(Protocol):
-    """What a callback may have; each method may be `def` or `async def`. `on_interrupted` is optional."""
+    """What a callback may have; each method may be `def` or `async def`.
+
+    `on_interrupted()` is optional: the turn stalled and goes on by itself, so it is neither done nor
+    failed. A callback that has it is told nothing more; one that has not stays until the turn's end.
+    """
 
     def on_start(self, request_id: str) -> Any:
         """The turn has an id and can be cancelled. Before it is queued."""
@@ -35,7 +39,7 @@ class StreamCallback(Protocol):
         ...
 
     def on_done(self) -> Any:
-        """The turn completed and its answer is stored."""
+        """The turn completed and its answer is stored. `on_chat_response` comes after this has returned."""
         ...
 
     def on_error(self, error: str) -> Any:
@@ -72,6 +76,11 @@ class ChatStream:
         self.prepare, self._callback, self._raises = prepare, callback, raises
         self._shown: deque[ShownChunks] = deque()
         self._arrived = asyncio.Event()
+        # Whoever awaits the result has a last word before the response hook; a loop may be left at any time.
+        self._heard: asyncio.Event | None = None
+        # A callback that can be told of an interruption leaves then; everybody else waits for the turn's end.
+        self._is_interrupted = False
+        self._leaves = callable(getattr(callback, "on_interrupted", None))
         self.request_id: str = ""
         self.result: TurnResult | None = None
         """The turn's result, once it ended."""
@@ -100,14 +109,16 @@ class ChatStream:
     async def _to_the_end(self) -> TurnResult:
         callback = self._callback
         on_event = callback if callable(callback) else getattr(callback, "on_event", None)
-        async for shown in self._follow():
-            if on_event is not None:
-                for body in shown.bodies:
-                    await call_hook(cast("Any", on_event), body)
+        self._heard = asyncio.Event()
+        try:
+            async for shown in self._follow():
+                if on_event is not None:
+                    for body in shown.bodies:
+                        await call_hook(cast("Any", on_event), body)
+        finally:
+            self._heard.set()
         assert self.result is not None
-        if self.result.status == "completed":
-            await self._tell("on_done")
-        elif self.result.status == "error":
+        if self.result.status == "error":
             await self._tell("on_error", self.result.error or "The turn failed.")
         return self.result
 
@@ -119,6 +130,7 @@ class ChatStream:
             await self._tell("on_done")
             return
         turn = prepared.turn
+        turn.heard = self._heard
         self.request_id = turn.request_id
         try:
             await self._tell("on_start", turn.request_id)
@@ -133,9 +145,17 @@ class ChatStream:
             while not (ended.done() and not self._shown):
                 while self._shown:
                     yield self._shown.popleft()
+                if self._is_interrupted and self._leaves:
+                    self.result = TurnResult(turn.request_id, "interrupted", continuation=turn.continuation)
+                    await self._tell("on_interrupted")
+                    return
                 if not ended.done():
                     self._arrived.clear()
                     await self._arrived.wait()
+            if self._heard is not None:
+                if (await asyncio.shield(ended)).status == "completed":
+                    await self._tell("on_done")
+                self._heard.set()
             outcome = await admitted.outcome()
             if self._raises:
                 outcome.raise_setup_failure()
@@ -146,6 +166,9 @@ class ChatStream:
     def _take(self, turn: Turn, shown: Shown) -> None:
         if isinstance(shown, ShownChunks) and shown.turn is turn:
             self._shown.append(shown)
+            self._arrived.set()
+        elif isinstance(shown, RecoveryChanged) and shown.turn is turn and shown.recovering:
+            self._is_interrupted = True
             self._arrived.set()
 
     async def _tell(self, event: str, *args: Any) -> None:

@@ -7,14 +7,10 @@ from typing import Any, cast
 
 import msgspec
 
-from ..errors import AgentError
+from ..errors import StructuredOutputError
 from ..models.port import OutputSchema
 
-__all__ = ["Structured", "StructuredOutputError", "structured"]
-
-
-class StructuredOutputError(AgentError):
-    """The model's final text does not follow the schema that was asked for."""
+__all__ = ["Structured", "structured"]
 
 
 class Structured:

@@ -6,9 +6,10 @@ the turn sees it: storage, time, ids, hooks and readers arrive through it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..abort import AbortRegistry, AbortSignal
 from ..clock import Clock
@@ -22,6 +23,10 @@ from .audience import Audience
 from .convert import Converter
 from .fold import Accumulator
 from .hooks import Hooks
+from .journal import Journal
+
+if TYPE_CHECKING:
+    from .outcome import Recoverer
 
 __all__ = ["Admission", "Host", "InputFunction", "Trigger", "Turn"]
 
@@ -52,6 +57,8 @@ class Turn:
     signal: AbortSignal
     generation: int
     seq: int = 0
+    created_at: int = 0
+    """When it was accepted (ms)."""
     admission: Admission = "queue"
     continuation: bool = False
     input: list[Message] = field(default_factory=list[Message])
@@ -72,10 +79,20 @@ class Turn:
     """The user messages a chat window wants answered: it is told when they are settled."""
     origin: str | None = None
     """The connection that asked, for a turn from a chat window."""
+    is_readonly: bool = False
+    """True when that connection may not change the state: then neither may this turn, on its behalf."""
     gate: Callable[[], Awaitable[bool]] | None = None
     """Asked when the turn's time has come; False skips it (a newer message took its place)."""
     watch: Callable[[str, str | None], Awaitable[None]] | None = None
     """Told `running` and the final status with its error (submissions)."""
+    question: str | None = None
+    """The message it answers: the tip of the conversation when it began."""
+    is_interrupted: bool = False
+    """True while it was cut off and has not gone on."""
+    journal: Journal | None = None
+    """What it had said when it was cut off, for a turn that goes on."""
+    heard: asyncio.Event | None = None
+    """Set once whoever streams a completed turn was told so: the response hook comes after that."""
 
 
 class Host(Protocol):
@@ -93,6 +110,11 @@ class Host(Protocol):
     """The last turn, when it failed: what a chat window that comes later is told."""
     prunes_at: int
     """When chunks of ended turns are next dropped (ms)."""
+
+    @property
+    def recovery(self) -> Recoverer:
+        """Decides whether an interrupted turn goes on."""
+        ...
 
     @property
     def agent(self) -> Hooks:

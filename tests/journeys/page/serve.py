@@ -1,24 +1,21 @@
-"""The built page and two agents from one server: `python -m tests.journeys.page.serve PORT STORE`.
-
-/agents/…, lifespan --> PeerApp        /everthink/agents --> a list        anything else --> the page
-"""
+"""The page as `everthink dev` serves it, with agents: `python -m tests.journeys.page.serve PORT STORE`."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any, Literal
 
-from starlette.responses import JSONResponse
-from starlette.staticfiles import StaticFiles
+import msgspec
 
-from everthink import Think, tool
+from everthink import App, Think, tool
+from everthink.cli.page import WithPage
+from everthink.cli.target import Loaded
 from everthink.models import port as model
-from tests.wire.peer import PeerApp, ThinkPeer, words_of
-
-STATIC = Path(__file__).parents[3] / "src" / "everthink" / "devtools" / "static"
+from tests.wire import peer
+from tests.wire.peer import words_of
 
 REASONING = "The question is about weather and packing. I should look at the forecast before I say anything."
 
@@ -48,6 +45,23 @@ Shall I book the *Alfama* hotel?"""
 BOOKED = "Booked: **Alfama**, three nights. The confirmation is on its way to you."
 
 
+class Follower(peer.ScriptFollower):
+    """Does what the last user message says; asked to go on after a crash, it says that again."""
+
+    async def stream(self, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
+        told = [m for m in request.messages if not _asks_to_go_on(m)]
+        async for event in super().stream(msgspec.structs.replace(request, messages=told)):
+            yield event
+
+
+def _asks_to_go_on(message: model.ModelMessage) -> bool:
+    return isinstance(message, model.UserMessage) and words_of(message)[:2] == ["Go", "on"]
+
+
+class ThinkPeer(peer.ThinkPeer):
+    model = Follower()
+
+
 class Travel:
     """Plays one conversation, for the pictures."""
 
@@ -74,18 +88,20 @@ class Travel:
             yield model.ToolInputStart(name, name)
             yield model.ToolInputDelta(name, given)
             yield model.ToolCallReady(name, name, given)
-            yield model.Finish("tool-calls", model.Usage(412, 38, 450))
+            yield model.Finish("tool-calls", model.Usage(1412, 38, 1450))
             return
         yield model.TextStart("t")
         for word in (BOOKED if books else ADVICE).split(" "):
             await asyncio.sleep(0.01)
             yield model.TextDelta("t", word + " ")
         yield model.TextEnd("t")
-        yield model.Finish("stop", model.Usage(520, 184, 704))
+        yield model.Finish("stop", model.Usage(1520, 184, 1704, cached_input_tokens=1408))
 
 
 class TravelGuide(Think):
     model = Travel()
+    about = "Plans a weekend away, looks at the weather and books with your consent."
+    examples = ("What should I pack for a weekend in Lisbon?", "Please book it")
 
     @tool
     async def forecast(self, city: str, days: int) -> dict[str, Any]:
@@ -99,31 +115,44 @@ class TravelGuide(Think):
         return {"hotel": hotel, "nights": nights, "confirmation": "LX-2291"}
 
 
-class Site:
-    def __init__(self, store: str) -> None:
-        self.agents = PeerApp(ThinkPeer, TravelGuide, store=store)
-        self.page = StaticFiles(directory=STATIC, html=True)
+class Ideas:
+    """Has another answer to the same question each time. To `and?` it repeats what it said last."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        path = scope.get("path", "")
-        if scope["type"] == "lifespan" or path.startswith("/agents"):
-            await self.agents(scope, receive, send)
-        elif path == "/everthink/agents":
-            listed = [
-                {"class": "ThinkPeer", "kebab": "think-peer"},
-                {
-                    "class": "TravelGuide",
-                    "kebab": "travel-guide",
-                    "about": "Plans a weekend away, looks at the weather and books with your consent.",
-                    "examples": ["What should I pack for a weekend in Lisbon?", "Please book it"],
-                },
-            ]
-            await JSONResponse(listed)(scope, receive, send)
-        else:
-            await self.page(scope, receive, send)
+    name = "ideas"
+    continues: Literal["prefill", "prompt"] = "prompt"
+
+    def __init__(self) -> None:
+        self._asked: Counter[str] = Counter()
+
+    async def stream(self, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
+        question = " ".join(words_of([m for m in request.messages if isinstance(m, model.UserMessage)][-1]))
+        self._asked[question] += 1
+        said = [
+            part.text
+            for message in request.messages
+            if isinstance(message, model.AssistantMessage)
+            for part in message.content
+            if isinstance(part, model.TextPart)
+        ]
+        text = f"You like: {said[-1]}" if question == "and?" else f"Idea number {self._asked[question]}."
+        yield model.Opened()
+        yield model.TextStart("t")
+        yield model.TextDelta("t", text)
+        yield model.TextEnd("t")
+        yield model.Finish("stop", model.Usage(20, 5, 25))
+
+
+class Muse(Think):
+    model = Ideas()
+
+
+def site(store: str) -> WithPage:
+    """The page, its inspector and the agents."""
+    app = App(ThinkPeer, TravelGuide, Muse, store=store)
+    return WithPage(Loaded(app, "the journeys", app))
 
 
 if __name__ == "__main__":
     import uvicorn
 
-    uvicorn.run(Site(sys.argv[2]), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+    uvicorn.run(site(sys.argv[2]), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")

@@ -7,114 +7,40 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.node import free_port, installed, judge, kept_for, needs, serving, walk
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 STATIC = ROOT / "src" / "everthink" / "devtools" / "static"
-WALKS = (HERE / "journeys.mjs").read_text().split("const journeys")[1]
-JOURNEYS = re.findall(r"^  async (\w+)\(", WALKS, re.M)
+WALKS = [(HERE / name).read_text().split("const journeys")[1] for name in ("chatting.mjs", "inspecting.mjs")]
+JOURNEYS = re.findall(r"^  async (\w+)\(", "".join(WALKS), re.M)
 JOURNEYS.remove("pictures")
-
-
-def needs(name: str, why: str) -> str:
-    """The program, or the end of the test: a failure on a build machine, a skip elsewhere."""
-    found = shutil.which(name)
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail(why)
-        pytest.skip(why)
-    return found
-
-
-def installed(folder: Path, place: Path, npm: str) -> Path:
-    """A folder's packages as its lock file says, once for each machine and lock file."""
-    if (place / "installed").exists():
-        return place
-    place.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "package-lock.json", ".npmrc"):
-        shutil.copy(folder / name, place / name)
-    # Not `npm ci`: a lock file written where the registry lacks other platforms' builds would not do for it.
-    command = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=600)
-    if done.returncode:
-        pytest.fail(f"npm could not install what {folder} names (is there a network?):\n{done.stderr}")
-    (place / "installed").touch()
-    return place
-
-
-def kept_for(folder: Path) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256((folder / "package-lock.json").read_bytes()).hexdigest()[:16]
-    return cache / "everthink-tests" / f"{folder.name}-{digest}"
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def command(port: int, store: Path) -> list[str]:
     return [sys.executable, "-m", "tests.journeys.page.serve", str(port), f"sqlite:///{store}"]
 
 
-@contextlib.contextmanager
-def served(store: Path) -> Iterator[str]:
-    """The page and its agents on a port of this machine."""
-    port = free_port()
-    log = store.with_suffix(".log")
-    with (
-        log.open("w") as written,
-        subprocess.Popen(command(port, store), cwd=ROOT, stdout=written, stderr=written) as server,
-    ):
-        try:
-            address = f"http://127.0.0.1:{port}"
-            for _ in range(100):
-                with contextlib.suppress(OSError):
-                    urllib.request.urlopen(f"{address}/index.html", timeout=5).close()
-                    break
-                if server.poll() is not None:
-                    break
-                time.sleep(0.1)
-            else:
-                pytest.fail("The server did not answer.")
-            if server.poll() is not None:
-                pytest.fail(f"The server ended:\n{log.read_text()}")
-            yield address
-        finally:
-            server.terminate()
-            try:
-                server.wait(15)
-            except subprocess.TimeoutExpired:
-                server.kill()
-
-
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """How every journey went."""
-    node = needs("node", "Node.js 20 or newer is needed to drive the browser.")
-    npm = needs("npm", "npm is needed to fetch playwright-core.")
     browser = needs(
         "chromium", "Chromium is not installed: apt-get install -y --no-install-recommends chromium"
     )
+    npm = needs("npm", "npm is needed to fetch playwright-core.")
     place = installed(HERE, kept_for(HERE), npm)
-    shutil.copy(HERE / "journeys.mjs", place / "journeys.mjs")
+    for script in HERE.glob("*.mjs"):
+        shutil.copy(script, place / script.name)
     folder = tmp_path_factory.mktemp("page")
     spare = free_port()
     given: dict[str, Any] = {
@@ -127,23 +53,15 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     }
     if pictures := os.environ.get("EVERTHINK_PICTURES"):
         given["pictures"] = str(Path(pictures).resolve())
-    with served(folder / "page.db") as address:
-        given["page"] = address
-        done = subprocess.run(
-            [node, "journeys.mjs", json.dumps(given)], cwd=place, capture_output=True, text=True, timeout=300
-        )
-    if done.returncode:
-        pytest.fail(f"journeys.mjs failed:\n{done.stderr}")
-    return {one["name"]: one for one in map(json.loads, done.stdout.splitlines())}
+    port = free_port()
+    with serving(command(port, folder / "page.db"), port, folder / "page.log") as address:
+        return walk(place, {**given, "page": address})
 
 
 @pytest.mark.parametrize("name", JOURNEYS)
 def test_journey(walked: dict[str, dict[str, Any]], name: str) -> None:
     """One walk through the page."""
-    went = walked[name]
-    if not went["ok"]:
-        frames = "\n--- another tab ---\n".join("\n".join(tab) for tab in went["frames"])
-        pytest.fail(f"{went['error']}\n\nThe page showed:\n{went['shown']}\n\nIts last frames:\n{frames}")
+    judge(walked[name])
 
 
 def test_pictures_are_taken_when_asked_for(walked: dict[str, dict[str, Any]]) -> None:

@@ -1,10 +1,10 @@
-"""Ask a tool's `needs_approval` about one call.
+"""Ask the functions a tool was given about one call: `needs_approval`, `on_interrupt`.
 
     turn/calls --> needs_approval(...) --> True: a person is asked first
+               --> on_interrupt(...)   --> what became of a call that a crash cut off
 
-A predicate names what it wants to look at: arguments of the tool by their own names, or the
-whole input, or the input and the context. Anything but True or False is an error, because a
-forgotten `return` must not wave a call through.
+Such a function names what it wants to look at: arguments of the tool by their own names, or the
+whole input, or the input and the context.
 """
 
 from __future__ import annotations
@@ -18,12 +18,46 @@ from .context import ToolContext
 from .run import run, runs_on_loop
 from .signature import place
 
-__all__ = ["ask"]
+__all__ = ["REPORT", "RERUN", "ask", "ask_yes_or_no"]
 
 _CONTEXT_NAMES = ("ctx", "context")
 
 
+class _Answer:
+    """What a function may say instead of giving the result."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+RERUN = _Answer("RERUN")
+"""Returned by an `on_interrupt` function: it did not happen, run it (again)."""
+REPORT = _Answer("REPORT")
+"""Returned by an `on_interrupt` function: nobody knows, tell the model so."""
+
+
 async def ask(
+    function: Callable[..., Any],
+    tool: str,
+    input: Mapping[str, Any],
+    arguments: Callable[[], Mapping[str, Any]],
+    parameters: Iterable[str],
+    ctx: ToolContext,
+) -> Any:
+    """What `function` says about this call."""
+    given = _fill(function, input, arguments, set(parameters), ctx)
+    return await run(
+        tool,
+        lambda: function(*given.args, **given.kwargs),
+        is_async=runs_on_loop(function),
+        timeout=None,
+    )
+
+
+async def ask_yes_or_no(
     predicate: Callable[..., Any],
     tool: str,
     input: Mapping[str, Any],
@@ -31,14 +65,8 @@ async def ask(
     parameters: Iterable[str],
     ctx: ToolContext,
 ) -> bool:
-    """What `predicate` says about this call."""
-    given = _fill(predicate, input, arguments, set(parameters), ctx)
-    answer = await run(
-        tool,
-        lambda: predicate(*given.args, **given.kwargs),
-        is_async=runs_on_loop(predicate),
-        timeout=None,
-    )
+    """What `predicate` says. Anything but True or False is an error: a forgotten `return` must not count."""
+    answer = await ask(predicate, tool, input, arguments, parameters, ctx)
     if not isinstance(answer, bool):
         raise AgentError(
             f"needs_approval of tool {tool!r} answered {answer!r}, which is neither True nor False.",

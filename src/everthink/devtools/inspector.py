@@ -1,0 +1,277 @@
+"""The journal of an agent as it is written, for the page of `everthink dev`.
+
+    GET  /everthink/inspect/{class}/{name}                turns, calls, messages
+    GET  /everthink/inspect/{class}/{name}/turns/{id}     one turn with its chunks
+    GET  /everthink/inspect/{class}/{name}/answers/{id}   every version of what follows a message
+    POST /everthink/inspect/{class}/{name}/leaf           go on from another version
+    WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
+
+Only `everthink dev` serves it. It shows nobody more than the agent's own address would: origin,
+`authenticate` and the other checks of the app come first. Looking starts no agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import ipaddress
+import logging
+import uuid
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from ..errors import AgentError
+from ..messages import Message, encode_json, parse_stored
+from ..server.access import is_foreign, refusal
+from ..server.app import App
+from ..server.connections import Connection
+from ..server.names import kebab
+from ..session import queries as session
+from ..store.port import Store
+from ..think import Think
+from ..turn import queries as turn
+from ..turn.audience import HistoryChanged
+from ..turn.fold import fold
+from ..turn.segments import unpack
+from . import view
+from .recorder import Recorder
+
+__all__ = ["Inspector"]
+
+log = logging.getLogger("everthink.devtools")
+
+HTTP, SOCKET = ["everthink", "inspect"], ["everthink", "events"]
+TURNS, CALLS, MESSAGES = 50, 100, 2000
+"""So many of each are shown, the newest."""
+MAIN_SESSION = ""
+MAX_BODY = 10_000
+
+
+class Inspector:
+    """Answers for one app."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._recorder = Recorder(app.events)
+
+    def handles(self, scope: Any) -> bool:
+        """True when a request is for the inspector."""
+        return scope["type"] in ("http", "websocket") and _parts(scope)[:2] == (
+            HTTP if scope["type"] == "http" else SOCKET
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request or socket."""
+        if scope["type"] == "websocket":
+            await self._socket(WebSocket(scope, receive, send))
+            return
+        request = Request(scope, receive)
+        try:
+            response = await self._http(request)
+        except AgentError as error:
+            response = _letter(503, str(error))
+        except Exception:
+            log.exception("%s %s failed", request.method, request.url.path)
+            response = _letter(500, "The inspector failed; the terminal says how.")
+        await response(scope, receive, send)
+
+    # --- who asks for what
+
+    async def _found(self, connection: HTTPConnection) -> tuple[type[Think], str, list[str]] | Response:
+        """Class, name and the rest of the path; or a refusal."""
+        if is_foreign(self._app, connection) or not self._is_here(connection):
+            host = connection.headers.get("host", "")
+            return _letter(
+                403,
+                "The inspector answers its own page, at localhost or an IP address; this request is for"
+                f" {host!r} from {connection.headers.get('origin', 'nowhere')!r}. Nothing was shown."
+                " To allow it, name the origin in App(allow_origins=[…]).",
+            )
+        parts = _parts(connection.scope)[2:]
+        if len(parts) < 2:
+            return _letter(404, "Name an agent: /everthink/inspect/{class}/{name}.")
+        kind, name, *rest = parts
+        for cls in self._app.classes:
+            if kebab(cls.__name__) == kind:
+                return await refusal(self._app, connection, cls, name) or (cls, name, rest)
+        known = ", ".join(kebab(cls.__name__) for cls in self._app.classes)
+        return _letter(404, f"There is no agent {kind!r} here. There are: {known}.")
+
+    def _is_here(self, connection: HTTPConnection) -> bool:
+        """False for a name that any site could point at this machine to read along."""
+        host = connection.headers.get("host", "")
+        allowed = self._app.allow_origins
+        if "*" in allowed or any(urlsplit(origin).netloc == host for origin in allowed):
+            return True
+        name = urlsplit(f"//{host}").hostname or ""
+        if name == "localhost" or name.endswith(".localhost"):
+            return True
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(name)
+            return True
+        return False
+
+    async def _http(self, request: Request) -> Response:
+        found = await self._found(request)
+        if isinstance(found, Response):
+            return found
+        cls, name, rest = found
+        match request.method, [unquote(part) for part in rest]:
+            case "GET" | "HEAD", []:
+                return _json(await self._overview(cls, name))
+            case "GET" | "HEAD", ["turns", id]:
+                return await self._turn(cls, name, id)
+            case "GET" | "HEAD", ["answers", id]:
+                return _json(await self._answers(cls, name, id))
+            case "POST", ["leaf"]:
+                return await self._go_on_from(cls, name, await _body(request))
+            case "GET" | "HEAD" | "POST", _:
+                return _letter(404, "There is nothing at this address of the inspector.")
+            case _:
+                return _letter(405, "The inspector only reads, and selects a leaf with POST.")
+
+    # --- what it shows
+
+    async def _overview(self, cls: type[Think], name: str) -> dict[str, Any]:
+        store, agent = await self._store(), f"{cls.__name__}/{name}"
+        turn_rows = await store.fetch(turn.TURNS_OF, agent, TURNS)
+        call_rows = await store.fetch(turn.CALLS_OF, agent, CALLS)
+        with_calls = {row[0] for row in call_rows}
+        holders = [
+            message
+            for row in map(view.facts, turn_rows)
+            if row["id"] in with_calls
+            for message in await self._said(store, agent, row)
+        ]
+        tree = await self._tree(store, agent)
+        return {
+            "agent": agent,
+            "turns": view.turns(turn_rows, functools.partial(self._recorder.steps, cls.__name__, name)),
+            "calls": view.calls(call_rows, view.in_and_out(holders)),
+            "messages": tree.to_json(),
+            "leaf": tree.leaf,
+            "forks": tree.forks(),
+        }
+
+    async def _turn(self, cls: type[Think], name: str, id: str) -> Response:
+        store, agent = await self._store(), f"{cls.__name__}/{name}"
+        rows = [row for row in await store.fetch(turn.TURNS_OF, agent, TURNS) if row[0] == id]
+        if not rows:
+            return _letter(404, f"{agent} has no turn {id!r} among its latest {TURNS}.")
+        spans = await store.fetch(turn.SPANS, agent, id)
+        [found] = view.turns(rows, functools.partial(self._recorder.steps, cls.__name__, name))
+        return _json({**found, "chunks": view.chunks(spans)})
+
+    async def _answers(self, cls: type[Think], name: str, id: str) -> dict[str, Any]:
+        store, agent = await self._store(), f"{cls.__name__}/{name}"
+        tree = await self._tree(store, agent)
+        path = set(tree.path())
+        branches = {version: tree.answer(version) for version in tree.versions(id)}
+        messages = await self._messages(store, agent, (one for branch in branches.values() for one in branch))
+        return {
+            "versions": [
+                {"id": version, "messages": [messages[one].to_json() for one in branch if one in messages]}
+                for version, branch in branches.items()
+            ],
+            "active": next((place for place, version in enumerate(branches) if version in path), None),
+        }
+
+    async def _go_on_from(self, cls: type[Think], name: str, body: bytes) -> Response:
+        try:
+            wanted = msgspec.json.decode(body, type=dict[str, str]).get("message", "")
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            return _letter(400, 'Send {"message": "…"}: the id of the version to go on from.')
+        actor = await (await self._app.open()).reach(cls, name)
+        leaf = (await self._tree(actor.store, actor.id)).tip_below(wanted)
+        if leaf is None:
+            return _letter(404, f"{actor.id} has no message {wanted!r}. Nothing was changed.")
+        if not actor.queue.is_idle or actor.submits.pending:
+            return _letter(409, "A turn runs or waits. Nothing was changed. Wait for its end, or stop it.")
+        if not await actor.session.select_leaf(leaf):
+            return _letter(409, "The conversation went on meanwhile. Nothing was changed. Look again.")
+        actor.audience.show(HistoryChanged())
+        return _json({"leaf": leaf})
+
+    async def _store(self) -> Store:
+        return (await self._app.open()).store
+
+    async def _tree(self, store: Store, agent: str) -> view.Tree:
+        return view.Tree(await store.fetch(session.TREE, agent, MAIN_SESSION, MESSAGES))
+
+    async def _said(self, store: Store, agent: str, facts: dict[str, Any]) -> Iterable[Message]:
+        """The answer of a turn: as stored, or as far as it has come."""
+        if facts["ended_at"] is not None:
+            return (await self._messages(store, agent, [facts["message_id"]])).values()
+        rows = await store.fetch(turn.SEGMENTS, agent, facts["id"])
+        return [fold((chunk for row in rows for chunk in unpack(row[0])), id=facts["message_id"]).message()]
+
+    async def _messages(self, store: Store, agent: str, ids: Iterable[str]) -> dict[str, Message]:
+        found: dict[str, Message] = {}
+        for id in ids:
+            for role, content, _ in await store.fetch(session.ONE, agent, MAIN_SESSION, id):
+                if message := parse_stored(id, role, content):
+                    found[id] = message
+        return found
+
+    # --- events as they happen
+
+    async def _socket(self, socket: WebSocket) -> None:
+        found = await self._found(socket)
+        if isinstance(found, Response):
+            if "websocket.http.response" in (socket.scope.get("extensions") or {}):
+                await socket.send_denial_response(found)
+            else:
+                await socket.close()
+            return
+        cls, name, _ = found
+        await socket.accept()
+        connection = Connection(str(uuid.uuid4()), socket, socket)
+
+        def tell(event: dict[str, Any]) -> None:
+            connection.send(encode_json(event).decode())
+
+        for event in self._recorder.events(cls.__name__, name):
+            tell(event)
+        stop = self._recorder.follow(cls.__name__, name, tell)
+        pump = asyncio.create_task(connection.pump(), name=f"events {connection.id}")
+        try:
+            while (await socket.receive())["type"] != "websocket.disconnect":
+                pass  # It has nothing to say to us.
+        finally:
+            stop()
+            connection.is_open = False
+            pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):
+                await pump
+
+
+def _parts(scope: Any) -> list[str]:
+    """The path as it was sent: agents' names are taken as they are."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    return [part for part in raw.decode("ascii", "replace").partition("?")[0].split("/") if part]
+
+
+async def _body(request: Request) -> bytes:
+    """What was sent, as far as it can be meant."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_BODY:
+            return b""
+    return body
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return Response(encode_json(value), status, headers, "application/json")
+
+
+def _letter(status: int, text: str) -> Response:
+    return _json({"error": text}, status)

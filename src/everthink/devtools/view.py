@@ -1,0 +1,221 @@
+"""What the inspector shows of the journal: rows in, JSON out.
+
+    store --rows--> view --JSON--> inspector.py
+
+Pure. The names are those of the columns, as in `everthink inspect --json`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from .. import chunks as ui
+from ..messages import Message
+from ..store.port import Row
+from ..turn.queries import CALL_FACTS, TURN_FACTS
+from ..turn.segments import unpack
+from .masking import masked
+
+__all__ = ["Node", "Tree", "calls", "chunks", "facts", "in_and_out", "turns", "usage"]
+
+Json = dict[str, Any]
+Steps = Callable[[str], list[Json] | None]
+
+LONGEST = 10_000
+"""So many characters of a call's input or output are shown."""
+
+
+DELTAS = {"text-delta": "delta", "reasoning-delta": "delta", "tool-input-delta": "inputTextDelta"}
+"""The chunks that are pieces of a text, and where in them it is."""
+
+
+# --- turns
+
+
+def facts(row: Row) -> Json:
+    """A row of `TURNS_OF` with names."""
+    return dict(zip(TURN_FACTS, row, strict=True))
+
+
+def turns(rows: Iterable[Row], steps: Steps) -> list[Json]:
+    """Rows of `TURNS_OF`, with the steps that were recorded for their requests."""
+    return [_turn(facts(row), steps) for row in rows]
+
+
+def _turn(turn: Json, steps: Steps) -> Json:
+    taken = steps(turn["request_id"])
+    return {
+        **turn,
+        "continuation": bool(turn["continuation"]),
+        "error": masked(turn["error"]),
+        "steps": taken,
+        "usage": usage(taken or []),
+    }
+
+
+def usage(steps: Iterable[Json]) -> dict[str, int] | None:
+    """The tokens of all steps together; `None` when no provider said a number."""
+    total: dict[str, int] = {}
+    for step in steps:
+        for name, count in step.get("usage", {}).items():
+            total[name] = total.get(name, 0) + count
+    return total or None
+
+
+# --- calls
+
+
+def calls(rows: Iterable[Row], known: Mapping[str, Json]) -> list[Json]:
+    """Rows of `CALLS_OF`, with what went into each and what came out of it (`known`, by its id)."""
+    return [_call(dict(zip(CALL_FACTS, row, strict=True)), known) for row in rows]
+
+
+def _call(row: Json, known: Mapping[str, Json]) -> Json:
+    call = {**row, **known.get(row["call_id"], {})}
+    if row["input"] is not None:
+        call["input"] = _shown(_parsed(row["input"]))  # A hook changed it: what the ledger has is what ran.
+    return call
+
+
+def in_and_out(messages: Iterable[Message]) -> dict[str, Json]:
+    """What went into the calls of these messages and what came out, by call."""
+    found: dict[str, Json] = {}
+    for message in messages:
+        for part in message.tool_parts:
+            told = {"input": _shown(part.get("input"))}
+            if part.get("state") == "output-available":
+                told["output"] = _shown(part.get("output"))
+            elif part.get("state") == "output-error":
+                told["error"] = _shown(part.get("errorText", ""))
+            found[part["toolCallId"]] = told
+    return found
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text  # The model wrote no JSON; what it wrote is what we show.
+
+
+def _shown(value: Any) -> Any:
+    hidden = masked(value)
+    text = hidden if isinstance(hidden, str) else msgspec.json.encode(hidden).decode()
+    return hidden if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"
+
+
+# --- chunks
+
+
+def chunks(rows: Iterable[Row]) -> list[Json]:
+    """Rows of `SPANS` as single chunks by sequence; `commit` is the first number of its segment."""
+    found: list[Json] = [
+        {
+            "seq": first + place,
+            "commit": first,
+            "written_at": written,
+            "chunk": masked(msgspec.json.decode(ui.encode(chunk))),
+        }
+        for first, written, text in rows
+        for place, chunk in enumerate(unpack(text))
+    ]
+    blocks: dict[tuple[str, str], list[Json]] = {}
+    for chunk in (one["chunk"] for one in found):
+        if chunk["type"] in DELTAS:
+            block = chunk["type"], chunk.get("id") or chunk["toolCallId"]
+            blocks.setdefault(block, []).append(chunk)
+    for (kind, _), pieces in blocks.items():
+        _mask_pieces(pieces, DELTAS[kind])
+    return found
+
+
+def _mask_pieces(pieces: list[Json], field: str) -> None:
+    """A secret may come in pieces that look like nothing. Then the first holds the text, masked."""
+    text = "".join(piece[field] for piece in pieces)
+    hidden = masked(text)
+    if hidden != text:
+        for place, piece in enumerate(pieces):
+            piece[field] = "" if place else hidden
+
+
+# --- messages
+
+
+class Node(NamedTuple):
+    """A message as the tree sees it: a row of `TREE`."""
+
+    id: str
+    parent: str | None
+    role: str
+    created_at: int
+    seq: int
+
+
+class Tree:
+    """Messages with their parents, and what follows from that."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.nodes = sorted((Node(*row) for row in rows), key=lambda node: node.seq)
+        self._by_id = {node.id: node for node in self.nodes}
+        self._children: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            if node.parent is not None:
+                self._children.setdefault(node.parent, []).append(node)
+
+    @property
+    def leaf(self) -> str | None:
+        """The message that the next one hangs on: the newest."""
+        return self.nodes[-1].id if self.nodes else None
+
+    def path(self) -> list[str]:
+        """The active path, root first."""
+        return [node.id for node in self._up(self.leaf)]
+
+    def versions(self, id: str) -> list[str]:
+        """What stands directly below a message, in the order it was written."""
+        return [n.id for n in sorted(self._children.get(id, []), key=lambda n: (n.created_at, n.seq))]
+
+    def forks(self) -> dict[str, Json]:
+        """The messages of the active path with several versions below them, and which one is active."""
+        path = self.path()
+        found: dict[str, Json] = {}
+        for above, below in itertools.pairwise(path):
+            versions = self.versions(above)
+            if len(versions) > 1:
+                found[above] = {"versions": versions, "active": versions.index(below)}
+        return found
+
+    def tip_below(self, id: str) -> str | None:
+        """Where the branch through a message ends; its newest end when there are several."""
+        if id not in self._by_id:
+            return None
+        below = [self._by_id[id]]
+        for node in below:
+            below += self._children.get(node.id, ())
+        return max(below, key=lambda node: node.seq).id  # a child is newer than its parent
+
+    def answer(self, id: str) -> list[str]:
+        """A version of an answer: the message and those that follow it on its branch, up to a question."""
+        branch = self._up(self.tip_below(id), to=id)
+        said = itertools.takewhile(lambda node: node.role != "user", branch)
+        return [node.id for node in said]
+
+    def to_json(self) -> list[Json]:
+        """Every message without its content, oldest first."""
+        return [
+            {"id": node.id, "parent": node.parent, "role": node.role, "created_at": node.created_at}
+            for node in self.nodes
+        ]
+
+    def _up(self, id: str | None, to: str | None = None) -> list[Node]:
+        """The messages from `to` (the root when omitted) down to `id`."""
+        found: list[Node] = []
+        node = self._by_id.get(id or "")
+        while node is not None:
+            found.append(node)
+            node = None if node.id == to else self._by_id.get(node.parent or "")
+        return found[::-1]

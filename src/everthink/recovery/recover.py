@@ -1,0 +1,404 @@
+"""Pick up turns that were cut off, within bounds; give up the others where everybody sees it.
+
+    admission, perform --pick_up--> journal + incident --> go on | start over | end
+
+The decision is `incident.evaluate`; here it is carried out. A turn keeps its row, its request id,
+its stream and its message however often it is cut off, so there is nothing to reconcile: the next
+chunk has the next number. Every step is one commit, and may itself be cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any, Protocol
+
+import msgspec
+
+from ..messages import copy_json, is_tool_part, text_of
+from ..observe.events import (
+    ChatRecoveryAttempt,
+    ChatRecoveryCompleted,
+    ChatRecoveryDetected,
+    ChatRecoveryExhausted,
+    ChatRecoveryFailed,
+    ChatRecoveryScheduled,
+    ChatRecoverySkipped,
+)
+from ..session.tree import Plan
+from ..store.port import Statement
+from ..turn import queries as turns
+from ..turn.admission import House
+from ..turn.audience import HistoryChanged, RecoveryChanged, TurnEnded, TurnRewound
+from ..turn.envelope import schema_of
+from ..turn.hooks import TurnStatus, call_hook
+from ..turn.interactions import is_pending
+from ..turn.journal import Journal, keep_answer, read_journal
+from ..turn.outcome import Outcome, PutOff, reason_of
+from ..turn.perform import close, closing, remembered
+from ..turn.turn import Turn
+from . import queries
+from .context import ChatRecoveryContext, RecoveryDecision
+from .incident import (
+    INCIDENT_TTL_MS,
+    TERMINAL_MESSAGE,
+    ChatRecovery,
+    Exhausted,
+    ExhaustedReason,
+    Incident,
+    KeepRecovering,
+    Kind,
+    evaluate,
+    incident_id,
+    progress_of,
+    settings_of,
+)
+
+__all__ = ["DECLINED_TEXT", "RECOVERING_TTL_MS", "Recovering", "Recovery"]
+
+log = logging.getLogger("everthink.recovery")
+
+SUBMISSION_TEXT = "Submission was interrupted after messages were applied."
+DECLINED_TEXT = "The answer was interrupted and is not continued."
+RECOVERING_TTL_MS = 15 * 60 * 1000
+"""A recovery that takes longer than this is not announced to those who connect."""
+PUT_OFF = 3.0
+FIRST_RETRY = 30.0
+LONGEST_RETRY = 300.0
+
+
+class Patient(House, Protocol):
+    """A house whose turns may be cut off."""
+
+    recovering: Recovering | None
+
+    @property
+    def chat_recovery(self) -> Any:
+        """The agent's setting."""
+        ...
+
+
+class Recovering(msgspec.Struct, frozen=True):
+    """That a turn is being recovered, and since when (ms)."""
+
+    request_id: str
+    at: int
+
+
+class Recovery:
+    """Recovers the turns of one agent."""
+
+    def __init__(self, house: Patient) -> None:
+        self._house = house
+        # The incidents of turns that are being recovered.
+        self._incidents: dict[str, Incident] = {}
+
+    @property
+    def settings(self) -> ChatRecovery | None:
+        """The agent's settings now; `None` when recovery is off."""
+        return settings_of(self._house.chat_recovery)
+
+    @property
+    def is_on(self) -> bool:
+        """False when the agent wants interrupted turns to fail."""
+        return self.settings is not None
+
+    @property
+    def patience(self) -> float:
+        """Seconds an interrupted turn waits for its place in the queue."""
+        return (self.settings or ChatRecovery()).stable_timeout
+
+    # --- a turn is cut off
+
+    def interrupt(self, turn: Turn) -> None:
+        """A turn was cut off and is to go on: tell those who wait for it."""
+        house = self._house
+        turn.is_interrupted = True
+        if house.recovering is None and self.is_on:
+            house.recovering = Recovering(turn.request_id, house.clock.now_ms())
+            house.audience.show(RecoveryChanged(turn, True))
+
+    async def pick_up(self, turn: Turn) -> Outcome | PutOff | None:
+        """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`."""
+        house = self._house
+        journal = await self._read(turn)
+        turn.is_interrupted = False
+        if turn.signal.aborted:
+            return await self._end(turn, journal, "aborted", reason_of(turn))
+        settings = self.settings
+        if settings is None:
+            text = SUBMISSION_TEXT if turn.trigger == "submission" else TERMINAL_MESSAGE
+            return await self._end(turn, journal, "error", text)
+        incident, reason = await self._assess(turn, journal, settings)
+        if reason is not None:
+            return await self._give_up(turn, journal, incident, reason, settings)
+        try:
+            decision = await self._ask(turn, journal, incident)
+        except Exception as error:  # noqa: BLE001 - the turn is kept and comes again
+            return await self._hook_failed(turn, incident, error)
+        if not decision.continue_:
+            return await self._decline(turn, journal, incident, keeps=decision.persist)
+        if not decision.persist and journal.next_seq and not journal.has_settled_results:
+            journal = await self._start_over(turn)
+        await self._scheduled(turn, incident)
+        turn.journal = journal
+        log.info("turn %s of %s goes on (%s, attempt %d)", turn.id, house.id, incident.kind, incident.attempt)
+        return None
+
+    async def _read(self, turn: Turn) -> Journal:
+        return await read_journal(
+            self._house, turn.id, message_id=turn.message_id, continuation=turn.continuation
+        )
+
+    async def _assess(
+        self, turn: Turn, journal: Journal, settings: ChatRecovery
+    ) -> tuple[Incident, ExhaustedReason | None]:
+        house, now = self._house, self._house.clock.now_ms()
+        id = incident_id(turn.request_id, self._asked_by(turn))
+        await house.store.apply([queries.swept(house.id, before=now - INCIDENT_TTL_MS)])
+        rows = await house.store.fetch(queries.ONE, house.id, id)
+        kind: Kind = "continue" if journal.fold.has_content else "retry"
+        found = evaluate(
+            queries.opened(rows[0]) if rows else None,
+            id=id,
+            request_id=turn.request_id,
+            kind=kind,
+            progress=progress_of(journal.segments),
+            now=now,
+            settings=settings,
+            awaiting=self._awaits_person(turn, journal),
+        )
+        incident, reason = found.incident, found.exhausted
+        await house.store.apply([queries.kept(house.id, incident)])
+        self._incidents[turn.id] = incident
+        if found.is_new:
+            house.emit(ChatRecoveryDetected(**_fields(incident)))
+        house.emit(ChatRecoveryAttempt(**_fields(incident)))
+        if found.asks_policy and not await self._may_go_on(incident, settings, now):
+            reason = "recovery_aborted"
+        return incident, reason
+
+    def _asked_by(self, turn: Turn) -> str | None:
+        """The latest user message the turn answers."""
+        path = self._house.session.path
+        place = next((i for i, m in enumerate(path) if m.id == turn.question), len(path) - 1)
+        return next((m.id for m in reversed(path[: place + 1]) if m.role == "user"), None)
+
+    def _awaits_person(self, turn: Turn, journal: Journal) -> bool:
+        """True when all that is open is a question to a person or a browser."""
+        waiting = [p for p in journal.fold.parts if is_tool_part(p) and is_pending(p, turn.client_tools)]
+        running = [row for row in journal.calls.values() if row.state == "started"]
+        return bool(waiting) and not running
+
+    async def _may_go_on(self, incident: Incident, settings: ChatRecovery, now: int) -> bool:
+        assert settings.should_keep_recovering is not None
+        question = KeepRecovering(
+            incident_id=incident.id,
+            request_id=incident.request_id,
+            recovery_root_request_id=incident.request_id,
+            attempt=incident.attempt,
+            max_attempts=incident.max_attempts,
+            recovery_kind=incident.kind,
+            work=incident.work,
+            age=(now - incident.first_seen_at) / 1000,
+        )
+        try:
+            return await call_hook(settings.should_keep_recovering, question) is not False
+        except Exception as error:  # noqa: BLE001 - a broken policy must not cost anybody an answer
+            self._house.complain("chat_recovery.should_keep_recovering", error)
+            return True
+
+    async def _ask(self, turn: Turn, journal: Journal, incident: Incident) -> RecoveryDecision:
+        house = self._house
+        if not house.overrides("on_chat_recovery"):
+            return RecoveryDecision()
+        rows = await house.store.fetch(turns.STASH, house.id, turn.id)
+        stash = rows[0][0] if rows else None
+        await house.session.refresh()
+        parts = copy_json(journal.fold.message().parts)
+        context = ChatRecoveryContext(
+            incident_id=incident.id,
+            attempt=incident.attempt,
+            max_attempts=incident.max_attempts,
+            recovery_kind=incident.kind,
+            stream_id=turn.id if journal.next_seq else "",
+            request_id=turn.request_id,
+            recovery_root_request_id=turn.request_id,
+            partial_text=text_of(parts),
+            partial_parts=parts,
+            recovery_data=None if stash is None else msgspec.json.decode(stash),
+            messages=[m.copy() for m in house.session.path if m.id != turn.message_id],
+            created_at=turn.created_at,
+            last_body=turn.body,
+            last_client_tools=[schema_of(tool) for tool in turn.client_tools.values()] or None,
+        )
+        return await call_hook(house.agent.on_chat_recovery, context) or RecoveryDecision()
+
+    # --- it goes on
+
+    async def _scheduled(self, turn: Turn, incident: Incident) -> None:
+        house = self._house
+        incident = self._incidents[turn.id] = replace(incident, status="scheduled", reason=None)
+        await house.store.apply([turns.picked_up(house.id, turn.id), queries.kept(house.id, incident)])
+        house.emit(ChatRecoveryScheduled(**_fields(incident)))
+
+    async def _start_over(self, turn: Turn) -> Journal:
+        house = self._house
+        turn.message_id = house.new_id()
+        await house.store.apply(turns.rewound(house.id, turn.id, message_id=turn.message_id))
+        house.audience.show(TurnRewound(turn))
+        return await self._read(turn)
+
+    async def _hook_failed(self, turn: Turn, incident: Incident, error: Exception) -> PutOff:
+        house = self._house
+        house.complain("on_chat_recovery", error)
+        text = str(error) or type(error).__name__
+        incident = self._incidents[turn.id] = replace(incident, status="failed", reason=text)
+        await house.store.apply([queries.kept(house.id, incident)])
+        house.emit(ChatRecoveryFailed(**_fields(incident), reason=text))
+        turn.is_interrupted = True
+        return PutOff(min(LONGEST_RETRY, FIRST_RETRY * 2 ** min(incident.attempt - 1, 8)))
+
+    async def crowded_out(self, turn: Turn) -> Outcome | PutOff:
+        """The turn waited for its place in vain: it comes again, or is given up after too many times."""
+        house, settings = self._house, self.settings or ChatRecovery()
+        id = incident_id(turn.request_id, self._asked_by(turn))
+        rows = await house.store.fetch(queries.ONE, house.id, id)
+        now = house.clock.now_ms()
+        known = queries.opened(rows[0]) if rows else None
+        incident = known or Incident(
+            id=id,
+            request_id=turn.request_id,
+            kind="retry",
+            attempt=0,
+            max_attempts=settings.max_attempts,
+            status="scheduled",
+            first_seen_at=now,
+            last_attempt_at=now,
+            last_progress_at=now,
+        )
+        incident = replace(
+            incident,
+            attempt=incident.attempt + 1,
+            status="scheduled",
+            last_attempt_at=now,
+            reason="stable_timeout_retry",
+        )
+        self._incidents[turn.id] = incident
+        if incident.attempt > settings.max_attempts:
+            return await self._give_up(turn, await self._read(turn), incident, "stable_timeout", settings)
+        await house.store.apply([queries.kept(house.id, incident)])
+        house.emit(ChatRecoveryScheduled(**_fields(incident)))
+        return PutOff(PUT_OFF)
+
+    # --- it does not
+
+    async def _give_up(
+        self,
+        turn: Turn,
+        journal: Journal,
+        incident: Incident,
+        reason: ExhaustedReason,
+        settings: ChatRecovery,
+    ) -> Outcome:
+        house, text = self._house, settings.terminal_message
+        self._incidents[turn.id] = incident = replace(incident, status="exhausted", reason=reason)
+        house.emit(ChatRecoveryExhausted(**_fields(incident), reason=reason))
+        if settings.on_exhausted is not None:
+            parts = copy_json(journal.fold.message().parts)
+            told = Exhausted(
+                incident_id=incident.id,
+                request_id=turn.request_id,
+                recovery_root_request_id=turn.request_id,
+                attempt=incident.attempt,
+                max_attempts=incident.max_attempts,
+                recovery_kind=incident.kind,
+                stream_id=turn.id if journal.next_seq else "",
+                created_at=turn.created_at,
+                partial_text=text_of(parts),
+                partial_parts=parts,
+                reason=reason,
+                terminal_message=text,
+            )
+            try:
+                await call_hook(settings.on_exhausted, told)
+            except Exception as error:  # noqa: BLE001 - people must be told all the same
+                house.complain("chat_recovery.on_exhausted", error)
+        return await self._end(turn, journal, "error", text)
+
+    async def _decline(self, turn: Turn, journal: Journal, incident: Incident, *, keeps: bool) -> Outcome:
+        house = self._house
+        self._incidents[turn.id] = replace(incident, status="skipped", reason="continue_disabled")
+        keeps = keeps or journal.has_settled_results
+        await house.session.refresh()
+        leaf = house.session.leaf
+        if leaf is not None and leaf.role == "assistant" and leaf.id not in (turn.question, turn.message_id):
+            # The hook has brought the answer from elsewhere.
+            return await self._end(turn, journal, "completed", None, keeps=keeps)
+        return await self._end(turn, journal, "error", DECLINED_TEXT, keeps=keeps)
+
+    async def _end(
+        self, turn: Turn, journal: Journal, status: TurnStatus, text: str | None, *, keeps: bool = True
+    ) -> Outcome:
+        """End a turn where it was cut off, keeping what it said."""
+        house = self._house
+        await house.session.refresh()
+        plan, message = Plan(), None
+        if keeps and journal.fold.has_content:
+            message = journal.fold.message()
+            plan = keep_answer(house.session, message, turn.parent)
+        last: list[Statement] = [turns.abandoned(house.id, turn.id, now=house.clock.now_ms())]
+        if status == "error" and text is not None:
+            last.append(remembered(house, turn, text))
+        await house.session.write(plan, *closing(house, turn, status, text), *last)
+        if message is not None:
+            house.audience.show(HistoryChanged(turn, "answer"))
+        streamed = journal.next_seq > 0
+        close(house, TurnEnded(turn, status, text, streamed=streamed, stored=message is not None))
+        return Outcome(turn, status, text=text, message=message, fires_response=message is not None)
+
+    # --- the turn ends
+
+    def closing(self, turn: Turn, status: TurnStatus) -> list[Statement]:
+        """What to write together with the end of a turn."""
+        incident = self._incidents.get(turn.id)
+        if incident is None:
+            return []
+        if status == "completed" and incident.status not in ("skipped", "exhausted"):
+            return [queries.forgotten(self._house.id, incident.id)]
+        return [queries.kept(self._house.id, self._closed_as(incident, status))]
+
+    def _closed_as(self, incident: Incident, status: TurnStatus) -> Incident:
+        if incident.status in ("exhausted", "skipped"):
+            return incident
+        if status == "completed":
+            return replace(incident, status="completed")
+        return replace(incident, status="skipped" if status == "skipped" else "failed", reason=status)
+
+    def closed(self, turn: Turn, status: TurnStatus) -> None:
+        """The turn's end is durable: tell how its recovery ended."""
+        house, incident = self._house, self._incidents.pop(turn.id, None)
+        if incident is not None:
+            ended = self._closed_as(incident, status)
+            match ended.status:
+                case "completed":
+                    house.emit(ChatRecoveryCompleted(**_fields(ended)))
+                case "skipped":
+                    house.emit(ChatRecoverySkipped(**_fields(ended), reason=ended.reason))
+                case "failed":
+                    house.emit(ChatRecoveryFailed(**_fields(ended), reason=ended.reason))
+                case _:
+                    pass
+        if house.recovering is not None and house.recovering.request_id == turn.request_id:
+            house.recovering = None
+            house.audience.show(RecoveryChanged(turn, False))
+
+
+def _fields(incident: Incident) -> dict[str, Any]:
+    return {
+        "incident_id": incident.id,
+        "request_id": incident.request_id,
+        "attempt": incident.attempt,
+        "max_attempts": incident.max_attempts,
+        "recovery_kind": incident.kind,
+    }

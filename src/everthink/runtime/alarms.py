@@ -1,0 +1,431 @@
+"""Timers that survive: a callback of the agent, and when it is due.
+
+    schedule --> alarms row --> waker: it is due --> run_due --> callback --> the row is removed or moved on
+
+The callback runs first and the row goes afterwards, in one commit: a process that dies in between
+runs it again, so what is due once happens at least once. `starts` is written before the callback, so
+it can tell. One callback of an agent runs at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+import msgspec
+
+from ..errors import InvalidSchedule, StoreError
+from ..observe.events import (
+    AlarmMemoryLimitReset,
+    ScheduleCancel,
+    ScheduleCreate,
+    ScheduleDuplicateWarning,
+    ScheduleError,
+    ScheduleExecute,
+    ScheduleRetry,
+)
+from ..store.port import Rows, Statement
+from . import alarm_queries as queries
+from .alarm_queries import AlarmRow
+from .callbacks import (
+    Home,
+    Outcome,
+    callback_name,
+    find,
+    options_now,
+    options_of,
+    packed,
+    read_retry,
+    run_callback,
+    short_id,
+    unpacked,
+    write_retry,
+)
+from .keepalive import Hold
+from .moments import Kind, Moment, as_datetime, as_ms, cron_after, every, moment
+from .retry import Retry, is_out_of_memory, is_superseded, is_transient
+
+__all__ = ["Alarms", "Schedule"]
+
+log = logging.getLogger("everthink.runtime")
+
+MANY = 10
+"""So many due one-shots of one callback look like a mistake."""
+BATCH = 500
+"""How many due rows one pass takes; what is left is still due afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A timer: which callback, with what, when.
+
+    `time` is the moment it is meant for. `starts` is how often it was begun without an end: 1 while it
+    runs for the first time, more when an earlier process began it and died, or it was put off.
+    """
+
+    id: str
+    callback: str
+    payload: Any
+    type: Kind
+    time: datetime
+    delay_in_seconds: float | None = None
+    cron: str | None = None
+    interval_seconds: float | None = None
+    retry: Retry | None = None
+    starts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwritten:
+    """What has run and is not written down yet. While we know that it does not run again; so we stay."""
+
+    statement: Statement
+    hold: Hold
+    next_time: int | None
+
+
+class Alarms:
+    """The timers of one agent."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        # One at a time, so that callers who mean the same timer find the first one's row.
+        self._creating = asyncio.Lock()
+        self._pass: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self._is_starting = False
+        self._warned: set[str] = set()
+        self._unwritten: list[_Unwritten] = []
+
+    # --- putting on and taking off
+
+    async def schedule(
+        self,
+        when: Any,
+        callback: Any,
+        payload: Any = None,
+        *,
+        retry: Retry | None = None,
+        idempotent: bool | None = None,
+    ) -> Schedule:
+        """See `Agent.schedule`."""
+        name = callback_name(self._home.agent, callback)
+        due = moment(when, now=self._home.clock.now_ms(), callback=name)
+        if self._is_starting and idempotent is None and due.type != "cron" and name not in self._warned:
+            self._warned.add(name)
+            log.warning(
+                "%s schedules %r in on_start: each start adds another row. Say idempotent=True to keep one,"
+                " or idempotent=False if you mean it.",
+                self._home.id,
+                name,
+            )
+        once = due.type == "cron" if idempotent is None else idempotent
+        return await self._create(due, name, payload, retry, once=once)
+
+    async def schedule_every(
+        self, seconds: Any, callback: Any, payload: Any = None, *, retry: Retry | None = None
+    ) -> Schedule:
+        """See `Agent.schedule_every`."""
+        name = callback_name(self._home.agent, callback)
+        due = every(seconds, now=self._home.clock.now_ms())
+        return await self._create(due, name, payload, retry, once=True)
+
+    async def _create(
+        self, due: Moment, callback: str, payload: Any, retry: Retry | None, *, once: bool
+    ) -> Schedule:
+        home = self._home
+        options_of(home.agent, retry)
+        row = AlarmRow(
+            short_id(),
+            callback,
+            packed(payload),
+            due.type,
+            due.time,
+            due.time,
+            due.delay_ms,
+            due.cron,
+            due.interval_ms,
+            write_retry(retry),
+            started_at=None,
+            starts=0,
+            strikes=0,
+        )
+        async with self._creating:
+            known = await self._similar(row) if once else None
+            if known is not None:
+                home.rouse(known.due_at, is_stored=True)
+                return _schedule(known)
+            cls = type(home.agent).__name__
+            await home.store.apply([queries.created(home.id, cls, row, now=home.clock.now_ms())])
+        home.emit(ScheduleCreate(callback=callback, id=row.id))
+        home.rouse(row.due_at, is_stored=True)
+        return _schedule(row)
+
+    async def _similar(self, row: AlarmRow) -> AlarmRow | None:
+        query = queries.similar(
+            self._home.id,
+            type=row.type,
+            callback=row.callback,
+            payload=row.payload,
+            cron=row.cron,
+            interval_ms=row.interval_ms,
+        )
+        rows = await self._home.store.fetch(query.sql, *query.params)
+        return AlarmRow.of(rows[0]) if rows else None
+
+    async def get(self, id: str) -> Schedule | None:
+        """See `Agent.get_schedule`."""
+        row = await self._row(id)
+        return None if row is None else _schedule(row)
+
+    async def _row(self, id: str) -> AlarmRow | None:
+        rows = await self._home.store.fetch(queries.BY_ID, self._home.id, id)
+        return AlarmRow.of(rows[0]) if rows else None
+
+    async def listed(
+        self,
+        *,
+        id: str | None = None,
+        type: Kind | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> list[Schedule]:
+        """See `Agent.list_schedules`."""
+        query = queries.listed(
+            self._home.id,
+            id=id,
+            type=type,
+            start=None if start is None else as_ms(start),
+            end=None if end is None else as_ms(end),
+        )
+        rows = await self._home.store.fetch(query.sql, *query.params)
+        return [_schedule(AlarmRow.of(row)) for row in rows]
+
+    async def cancel(self, id: str) -> bool:
+        """See `Agent.cancel_schedule`."""
+        (rows,) = await self._home.store.apply([queries.cancelled(self._home.id, id)])
+        if not rows:
+            return False
+        self._home.emit(ScheduleCancel(callback=rows[0][0], id=id))
+        return True
+
+    # --- life
+
+    @contextmanager
+    def starting(self) -> Generator[None]:
+        """While the agent's `on_start` runs."""
+        self._is_starting = True
+        try:
+            yield
+        finally:
+            self._is_starting = False
+
+    async def stop(self, grace: float) -> None:
+        """Begin nothing more; a callback that runs gets `grace` seconds and is then cancelled."""
+        self._is_stopping = True
+        running = self._pass
+        if running is None or running.done():
+            return
+        if grace > 0:
+            await asyncio.wait({running}, timeout=grace)
+        running.cancel()
+        await asyncio.wait({running}, timeout=1)
+
+    async def run_due(self) -> None:
+        """Run what is due. Raises when a failure around the application cut it short: try again later."""
+        if self._pass is None or self._pass.done():
+            # A context of its own: a callback belongs to no request and no turn, whoever woke the agent.
+            self._pass = asyncio.create_task(
+                self._run_due(), name=f"alarms of {self._home.id}", context=contextvars.Context()
+            )
+        await asyncio.shield(self._pass)
+
+    # --- a pass
+
+    async def _run_due(self) -> None:
+        home = self._home
+        with home.hold():
+            try:
+                await self._write_down()
+                while not self._is_stopping:
+                    rows = await home.store.fetch(queries.DUE, home.id, home.clock.now_ms(), BATCH)
+                    await self._run_each([AlarmRow.of(row) for row in rows])
+                    if len(rows) < BATCH:
+                        return
+            finally:
+                await self._write_down()
+
+    async def _run_each(self, due: list[AlarmRow]) -> None:
+        self._warn_of_many(due)
+        for row in due:
+            if self._is_stopping:
+                return
+            await self._run(row)
+        await self._write_down()
+
+    async def _write_down(self, *more: Statement) -> Rows:
+        """Write what has run, together with what comes next. Gives the rows of the last statement."""
+        written = list(self._unwritten)
+        commit = [*(one.statement for one in written), *more]
+        if not commit:
+            return []
+        answers = await self._home.store.apply(commit)
+        del self._unwritten[: len(written)]
+        for one in written:
+            one.hold.release()
+            if one.next_time is not None:
+                self._home.rouse(one.next_time, is_stored=True)
+        return answers[-1]
+
+    def _warn_of_many(self, due: list[AlarmRow]) -> None:
+        counts = Counter(row.callback for row in due if _is_one_shot(row))
+        for callback, count in counts.items():
+            if count >= MANY:
+                log.warning(
+                    "%s has %d timers for %r due at once; does each start add one? See idempotent=True.",
+                    self._home.id,
+                    count,
+                    callback,
+                )
+                self._home.emit(ScheduleDuplicateWarning(callback=callback, count=count, type_="one-shot"))
+
+    async def _run(self, row: AlarmRow) -> None:
+        home, now = self._home, self._home.clock.now_ms()
+        if row.type == "interval" and row.started_at is not None and not self._is_hung(row, now):
+            return await self._pass_over(row)
+        claimed = await self._write_down(queries.started(home.id, row.id, now=now))
+        if not claimed:
+            return None  # cancelled by a callback before it
+        home.emit(ScheduleExecute(callback=row.callback, id=row.id))
+        try:
+            outcome = await self._call(row._replace(starts=claimed[0][0]))
+        except asyncio.CancelledError:
+            await self._release(row)
+            raise
+        if outcome.error is not None and await self._keeps(row, outcome.error):
+            return None
+        self._settle(row)
+        if outcome.error is not None:
+            home.emit(_failed(row, outcome))
+            await home.report(outcome.error)
+        return None
+
+    def _is_hung(self, row: AlarmRow, now: int) -> bool:
+        assert row.started_at is not None
+        return now >= row.started_at + self._home.agent.hung_schedule_timeout * 1000
+
+    async def _pass_over(self, row: AlarmRow) -> None:
+        """An interval that another process began, or that was cut off: it gets the time to end."""
+        home = self._home
+        until = cast("int", row.started_at) + round(home.agent.hung_schedule_timeout * 1000)
+        log.warning("%s: the interval %r is still running and is passed over", home.id, row.callback)
+        await home.store.apply([queries.put_off(home.id, row.id, until=until, strikes=row.strikes)])
+        home.rouse(until, is_stored=True)
+
+    async def _call(self, row: AlarmRow) -> Outcome:
+        home = self._home
+        method = find(home.agent, row.callback)
+        if method is None:
+            log.error("%s has no method %r; its timer is taken as done", home.id, row.callback)
+            return Outcome(0)
+        try:
+            item = _schedule(row)
+        except msgspec.DecodeError as error:
+            return Outcome(0, error)
+        options = options_now(home.agent, item.retry)
+
+        def again(attempt: int) -> None:
+            most = cast("int", options.max_attempts)
+            home.emit(ScheduleRetry(callback=row.callback, id=row.id, attempt=attempt, max_attempts=most))
+
+        return await run_callback(home, method, item.payload, item, options, again)
+
+    async def _keeps(self, row: AlarmRow, error: BaseException) -> bool:
+        """True when the row is to stay as it is. Raises when the whole pass is to be tried again."""
+        if is_superseded(error) or (_is_one_shot(row) and is_transient(error)):
+            await self._release(row)
+            raise error
+        if _is_one_shot(row) and is_out_of_memory(error):
+            return await self._strike(row, error)
+        return False
+
+    async def _release(self, row: AlarmRow) -> None:
+        """It stopped on the way; nobody needs to wait for it. When this cannot be written, they will."""
+        try:
+            await self._home.store.apply([queries.released(self._home.id, row.id)])
+        except StoreError as error:
+            log.info("%s: the timer %r stays marked as running: %s", self._home.id, row.callback, error)
+
+    async def _strike(self, row: AlarmRow, error: BaseException) -> bool:
+        """Memory ran out: put the row off, or let it go when that happened too often."""
+        home, limit = self._home, self._home.agent.max_alarm_memory_limit_strikes
+        strikes = row.strikes + 1
+        is_sealed = strikes >= limit
+        if not is_sealed:
+            until = home.clock.now_ms() + min(300, 30 * strikes) * 1000
+            await home.store.apply([queries.put_off(home.id, row.id, until=until, strikes=strikes)])
+            home.rouse(until, is_stored=True)
+        home.emit(
+            AlarmMemoryLimitReset(
+                strikes=strikes, limit=limit, sealed=is_sealed, error=str(error) or "out of memory"
+            )
+        )
+        return not is_sealed
+
+    def _settle(self, row: AlarmRow) -> None:
+        """The callback has run: remove the row, or move it to its next time, with the next commit."""
+        home, time = self._home, _next_time(row, self._home.clock.now_ms())
+        statement = (
+            queries.ended(home.id, row.id) if time is None else queries.moved(home.id, row.id, time=time)
+        )
+        self._unwritten.append(_Unwritten(statement, home.hold(), time))
+
+
+def _next_time(row: AlarmRow, now: int) -> int | None:
+    """When it is due again, or `None` when it is over."""
+    if row.interval_ms is not None:
+        return now + row.interval_ms
+    if row.cron is None:
+        return None
+    try:
+        # Not from `now` alone: a clock that was set back must not give the same time again.
+        return cron_after(row.cron, max(now, row.time))
+    except InvalidSchedule as error:
+        log.error("the timer %s for %r comes to its end: %s", row.id, row.callback, error)
+        return None
+
+
+def _is_one_shot(row: AlarmRow) -> bool:
+    return row.type in ("scheduled", "delayed")
+
+
+def _failed(row: AlarmRow, outcome: Outcome) -> ScheduleError:
+    error = outcome.error
+    return ScheduleError(
+        callback=row.callback,
+        id=row.id,
+        error=str(error) or type(error).__name__,
+        attempts=outcome.attempts,
+    )
+
+
+def _schedule(row: AlarmRow) -> Schedule:
+    return Schedule(
+        row.id,
+        row.callback,
+        unpacked(row.payload),
+        cast("Kind", row.type),
+        as_datetime(row.time),
+        delay_in_seconds=None if row.delay_ms is None else row.delay_ms / 1000,
+        cron=row.cron,
+        interval_seconds=None if row.interval_ms is None else row.interval_ms / 1000,
+        retry=read_retry(row.retry),
+        starts=row.starts,
+    )

@@ -1,0 +1,250 @@
+"""Methods of an agent that are called later, by name: what timers and the queue have in common.
+
+    schedule, queue --name--> row --name--> method(payload, item), tried again as the options say
+
+The name is checked when it is stored, with the retry options, so a mistake shows where it was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from ..clock import Clock
+from ..errors import AgentError, InvalidCallback, InvalidRetry
+from ..messages import encode_json
+from ..observe.events import EventBody
+from ..store.port import Store
+from .keepalive import Hold
+from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
+
+__all__ = [
+    "Home",
+    "Outcome",
+    "callback_name",
+    "find",
+    "options_now",
+    "options_of",
+    "packed",
+    "read_retry",
+    "run_callback",
+    "short_id",
+    "unpacked",
+    "write_retry",
+]
+
+log = logging.getLogger("everthink.runtime")
+
+
+class Home(Protocol):
+    """What later work needs of the place where its agent lives."""
+
+    id: str
+    name: str
+    store: Store
+    clock: Clock
+
+    @property
+    def agent(self) -> Any:
+        """The agent, for its methods."""
+        ...
+
+    def emit(self, event: EventBody) -> None:
+        """Tell observers."""
+        ...
+
+    async def report(self, error: BaseException) -> None:
+        """Give a failure that nobody waits for to the agent's `on_error`."""
+        ...
+
+    def hold(self) -> Hold:
+        """Keep the agent in memory meanwhile."""
+        ...
+
+    def rouse(self, at_ms: int, *, is_stored: bool = False) -> None:
+        """See that the agent is awake at that time. `is_stored`: an alarm's row says so too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it went: how often it was tried, and the last error if it failed."""
+
+    attempts: int
+    error: BaseException | None = None
+
+
+def short_id() -> str:
+    """Nine random characters."""
+    return secrets.token_urlsafe(7)[:9]
+
+
+# --- when it is stored
+
+
+def callback_name(agent: Any, callback: Any) -> str:
+    """The name to store for a callback: that of a method, or the agent's own method itself."""
+    name = getattr(callback, "__name__", None) if inspect.ismethod(callback) else callback
+    if not isinstance(name, str):
+        raise InvalidCallback(
+            f"Callback must be a string, not {type(callback).__name__}.",
+            kept="Nothing was stored.",
+            next_step='Name a method of the agent ("remind"), or pass the method (self.remind).',
+        )
+    method = getattr(agent, name, None)
+    if not callable(method) or (inspect.ismethod(callback) and method != callback):
+        raise InvalidCallback(
+            f"self.{name} is not a function.",
+            kept="Nothing was stored.",
+            next_step=f"Add a method {name}(self, payload) to {type(agent).__name__}.",
+        )
+    _check_signature(method, name)
+    return name
+
+
+def _check_signature(method: Callable[..., Any], name: str) -> None:
+    # Whatever has no signature (some C functions) shows its mistakes when it is called.
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return
+    for given in (), (None,), (None, None):
+        try:
+            signature.bind(*given)
+        except TypeError:
+            continue
+        return
+    raise InvalidCallback(
+        f"{name}{signature} cannot be called later: it gets the payload, and what it belongs to.",
+        kept="Nothing was stored.",
+        next_step=f"Write it as {name}(self, payload) or {name}(self, payload, item).",
+    )
+
+
+def options_of(agent: Any, given: Any) -> Retry:
+    """The options of a call over those of the agent's class. Raises when they make no sense together."""
+    defaults = agent.retry_options
+    for options in (given, defaults):
+        if options is not None and not isinstance(options, Retry):
+            raise InvalidRetry(
+                f"Retry options are a Retry, not {type(options).__name__}.",
+                kept="Nothing was stored.",
+                next_step="retry=Retry(max_attempts=5), or retry_options = Retry(...) in the class.",
+            )
+    return (given or Retry()).over((defaults or Retry()).over(DEFAULTS))
+
+
+def packed(payload: Any) -> str:
+    """A payload as JSON text. Equal payloads are equal texts, whatever the order of their keys."""
+    try:
+        return _sorted(msgspec.json.decode(encode_json(payload))).decode()
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise AgentError(
+            f"The payload is not JSON: {error}.",
+            kept="Nothing was stored.",
+            next_step="Store plain values: text, numbers, lists, dicts.",
+        ) from error
+
+
+_sorted = msgspec.json.Encoder(order="deterministic").encode
+
+
+def unpacked(text: str) -> Any:
+    """The payload again. Raises `msgspec.DecodeError` when somebody else wrote the row."""
+    return msgspec.json.decode(text)
+
+
+def write_retry(given: Retry | None) -> str | None:
+    """Retry options as they are stored."""
+    return None if given is None else encode_json(given.to_json()).decode()
+
+
+def read_retry(text: str | None) -> Retry | None:
+    """Stored options; such as nobody can read count as none given."""
+    if text is None:
+        return None
+    try:
+        return Retry.from_json(msgspec.json.decode(text, type=dict[str, Any]))
+    except (msgspec.MsgspecError, InvalidRetry):
+        log.warning("stored retry options are not readable and are ignored: %.80s", text)
+        return None
+
+
+# --- when its time has come
+
+
+def options_now(agent: Any, stored: Retry | None) -> Retry:
+    """The options for a call whose time has come. What was stored may not fit the class any more."""
+    try:
+        return options_of(agent, stored)
+    except InvalidRetry as error:
+        log.warning("%s; the default is used instead", error)
+        return DEFAULTS
+
+
+def find(agent: Any, name: str) -> Callable[..., Any] | None:
+    """The method of that name, if there still is one."""
+    method = getattr(agent, name, None)
+    return cast("Callable[..., Any]", method) if callable(method) else None
+
+
+async def run_callback(
+    home: Home,
+    method: Callable[..., Any],
+    payload: Any,
+    item: Any,
+    options: Retry,
+    again: Callable[[int], None],
+) -> Outcome:
+    """Call it until it returns or its attempts are spent; `again` is told of each attempt after the first.
+
+    Being stopped goes through as a cancellation. A process that is going away, and memory that ran
+    out, are not tried again here.
+    """
+    attempts = 0
+
+    async def once(attempt: int) -> None:
+        nonlocal attempts
+        attempts = attempt
+        if attempt > 1:
+            again(attempt)
+        result = method(*_fitting(method, payload, item))
+        if inspect.isawaitable(result):
+            await result
+
+    def may_retry(error: Exception, _: int) -> bool:
+        return not (is_superseded(error) or is_out_of_memory(error))
+
+    try:
+        await retrying(once, options, should_retry=may_retry, clock=home.clock)
+    except Exception as error:  # noqa: BLE001 - whoever called decides what this means
+        return Outcome(attempts, error)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Something that the callback waited for was cancelled; nobody asked us to stop.
+        return Outcome(attempts, error)
+    return Outcome(attempts)
+
+
+def _fitting(method: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+    """As many of the arguments as the method takes."""
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return arguments
+    for count in range(len(arguments), 0, -1):
+        try:
+            signature.bind(*arguments[:count])
+        except TypeError:
+            continue
+        return arguments[:count]
+    return ()

@@ -1,0 +1,347 @@
+"""Take up the fibers that a dead process left behind.
+
+    open rows that nobody runs --> framework handlers, on_fiber_recovered --> closed, or tried again later
+
+Once at every start, before the agent's own start code, and again while rows are left. A row is closed only
+after its hook has returned, so a process that dies in between calls the hook again: a hook may run twice,
+it is never forgotten. Whoever ends a fiber by other means meanwhile wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable, Container
+from typing import Any, Literal, Protocol, cast
+
+from ..clock import Clock, Timer
+from ..errors import FiberHandlerTimeout, InvalidFiber
+from ..observe.events import (
+    EventBody,
+    FiberRecoveryAttempt,
+    FiberRecoveryDetected,
+    FiberRecoveryFailed,
+    FiberRecoveryHandled,
+    FiberRecoverySkipped,
+    FiberRunInterrupted,
+)
+from ..session.tree import UNSET
+from ..store.port import Statement, Store
+from ..turn.admission import step_outside
+from ..turn.hooks import call_hook
+from . import fiber_queries as queries
+from .context import current_fiber
+from .fiber_values import (
+    Fiber,
+    FiberAborted,
+    FiberCompleted,
+    FiberFailed,
+    FiberInterrupted,
+    FiberOutcome,
+    FiberRecovery,
+    FiberRecoveryContext,
+    as_json,
+    as_object,
+    words,
+)
+from .keepalive import Hold
+
+__all__ = ["FIRST_RETRY", "LAST_RETRY", "Handler", "House", "Rescue", "outcome_statement", "retry_delay"]
+
+log = logging.getLogger("everthink.fibers")
+
+FIRST_RETRY = 30.0
+LAST_RETRY = 300.0
+
+Handler = Callable[[FiberRecoveryContext], Awaitable[bool]]
+"""A handler of the framework: True when the fiber was its own."""
+
+# The fibers whose recovery this code is part of, outermost first.
+_RECOVERING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
+    "everthink_fibers_recovering", default=()
+)
+
+
+class House(Protocol):
+    """What fibers need of their agent's home."""
+
+    id: str
+    store: Store
+    clock: Clock
+    new_id: Callable[[], str]
+
+    @property
+    def agent(self) -> Any:
+        """The agent, for its hook and its settings."""
+        ...
+
+    def emit(self, event: EventBody) -> None:
+        """Tell observers."""
+        ...
+
+    def complain(self, hook: str, error: BaseException) -> None:
+        """Log that a hook raised."""
+        ...
+
+    def hold(self) -> Hold:
+        """Keep the agent in memory meanwhile."""
+        ...
+
+    def rouse(self, at_ms: int) -> None:
+        """See that the agent is awake at that time."""
+        ...
+
+    def background(self, work: Awaitable[Any]) -> None:
+        """Keep a task alive; what it raises is logged."""
+        ...
+
+
+def retry_delay(streak: int) -> float:
+    """Seconds until the next scan, after so many scans in a row that brought nothing to an end."""
+    return min(LAST_RETRY, FIRST_RETRY * 2 ** min(max(streak - 1, 0), 20))
+
+
+class Rescue:
+    """The recovery of one agent's fibers. `running` are those of this process: it leaves them alone."""
+
+    def __init__(self, house: House, running: Container[str]) -> None:
+        self._house, self._running = house, running
+        self.handlers: list[Handler] = []
+        """Asked before `on_fiber_recovered`, in order; the first that says True keeps the fiber."""
+        self.retry_at: int | None = None
+        """When the next scan is due, in ms; `None` when nothing is left."""
+        self._scan: asyncio.Task[None] | None = None
+        self._recoveries: dict[str, asyncio.Task[bool]] = {}
+        self._timer: Timer | None = None
+
+    async def scan(self) -> None:
+        """Take up every fiber that nobody runs. Callers that come while a scan runs share it."""
+        if self._scan is not None and not self._scan.done():
+            await asyncio.shield(self._scan)
+            return
+        self._scan = asyncio.create_task(self._scan_all())
+        try:
+            await self._scan
+        except asyncio.CancelledError:
+            for task in self._recoveries.values():
+                task.cancel()
+            raise
+
+    async def one(self, id: str) -> None:
+        """Take up one fiber, or wait for whoever does. A hook that asks for its own fiber goes on at once."""
+        if id not in _RECOVERING.get():
+            await self._once(id)
+
+    async def stop(self) -> None:
+        """Scan no more. A hook that runs is cut; its fiber is found at the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [task for task in (self._scan, *self._recoveries.values()) if task and not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1)
+
+    # --- all of them
+
+    async def _scan_all(self) -> None:
+        house, limit = self._house, self._settings.scan_deadline
+        if self._timer is not None:
+            self._timer.cancel()
+        self.retry_at = None
+        rows = await house.store.fetch(queries.OPEN, house.id)
+        found = [fiber for row in rows if (fiber := Fiber.of(row)).id not in self._running]
+        began = house.clock.monotonic()
+        failed: list[Fiber] = []
+        untried: list[Fiber] = []
+        for number, fiber in enumerate(found):
+            if 0 < limit < house.clock.monotonic() - began:
+                house.emit(FiberRecoverySkipped(**_names(fiber), reason="scan_deadline_exceeded"))
+                untried = found[number:]
+                break
+            if not await self._once(fiber.id):
+                failed.append(fiber)
+        if failed or untried:
+            has_progress = len(failed) + len(untried) < len(found)
+            streak = 1 if has_progress else 1 + max(fiber.attempts for fiber in found)
+            await self._postpone(failed, untried, streak)
+
+    async def _postpone(self, failed: list[Fiber], untried: list[Fiber], streak: int) -> None:
+        house, delay = self._house, retry_delay(streak)
+        self.retry_at = at = house.clock.now_ms() + round(delay * 1000)
+        await house.store.apply(
+            [
+                *(queries.postponed(house.id, fiber.id, attempts=streak, at=at) for fiber in failed),
+                *(queries.postponed(house.id, fiber.id, attempts=0, at=at) for fiber in untried),
+            ]
+        )
+        self._arm(delay)
+
+    def _arm(self, delay: float) -> None:
+        house = self._house
+        self._timer = house.clock.call_later(delay, lambda: house.background(self._again()))
+        house.rouse(house.clock.now_ms() + round(delay * 1000))  # the agent may leave memory before
+
+    async def _again(self) -> None:
+        house = self._house
+        step_outside()  # whatever turn woke the agent does not wait for this
+        with house.hold():
+            try:
+                await self.scan()
+            except Exception:
+                self._arm(LAST_RETRY)  # the database said no; the rows are still there
+                raise
+
+    # --- one of them
+
+    async def _once(self, id: str) -> bool:
+        """True when the fiber needs nobody any more."""
+        task = self._recoveries.get(id)
+        if task is None:
+            task = self._recoveries[id] = asyncio.create_task(self._recover(id), name=f"recover fiber {id}")
+            task.add_done_callback(lambda _: self._recoveries.pop(id, None))
+        return await asyncio.shield(task)
+
+    async def _recover(self, id: str) -> bool:
+        house = self._house
+        current_fiber.set(None)  # whoever waits for this may be a fiber; the hook is not part of it
+        rows = await house.store.fetch(queries.STILL_OPEN, house.id, id)
+        if id in self._running:
+            return True  # somebody resumed it
+        if rows and rows[0][2]:
+            (rows,) = await house.store.apply([queries.interrupted(house.id, id, now=house.clock.now_ms())])
+        if not rows:
+            return True  # somebody ended it
+        fiber = Fiber.of(rows[0])
+        names, reason = _names(fiber), "interrupted"
+        age = house.clock.now_ms() - fiber.created_at
+        house.emit(FiberRecoveryDetected(**names, recovery_reason=reason, elapsed_ms=age))
+        house.emit(FiberRunInterrupted(**names, recovery_reason=reason))
+        house.emit(FiberRecoveryAttempt(**names, recovery_reason=reason))
+        began = house.clock.monotonic()
+        try:
+            status, closing = await self._hand_over(fiber)
+        except (Exception, asyncio.CancelledError) as error:  # told, logged, tried again
+            if _is_cut(error):
+                raise
+            house.complain("on_fiber_recovered", error)
+            is_closed = await self._failed(fiber, error)
+            house.emit(
+                FiberRecoveryFailed(
+                    **names, error=words(error), reason="handler_error", elapsed_ms=self._since(began)
+                )
+            )
+            if is_closed and not fiber.managed and fiber.id not in self._running:
+                house.emit(FiberRecoverySkipped(**names, reason="max_age_exceeded"))
+            return is_closed
+        if fiber.id not in self._running:  # otherwise the hook has resumed it
+            await house.store.apply([closing])
+        house.emit(FiberRecoveryHandled(**names, status=status, elapsed_ms=self._since(began)))
+        return True
+
+    async def _hand_over(self, fiber: Fiber) -> tuple[Literal["internal", "managed", "user"], Statement]:
+        """Who dealt with the fiber, and how its row is closed."""
+        house = self._house
+        _RECOVERING.set((*_RECOVERING.get(), fiber.id))
+        context = fiber.recovery()
+        for handler in self.handlers:
+            if await self._bounded(handler(context)):
+                return "internal", self._closed(fiber)
+        outcome = await call_hook(house.agent.on_fiber_recovered, context)
+        if not fiber.managed:
+            return "user", self._closed(fiber)
+        if outcome is None:
+            return "managed", self._closed(fiber)
+        return "managed", outcome_statement(
+            house.id, fiber.id, outcome, now=house.clock.now_ms(), by_recovery=True
+        )
+
+    def _closed(self, fiber: Fiber) -> Statement:
+        close = queries.left if fiber.managed else queries.removed
+        return close(self._house.id, fiber.id)
+
+    async def _failed(self, fiber: Fiber, error: BaseException) -> bool:
+        """Keep the row for another try (False), or close it."""
+        if fiber.id in self._running:
+            return True  # the hook has resumed it, and raised afterwards
+        house, now, max_age = self._house, self._house.clock.now_ms(), self._settings.max_age
+        if fiber.managed:
+            failed = FiberFailed(words(error))
+            closing = outcome_statement(house.id, fiber.id, failed, now=now, by_recovery=True)
+        elif 0 < max_age * 1000 < now - fiber.created_at:
+            closing = self._closed(fiber)
+        else:
+            return False
+        await house.store.apply([closing])
+        return True
+
+    async def _bounded(self, work: Awaitable[bool]) -> bool:
+        house, limit = self._house, self._settings.hook_timeout
+        task = asyncio.ensure_future(work)
+        late: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = (
+            house.clock.call_later(limit, lambda: late.done() or late.set_result(None)) if limit > 0 else None
+        )
+        try:
+            await asyncio.wait({task, late}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if not task.done():
+            house.background(task)  # it may still come to something; nobody waits for it
+            raise FiberHandlerTimeout(limit)
+        return task.result()
+
+    @property
+    def _settings(self) -> FiberRecovery:
+        return cast("FiberRecovery", self._house.agent.fiber_recovery)
+
+    def _since(self, began: float) -> int:
+        return round((self._house.clock.monotonic() - began) * 1000)
+
+
+def outcome_statement(agent: str, id: str, outcome: Any, *, now: int, by_recovery: bool) -> Statement:
+    """The statement that stores what became of an interrupted fiber. Raises when `outcome` is no outcome."""
+    status, error, snapshot, metadata = _facts(outcome)
+    return queries.resolved(
+        agent,
+        id,
+        status=status,
+        error=error,
+        snapshot=snapshot if snapshot is UNSET else as_json(snapshot, "The snapshot"),
+        metadata=metadata if metadata is UNSET else as_object(metadata, "The metadata"),
+        now=now,
+        by_recovery=by_recovery,
+    )
+
+
+def _facts(outcome: FiberOutcome) -> tuple[str, str | None, Any, Any]:
+    match outcome:
+        case FiberCompleted(snapshot, metadata):
+            return "completed", None, snapshot, metadata
+        case FiberFailed(error, snapshot):
+            return "error", error, snapshot, UNSET
+        case FiberAborted(reason):
+            return "aborted", reason, UNSET, UNSET
+        case FiberInterrupted(reason):
+            return "interrupted", reason, UNSET, UNSET
+        case _:
+            raise InvalidFiber(
+                f"{outcome!r} does not say what became of a fiber.",
+                kept="Nothing of it was stored.",
+                next_step="Use FiberCompleted(), FiberFailed(), FiberAborted() or FiberInterrupted().",
+            )
+
+
+def _is_cut(error: BaseException) -> bool:
+    """True when we are being stopped, and not something that the hook waited for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _names(fiber: Fiber) -> dict[str, Any]:
+    return {"fiber_id": fiber.id, "fiber_name": fiber.name, "managed": bool(fiber.managed)}

@@ -1,0 +1,451 @@
+"""Fibers: work of the application that survives a restart, around or outside of turns.
+
+    run_fiber   --> row --> fn(ctx) --> row gone                       stash: a checkpoint in the row
+    start_fiber --> record pending --> running --> completed | error | aborted
+    process dies --> the rows are open and nobody runs them --> fiber_recovery
+
+The row is there before the function is called and closed only after it has returned, so work that was
+begun is either finished or found again. Every change of a record is conditional on the state before it: a
+result that comes late never overwrites a final one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from ..errors import FiberConflict, FiberStopped, InvalidFiber, NotInFiber, StoreClosed, StoreError
+from ..observe.events import FiberRunCompleted, FiberRunFailed, FiberRunStarted
+from ..session.tree import UNSET
+from ..turn.admission import current_turn, in_active_turn, step_outside
+from ..turn.hooks import call_hook
+from . import fiber_queries as queries
+from .context import current_fiber
+from .fiber_queries import waiting_agents
+from .fiber_recovery import House, Rescue, outcome_statement
+from .fiber_run import Run, Wrap
+from .fiber_values import (
+    TERMINAL,
+    Fiber,
+    FiberContext,
+    FiberInspection,
+    FiberOutcome,
+    FiberStatus,
+    as_object,
+    words,
+)
+
+__all__ = ["FiberFunction", "Fibers", "Home", "waiting_agents"]
+
+log = logging.getLogger("everthink.fibers")
+
+T = TypeVar("T")
+FiberFunction = Callable[[FiberContext], T | Awaitable[T]]
+"""What a fiber runs; it may be `def` or `async def`."""
+
+FINISHED: frozenset[str] = frozenset({"completed", "error", "aborted"})
+
+
+class Home(House, Protocol):
+    """A house whose turns keep checkpoints too."""
+
+    async def stash_turn(self, data: Any) -> None:
+        """Keep a checkpoint of the turn this code runs in."""
+        ...
+
+
+class Fibers:
+    """The fibers of one agent."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._running: dict[str, Run] = {}
+        # Every function that has not returned: also one whose record is gone and whose id has another by now.
+        self._runs: set[Run] = set()
+        self.rescue = Rescue(home, self._running)
+        # One at a time, so that callers with the same id or key find the first one's record.
+        self._accepting = asyncio.Lock()
+        self._acceptances: set[asyncio.Task[FiberInspection]] = set()
+        # Grows with every fiber; starting from the time keeps it growing across restarts without a look-up.
+        self._seq = home.clock.now_ms() << 10
+        self._is_closing = self._is_closed = False
+
+    # --- life
+
+    async def recover(self) -> None:
+        """Take up what an earlier process left. Once per start, before the agent's own start code."""
+        await self.rescue.scan()
+
+    async def close(self, grace: float = 0.0) -> None:
+        """Start nothing more; give running fibers `grace` seconds, then cut them: their rows stay open."""
+        self._is_closing = True
+        await self.rescue.stop()
+        if self._acceptances:
+            await asyncio.wait(list(self._acceptances))
+        runs = list(self._runs)
+        tasks = [run.task for run in runs if run.task is not None]
+        if tasks and grace > 0:
+            await asyncio.wait(tasks, timeout=grace)
+        for run in runs:
+            # One whose end is being stored is as good as over.
+            if run.task is not None and not run.is_settling:
+                run.is_cut = True
+                run.task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1)
+        # Whoever did not listen may still run, but the rows are the next start's from here on.
+        self._is_closed = True
+        for run in runs:
+            run.settled.set()
+
+    def _refuse_when_closing(self) -> None:
+        if self._is_closing:
+            raise StoreClosed(
+                "The agent is shutting down.", kept="Nothing was stored.", next_step="Start the fiber again."
+            )
+
+    # --- run_fiber
+
+    def run(
+        self, name: str, fn: FiberFunction[T], *, snapshot: Any = UNSET, wrap: Wrap | None = None
+    ) -> asyncio.Task[T]:
+        """Run `fn` as a fiber. `snapshot` and `wrap` are for the framework: a first checkpoint, stored
+        with the row, and what is put around this one and all that follow.
+        """
+        self._refuse_when_closing()
+        run = Run(self.keep, self._home.new_id(), name, managed=False, wrap=wrap)
+        first = None if snapshot is UNSET else run.checkpoint(snapshot)
+        self._enlist(run)
+        home, now = self._home, self._home.clock.now_ms()
+        row = queries.began(home.id, run.id, seq=self._next_seq(), name=name, snapshot=first, now=now)
+        # Asked for before the caller goes on: it may be a hook that returns and lets another row be closed.
+        return self._launch(run, self._run_unmanaged(run, fn, home.store.apply([row])))
+
+    async def _run_unmanaged(self, run: Run, fn: FiberFunction[T], row: Awaitable[object]) -> T:
+        await self._stored(run, row)
+        return await self._execute(run, fn)
+
+    # --- resume_fiber
+
+    def resume(self, id: str, fn: FiberFunction[T]) -> asyncio.Task[T]:
+        """Go on with an interrupted fiber in its own row."""
+        self._refuse_when_closing()
+        if (running := self._running.get(id)) is not None and not running.settled.is_set():
+            raise InvalidFiber(f"Fiber {id!r} runs already.", kept="It goes on.")
+        run = Run(self.keep, id, id, managed=True)
+        self._enlist(run)
+        return self._launch(run, self._run_again(run, fn))
+
+    async def _run_again(self, run: Run, fn: FiberFunction[T]) -> T:
+        home = self._home
+        resumed = queries.resumed(home.id, run.id, now=home.clock.now_ms())
+        (rows,) = await self._stored(run, home.store.apply([resumed]))
+        if not rows:
+            raise InvalidFiber(
+                f"Fiber {run.id!r} is not interrupted.",
+                kept="Nothing was changed.",
+                next_step="Call resume_fiber() in on_fiber_recovered(), or when inspect_fiber() says so.",
+            )
+        fiber = Fiber.of(rows[0])
+        run.name, run.managed = fiber.name, bool(fiber.managed)
+        return await self._execute(run, fn, fiber.recovery().snapshot)
+
+    # --- running
+
+    async def _stored(self, run: Run, commit: Awaitable[T]) -> T:
+        try:
+            return await commit
+        except asyncio.CancelledError:
+            if run.is_cut:
+                raise FiberStopped(run.name) from None
+            raise
+
+    async def _execute(self, run: Run, fn: FiberFunction[T], snapshot: Any = None) -> T:
+        home, began = self._home, self._home.clock.monotonic()
+        names: Any = {"fiber_id": run.id, "fiber_name": run.name, "managed": run.managed}
+        context = run.begin(snapshot)
+        home.emit(FiberRunStarted(**names))
+        try:
+            result = await call_hook(fn, context)
+        except BaseException as error:
+            if run.is_cut:
+                raise FiberStopped(run.name) from None  # the next start finds the row
+            if not isinstance(error, Exception | asyncio.CancelledError):
+                raise  # the process itself is being ended
+            await self._settle(run, error)
+            home.emit(FiberRunFailed(**names, error=words(error), elapsed_ms=self._since(began)))
+            raise
+        await self._settle(run, None)
+        home.emit(FiberRunCompleted(**names, elapsed_ms=self._since(began)))
+        return result
+
+    async def _settle(self, run: Run, error: BaseException | None) -> None:
+        if self._is_closed:
+            raise FiberStopped(run.name)  # too late: the row is the next start's
+        if self._running.get(run.id) is not run:
+            return  # its record was deleted, and the id has another one
+        home, run.is_settling = self._home, True
+        if not run.managed:
+            await home.store.apply([queries.removed(home.id, run.id)])
+            return
+        status = "completed" if error is None else "aborted" if run.abort.signal.aborted else "error"
+        text = None if error is None else words(error)
+        await home.store.apply(
+            [queries.settled(home.id, run.id, status=status, error=text, now=home.clock.now_ms())]
+        )
+        run.settled.set()
+
+    # --- checkpoints
+
+    async def stash(self, data: Any) -> None:
+        """Keep a checkpoint of whatever this code is part of: a fiber, or a turn."""
+        run = self._current()
+        if run is not None:
+            await self.keep(run, data)
+        elif in_active_turn(self._home.id):
+            await self._home.stash_turn(data)
+        else:
+            raise NotInFiber
+
+    async def keep(self, run: Run, data: Any) -> None:
+        """Keep a checkpoint of this fiber."""
+        if self._is_closed:
+            raise FiberStopped(run.name)
+        if run.is_over or self._running.get(run.id) is not run:
+            raise NotInFiber
+        await self._home.store.apply([queries.stashed(self._home.id, run.id, run.checkpoint(data))])
+
+    def _current(self) -> Run | None:
+        """The innermost fiber of this agent that runs this code, unless there is a turn further inside."""
+        run = current_fiber.get()
+        while isinstance(run, Run) and not run.belongs_to(self.keep):
+            run = run.outer
+        if not isinstance(run, Run) or run.is_over:
+            return None
+        return run if run.turn is current_turn() else None
+
+    # --- start_fiber
+
+    async def start(
+        self,
+        name: str,
+        fn: FiberFunction[Any],
+        *,
+        fiber_id: str | None = None,
+        idempotency_key: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        wait_for_completion: bool = False,
+    ) -> FiberInspection:
+        """Accept a fiber once; its record is durable when this returns."""
+        self._refuse_when_closing()
+        for what, given in (("fiber_id", fiber_id), ("idempotency_key", idempotency_key)):
+            if given is not None and not given.strip():
+                raise InvalidFiber(f"{what} must not be blank.", kept="Nothing was stored.")
+        text = as_object(metadata, "metadata")
+        # A task of its own: a caller that stops waiting must not leave a record that nobody runs.
+        accept = self._accept(name, fn, fiber_id, idempotency_key, text, is_awaited=wait_for_completion)
+        task = asyncio.create_task(accept)
+        self._acceptances.add(task)
+        task.add_done_callback(self._acceptances.discard)
+        found = await asyncio.shield(task)
+        return await self._wait(found) if wait_for_completion else found
+
+    async def _accept(
+        self,
+        name: str,
+        fn: FiberFunction[Any],
+        id: str | None,
+        key: str | None,
+        metadata: str | None,
+        *,
+        is_awaited: bool,
+    ) -> FiberInspection:
+        home = self._home
+        async with self._accepting:
+            known = await self._known(id, key)
+            if known is not None:
+                return known
+            run = Run(self.keep, id or home.new_id(), name, managed=True)
+            self._enlist(run)
+            try:
+                await home.store.apply(
+                    [
+                        queries.accepted(
+                            home.id,
+                            run.id,
+                            seq=self._next_seq(),
+                            name=name,
+                            key=key,
+                            metadata=metadata,
+                            now=home.clock.now_ms(),
+                        )
+                    ]
+                )
+                record = await self.inspect(run.id)
+            except BaseException:
+                self._leave(run)
+                raise
+        assert record is not None
+        self._launch(run, self._run_managed(run, fn, is_awaited))
+        return replace(record, accepted=True)
+
+    async def _known(self, id: str | None, key: str | None) -> FiberInspection | None:
+        by_id = await self.inspect(id) if id is not None else None
+        by_key = await self.inspect_by_key(key) if key is not None else None
+        is_other = by_key is not None and id is not None and by_key.fiber_id != id
+        if is_other or (by_id is not None and key is not None and by_id.idempotency_key not in (None, key)):
+            raise FiberConflict(
+                "fiber_id and idempotency_key refer to different fibers.", kept="Nothing was stored."
+            )
+        return by_id or by_key
+
+    async def _run_managed(self, run: Run, fn: FiberFunction[Any], is_awaited: bool) -> None:
+        home = self._home
+        if not is_awaited:
+            step_outside()  # nobody in a turn waits for it, so it may wait for turns
+        try:
+            (begun,) = await home.store.apply([queries.started(home.id, run.id, now=home.clock.now_ms())])
+            if begun:
+                await self._execute(run, fn)
+        except FiberStopped:
+            return  # whoever waits is told; the next start finds the record
+        except Exception as error:  # nobody waits for this task
+            log.error("fiber %s (%s) of %s failed", run.id, run.name, home.id, exc_info=error)
+            if not run.is_settling:
+                await self._settle(run, error)
+
+    async def _wait(self, found: FiberInspection) -> FiberInspection:
+        id = found.fiber_id
+        run = self._running.get(id)
+        if run is None:
+            await self.rescue.one(id)  # nothing to do, unless an earlier process left it
+        elif not self._is_inside(run):
+            await run.settled.wait()
+            if run.is_cut:
+                raise FiberStopped(run.name)
+        return replace(await self.inspect(id) or found, accepted=found.accepted)
+
+    def _is_inside(self, run: Run) -> bool:
+        """True when this code is part of that fiber: waiting for it would never end."""
+        around = current_fiber.get()
+        while isinstance(around, Run) and around is not run:
+            around = around.outer
+        return around is run
+
+    # --- records
+
+    async def inspect(self, fiber_id: str) -> FiberInspection | None:
+        """How a managed fiber stands, or `None` when there is none of that id."""
+        return await self._record(queries.BY_ID, fiber_id)
+
+    async def inspect_by_key(self, idempotency_key: str) -> FiberInspection | None:
+        """How the managed fiber with this key stands."""
+        return await self._record(queries.BY_KEY, idempotency_key)
+
+    async def _record(self, sql: str, value: str) -> FiberInspection | None:
+        rows = await self._home.store.fetch(sql, self._home.id, value)
+        return Fiber.of(rows[0]).inspection() if rows else None
+
+    async def list(
+        self,
+        *,
+        status: FiberStatus | Sequence[FiberStatus] | None = None,
+        name: str | None = None,
+        limit: int = 50,
+    ) -> builtins.list[FiberInspection]:
+        """Managed fibers, newest first."""
+        wanted = queries.listed(
+            self._home.id, status=_statuses(status), name=name, limit=max(1, min(100, limit))
+        )
+        rows = await self._home.store.fetch(wanted.sql, *wanted.params)
+        return [Fiber.of(row).inspection() for row in rows]
+
+    async def cancel(self, fiber_id: str, reason: object = None) -> bool:
+        """End a managed fiber that waits or runs. False when there is none."""
+        home, text = self._home, None if reason is None else str(reason)
+        (rows,) = await home.store.apply(
+            [queries.cancelled(home.id, fiber_id, reason=text, now=home.clock.now_ms())]
+        )
+        run = self._running.get(fiber_id)
+        if rows and run is not None:
+            run.abort.abort(reason)
+            run.settled.set()
+        return bool(rows)
+
+    async def cancel_by_key(self, idempotency_key: str, reason: object = None) -> bool:
+        """End the managed fiber with this key."""
+        found = await self.inspect_by_key(idempotency_key)
+        return found is not None and await self.cancel(found.fiber_id, reason)
+
+    async def resolve(self, fiber_id: str, outcome: FiberOutcome) -> bool:
+        """Say what became of an interrupted fiber. False when it is not interrupted."""
+        home = self._home
+        statement = outcome_statement(home.id, fiber_id, outcome, now=home.clock.now_ms(), by_recovery=False)
+        (rows,) = await home.store.apply([statement])
+        return bool(rows)
+
+    async def delete(
+        self,
+        *,
+        status: FiberStatus | Sequence[FiberStatus] | None = None,
+        settled_before: datetime | None = None,
+        limit: int = 100,
+    ) -> int:
+        """Forget records that are over, those settled first first. Returns how many."""
+        wanted = _statuses(status)
+        before = None if settled_before is None else round(settled_before.timestamp() * 1000)
+        (rows,) = await self._home.store.apply(
+            [
+                queries.deleted(
+                    self._home.id,
+                    status=FINISHED if wanted is None else wanted & TERMINAL,
+                    before=before,
+                    limit=max(1, min(500, limit)),
+                )
+            ]
+        )
+        return len(rows)
+
+    # --- who runs
+
+    def _enlist(self, run: Run) -> None:
+        self._running[run.id] = run
+        self._runs.add(run)
+        run.hold = self._home.hold()
+
+    def _launch(self, run: Run, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = run.task = asyncio.create_task(work, name=f"fiber {run.name}")
+        # Not in a `finally` of its own: a task that is cancelled before its first step runs none.
+        task.add_done_callback(lambda task: self._ended(run, task))
+        return task
+
+    def _ended(self, run: Run, task: asyncio.Task[Any]) -> None:
+        self._leave(run)
+        if task.cancelled() and not run.has_begun and not run.is_cut and not run.managed:
+            self._home.store.apply([queries.removed(self._home.id, run.id)])
+        # A function's own failure is told by an event, in the log, and to whoever waits: nobody has to wait.
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, StoreError) or (error is not None and not run.has_begun):
+            log.error("fiber %s (%s) of %s is not stored", run.id, run.name, self._home.id, exc_info=error)
+
+    def _leave(self, run: Run) -> None:
+        run.end()
+        self._runs.discard(run)
+        if self._running.get(run.id) is run:
+            del self._running[run.id]
+
+    def _next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _since(self, began: float) -> int:
+        return round((self._home.clock.monotonic() - began) * 1000)
+
+
+def _statuses(status: FiberStatus | Sequence[FiberStatus] | None) -> frozenset[str] | None:
+    return None if status is None else frozenset([status] if isinstance(status, str) else status)

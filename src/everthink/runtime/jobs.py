@@ -1,0 +1,248 @@
+"""The queue of an agent: callbacks that run one after the other, soon, in the order they were given.
+
+    queue --> jobs row --> flusher: started, callback, removed --> the next one
+
+A job is removed whether it succeeded or failed, so a bad one never stops those behind it. One that was
+cut off by the end of its process runs again at the next start, so each runs at least once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+import msgspec
+
+from ..errors import StoreClosed, StoreError
+from ..observe.events import QueueCreate, QueueError, QueueRetry
+from ..store.port import Statement
+from . import job_queries as queries
+from .callbacks import (
+    Home,
+    Outcome,
+    callback_name,
+    find,
+    options_now,
+    options_of,
+    packed,
+    read_retry,
+    run_callback,
+    short_id,
+    unpacked,
+    write_retry,
+)
+from .job_queries import JobRow
+from .moments import as_datetime
+from .retry import Retry, is_superseded
+
+__all__ = ["Job", "Jobs"]
+
+log = logging.getLogger("everthink.runtime")
+
+LONGEST_PAUSE = 60.0
+"""Seconds between two looks at a database that is away, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A callback in the queue. `started_at` is there once it runs.
+
+    `starts` is how often it was begun: 1 while it runs for the first time, more when an earlier process
+    began it and died.
+    """
+
+    id: str
+    callback: str
+    payload: Any
+    created_at: datetime
+    started_at: datetime | None = None
+    starts: int = 0
+    retry: Retry | None = None
+
+
+class Jobs:
+    """The queue of one agent."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._task: asyncio.Task[None] | None = None
+        self._is_open = False
+        self._is_stopped = False
+        # Set by whoever adds a job, taken back by the flusher before it looks.
+        self._has_news = False
+
+    # --- putting in and taking out
+
+    async def queue(self, callback: Any, payload: Any = None, *, retry: Retry | None = None) -> str:
+        """See `Agent.queue`."""
+        home = self._home
+        name = callback_name(home.agent, callback)
+        options_of(home.agent, retry)
+        now = home.clock.now_ms()
+        row = JobRow(short_id(), name, packed(payload), write_retry(retry), now, started_at=None, starts=0)
+        await home.store.apply([queries.queued(home.id, row)])
+        home.emit(QueueCreate(callback=name, id=row.id))
+        if self._is_stopped:
+            home.rouse(now)  # code that outlived this instance: the next one does it
+        self._flush()
+        return row.id
+
+    async def dequeue(self, id: str) -> bool:
+        """See `Agent.dequeue`."""
+        return bool(await self._drop(queries.dropped(self._home.id, id)))
+
+    async def dequeue_all(self) -> int:
+        """See `Agent.dequeue_all`."""
+        return await self._drop(queries.dropped_all(self._home.id))
+
+    async def dequeue_all_by_callback(self, callback: str) -> int:
+        """See `Agent.dequeue_all_by_callback`."""
+        return await self._drop(queries.dropped_by_callback(self._home.id, callback))
+
+    async def _drop(self, statement: Statement) -> int:
+        (rows,) = await self._home.store.apply([statement])
+        return len(rows)
+
+    async def get(self, id: str) -> Job | None:
+        """See `Agent.get_queue`."""
+        rows = await self._home.store.fetch(queries.BY_ID, self._home.id, id)
+        return _job(JobRow.of(rows[0])) if rows else None
+
+    async def matching(self, key: str | None = None, value: Any = None) -> list[Job]:
+        """See `Agent.get_queues`."""
+        rows = await self._home.store.fetch(queries.ALL, self._home.id)
+        jobs = [_job(JobRow.of(row)) for row in rows]
+        return jobs if key is None else [job for job in jobs if _has(job.payload, key, value)]
+
+    # --- life
+
+    async def open(self) -> None:
+        """Go on with what an earlier process left. Jobs that `on_start` added run from here on."""
+        self._is_open = True
+        if self._has_news or await self._home.store.fetch(queries.ANY, self._home.id):
+            self._flush()
+
+    async def stop(self, grace: float) -> None:
+        """Begin nothing more; a callback that runs gets `grace` seconds and is then cancelled."""
+        self._is_open, self._is_stopped = False, True
+        running = self._task
+        if running is None or running.done():
+            return
+        if grace > 0:
+            await asyncio.wait({running}, timeout=grace)
+        running.cancel()
+        await asyncio.wait({running}, timeout=1)
+
+    async def idle(self) -> None:
+        """Return once the queue is empty or stopped. For tests."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait({self._task})
+
+    # --- the flusher
+
+    def _flush(self) -> None:
+        self._has_news = True
+        if self._is_open and (self._task is None or self._task.done()):
+            # A context of its own: a job belongs to no request and no turn, whoever queued it.
+            self._task = asyncio.create_task(
+                self._run(), name=f"jobs of {self._home.id}", context=contextvars.Context()
+            )
+
+    async def _run(self) -> None:
+        home = self._home
+        finished: list[Statement] = []
+        with home.hold():
+            while self._is_open and (self._has_news or finished):
+                self._has_news = False
+                row = await self._next(finished)
+                finished = []
+                if row is None:
+                    continue
+                self._has_news = True
+                if await self._perform(row):
+                    finished = [queries.dropped(home.id, row.id)]
+            if finished:
+                await self._write(finished)
+
+    async def _next(self, finished: Sequence[Statement]) -> JobRow | None:
+        """Remove what is done and take the next one, in one commit."""
+        home = self._home
+        rows = await self._write([*finished, queries.claimed(home.id, now=home.clock.now_ms())])
+        return JobRow.of(rows[-1][0]) if rows and rows[-1] else None
+
+    async def _write(self, commit: Sequence[Statement]) -> list[Any]:
+        """Write, however long the database is away: a job that is done must not run again."""
+        pause = 1.0
+        while True:
+            try:
+                return await self._home.store.apply(commit)
+            except StoreClosed:
+                self._is_open = False
+                return []
+            except StoreError as error:
+                log.warning("the queue of %s waits %g s for the database: %s", self._home.id, pause, error)
+            await self._home.clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _perform(self, row: JobRow) -> bool:
+        """Run one job. False when it was cut off by our own end and belongs to the next process."""
+        home = self._home
+        outcome = await self._call(row)
+        error = outcome.error
+        if error is None:
+            return True
+        if is_superseded(error) and not self._is_open:
+            return False
+        home.emit(
+            QueueError(
+                callback=row.callback,
+                id=row.id,
+                error=str(error) or type(error).__name__,
+                attempts=outcome.attempts,
+            )
+        )
+        await home.report(error)
+        return True
+
+    async def _call(self, row: JobRow) -> Outcome:
+        home = self._home
+        method = find(home.agent, row.callback)
+        if method is None:
+            log.error("%s has no method %r; the job is removed", home.id, row.callback)
+            return Outcome(0)
+        try:
+            item = _job(row)
+        except msgspec.DecodeError as error:
+            return Outcome(0, error)
+        options = options_now(home.agent, item.retry)
+
+        def again(attempt: int) -> None:
+            most = cast("int", options.max_attempts)
+            home.emit(QueueRetry(callback=row.callback, id=row.id, attempt=attempt, max_attempts=most))
+
+        return await run_callback(home, method, item.payload, item, options, again)
+
+
+def _job(row: JobRow) -> Job:
+    return Job(
+        row.id,
+        row.callback,
+        unpacked(row.payload),
+        as_datetime(row.created_at),
+        started_at=None if row.started_at is None else as_datetime(row.started_at),
+        starts=row.starts,
+        retry=read_retry(row.retry),
+    )
+
+
+def _has(payload: Any, key: str, value: Any) -> bool:
+    """True when the payload is an object that holds this value under the key. `True` is not 1."""
+    if not isinstance(payload, dict) or key not in payload:
+        return False
+    found: Any = cast("dict[str, Any]", payload)[key]
+    return found == value and isinstance(found, bool) is isinstance(value, bool)

@@ -1,0 +1,110 @@
+"""A task that an agent declares, and what it is told when it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, cast
+
+import msgspec
+
+from ..errors import InvalidScheduledTask
+from ..messages import encode_json
+from .phrase import Interval, Schedule, parse
+
+__all__ = ["Declared", "ScheduledTask", "TaskContext", "declare"]
+
+_ID = re.compile(r"[A-Za-z0-9_-]+")
+_stable = msgspec.json.Encoder(order="deterministic").encode
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """One occurrence of a task, for its handler."""
+
+    task_id: str
+    scheduled_for: datetime
+    occurrence_key: str
+    idempotency_key: str
+    """The same however often this occurrence is tried: give it to whatever must happen once."""
+    schedule: str
+    schedule_kind: Literal["interval", "wall-clock"]
+    timezone: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledTask:
+    """Something an agent does again and again: a `prompt` it answers, or a `handler` it calls.
+
+        ScheduledTask(schedule="every weekday at 09:00 in Europe/London", prompt="What is new?")
+
+    A function for the prompt, and the handler, may be `async`; the handler gets a `TaskContext`.
+    """
+
+    schedule: str
+    prompt: str | Callable[[], str | Awaitable[str]] | None = None
+    handler: Callable[[TaskContext], Any] | None = None
+    timezone: str | None = None
+    retry: Any = None
+    """`Retry(max_attempts=…)` around the action; three attempts unless given."""
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A declared task after its schedule was read."""
+
+    id: str
+    task: ScheduledTask
+    schedule: Schedule
+    schedule_hash: str
+    task_hash: str
+
+    @property
+    def kind(self) -> Literal["interval", "wall-clock"]:
+        """Which sort of schedule it has."""
+        return "interval" if isinstance(self.schedule, Interval) else "wall-clock"
+
+    @property
+    def zone(self) -> str | None:
+        """The zone of a time of day."""
+        return None if isinstance(self.schedule, Interval) else self.schedule.zone
+
+
+def declare(tasks: Mapping[str, Any], default_zone: str | None) -> dict[str, Declared]:
+    """Read all declared tasks; the first mistake is raised and none of them counts."""
+    return {id: _declared(id, task, default_zone) for id, task in tasks.items()}
+
+
+def _declared(id: str, given: Any, default_zone: str | None) -> Declared:
+    task = ScheduledTask(**cast("dict[str, Any]", given)) if isinstance(given, dict) else given
+    if not _ID.fullmatch(id):
+        raise InvalidScheduledTask(f'Invalid scheduled task id "{id}"; use letters, numbers, "_" or "-"')
+    if not isinstance(task, ScheduledTask):
+        raise InvalidScheduledTask(f'Scheduled task "{id}" is not a ScheduledTask')
+    schedule = parse(task.schedule, zone=task.timezone, default_zone=default_zone)
+    if (task.prompt is None) == (task.handler is None):
+        raise InvalidScheduledTask(f'Scheduled task "{id}" must define exactly one of prompt or handler')
+    options = None if task.retry is None else task.retry.to_json()
+    schedule_hash = _hash([_plain(schedule), options])
+    action = task.prompt if isinstance(task.prompt, str) else "<function>" if task.prompt else "handler"
+    return Declared(id, task, schedule, schedule_hash, _hash([schedule_hash, action, task.metadata]))
+
+
+def _plain(schedule: Schedule) -> dict[str, Any]:
+    if isinstance(schedule, Interval):
+        return {"minutes": schedule.minutes}
+    return {
+        "days": sorted(schedule.days),
+        "at": f"{schedule.hour:02}:{schedule.minute:02}",
+        "zone": schedule.zone,
+    }
+
+
+def _hash(value: Any) -> str:
+    plain = msgspec.json.decode(encode_json(value))
+    return hashlib.sha256(_stable(plain)).hexdigest()[:32]

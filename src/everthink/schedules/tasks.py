@@ -1,0 +1,226 @@
+"""Declared tasks become timers, and timers become turns or calls.
+
+    get_scheduled_tasks() --reconcile--> row + one timer each --due--> run: prompt or handler --> next timer
+
+One timer per task, for its next occurrence. A task that is late runs once, for the time it was meant
+for; what was missed besides is not made up for. The action carries a key of its occurrence, so that
+an occurrence which is tried again after a crash is the same one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol, cast
+
+from ..clock import Clock
+from ..errors import InvalidScheduledTask
+from ..store.port import Store
+from ..submissions import Submissions
+from ..turn.hooks import call_hook
+from . import queries
+from .occurrence import next_occurrence
+from .queries import TaskRow
+from .task import Declared, TaskContext, declare
+
+__all__ = ["CALLBACK", "Tasks"]
+
+log = logging.getLogger("everthink.schedules")
+
+CALLBACK = "_run_scheduled_task"
+"""The method that a task's timer calls."""
+
+
+class Timers(Protocol):
+    """Timers that survive. `runtime/alarms.py` is it."""
+
+    async def schedule(
+        self, when: Any, callback: Any, payload: Any = None, *, idempotent: bool = False
+    ) -> Any:
+        """Call a method of the agent at a time."""
+        ...
+
+    async def get(self, id: str) -> Any:
+        """A timer by its id, or `None`."""
+        ...
+
+    async def cancel(self, id: str) -> bool:
+        """Take a timer back."""
+        ...
+
+
+class Diary(Protocol):
+    """What declared tasks need of the place where their agent lives."""
+
+    id: str
+    store: Store
+    clock: Clock
+    submissions: Submissions
+
+    @property
+    def alarms(self) -> Timers:
+        """The agent's timers."""
+        ...
+
+    @property
+    def agent(self) -> Any:
+        """The agent that declares them."""
+        ...
+
+    def overrides(self, hook: str) -> bool:
+        """True when the developer wrote that hook."""
+        ...
+
+    async def retry(self, fn: Callable[[int], Any], given: Any, should_retry: Any) -> Any:
+        """Try a function again as the options say."""
+        ...
+
+    async def report(self, error: BaseException) -> None:
+        """Give a failure that nobody waits for to the agent's `on_error`."""
+        ...
+
+
+class Tasks:
+    """The declared tasks of one agent."""
+
+    def __init__(self, diary: Diary) -> None:
+        self._diary = diary
+
+    async def reconcile(self) -> None:
+        """Bring timers in line with what is declared now. Raises when a declaration cannot be read."""
+        diary = self._diary
+        rows = {row[0]: TaskRow.of(row) for row in await diary.store.fetch(queries.ALL, diary.id)}
+        if not rows and not diary.overrides("get_scheduled_tasks"):
+            return
+        declared = await self._declared()
+        for task in declared.values():
+            await self._bring_in_line(task, rows.pop(task.id, None))
+        for row in rows.values():
+            await self._take_back(row)
+            await diary.store.apply([queries.forgotten(diary.id, row.task_id)])
+
+    async def _declared(self) -> dict[str, Declared]:
+        agent = self._diary.agent
+        tasks = await call_hook(agent.get_scheduled_tasks)
+        zone = await call_hook(agent.get_default_timezone)
+        return declare(cast("Mapping[str, Any]", tasks or {}), cast("str | None", zone))
+
+    async def _bring_in_line(self, task: Declared, row: TaskRow | None) -> None:
+        diary, now = self._diary, self._diary.clock.now_ms()
+        if row is None or row.schedule_hash != task.schedule_hash:
+            if row is not None:
+                await self._take_back(row)
+            hashes = {"schedule_hash": task.schedule_hash, "task_hash": task.task_hash}
+            await diary.store.apply([queries.declared(diary.id, task.id, **hashes, now=now)])
+            await self._put_on(task, next_occurrence(task.schedule, now=now))
+            return
+        if row.alarm_id is None or await diary.alarms.get(row.alarm_id) is None:
+            # Cut off between row and timer, or somebody took the timer: the time that was meant stays.
+            due = row.next_run_at if row.next_run_at is not None else next_occurrence(task.schedule, now=now)
+            await self._put_on(task, due)
+        if row.task_hash != task.task_hash:
+            await diary.store.apply([queries.renamed(diary.id, task.id, task_hash=task.task_hash, now=now)])
+
+    async def _take_back(self, row: TaskRow) -> None:
+        if row.alarm_id is not None:
+            await self._diary.alarms.cancel(row.alarm_id)
+
+    async def _put_on(self, task: Declared, due: int) -> None:
+        diary = self._diary
+        payload = {"taskId": task.id, "scheduleHash": task.schedule_hash, "scheduledFor": due}
+        alarm = await diary.alarms.schedule(_moment(due), CALLBACK, payload, idempotent=True)
+        row = queries.advanced(
+            diary.id,
+            task.id,
+            schedule_hash=task.schedule_hash,
+            alarm_id=alarm.id,
+            next_run_at=due,
+            now=diary.clock.now_ms(),
+        )
+        await diary.store.apply([row])
+
+    # --- an occurrence
+
+    async def run(self, payload: Any) -> None:
+        """Run the occurrence that a timer names, and put on the next timer. What it raises is reported."""
+        id, schedule_hash, due = _read(payload)
+        diary = self._diary
+        rows = await diary.store.fetch(queries.ONE, diary.id, id)
+        row = TaskRow.of(rows[0]) if rows else None
+        if row is None or row.schedule_hash != schedule_hash or (row.next_run_at or 0) > due:
+            return  # a timer of an earlier declaration, or of an occurrence that is over
+        try:
+            declared = await self._declared()
+        except Exception as error:  # noqa: BLE001 - the mistake of one start must not end the chain
+            await diary.report(error)
+            await self._come_again(row)
+            return
+        task = declared.get(id)
+        if task is None or task.schedule_hash != schedule_hash:
+            return
+        try:
+            await diary.retry(lambda _: self._act(task, due), task.task.retry, None)
+        except Exception as error:
+            log.error("scheduled task %s of %s failed", id, diary.id, exc_info=error)
+            await diary.report(error)
+        now = diary.clock.now_ms()
+        await self._put_on(task, next_occurrence(task.schedule, now=max(now, due), previous=due))
+
+    async def _come_again(self, row: TaskRow) -> None:
+        """The declarations cannot be read now: look again in a minute, for the same occurrence."""
+        diary, due = self._diary, cast("int", row.next_run_at)
+        payload = {"taskId": row.task_id, "scheduleHash": row.schedule_hash, "scheduledFor": due}
+        alarm = await diary.alarms.schedule(_moment(diary.clock.now_ms() + 60_000), CALLBACK, payload)
+        await diary.store.apply(
+            [
+                queries.advanced(
+                    diary.id,
+                    row.task_id,
+                    schedule_hash=row.schedule_hash,
+                    alarm_id=alarm.id,
+                    next_run_at=due,
+                    now=diary.clock.now_ms(),
+                )
+            ]
+        )
+
+    async def _act(self, declared: Declared, due: int) -> None:
+        diary, task = self._diary, declared.task
+        occurrence = f"{declared.id}:{due}"
+        key = f"think-schedule:{diary.id}:{occurrence}"
+        if task.prompt is None:
+            context = TaskContext(
+                task_id=declared.id,
+                scheduled_for=_moment(due),
+                occurrence_key=occurrence,
+                idempotency_key=key,
+                schedule=declared.schedule.text,
+                schedule_kind=declared.kind,
+                timezone=declared.zone,
+                metadata=task.metadata,
+            )
+            await call_hook(cast("Any", task.handler), context)
+            return
+        text = task.prompt if isinstance(task.prompt, str) else await call_hook(task.prompt)
+        marks = {
+            **(task.metadata or {}),
+            "source": "scheduled-task",
+            "ownerKey": diary.id,
+            "taskId": declared.id,
+            "scheduledFor": due,
+            "schedule": declared.schedule.text,
+        }
+        await diary.submissions.accept(str(text), idempotency_key=key, metadata=marks)
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _read(payload: Any) -> tuple[str, str, int]:
+    match payload:
+        case {"taskId": str(id), "scheduleHash": str(hash_), "scheduledFor": int(due)}:
+            return id, hash_, due
+        case _:
+            raise InvalidScheduledTask("Invalid declared scheduled task payload")

@@ -1,0 +1,224 @@
+"""The server process of a crash test: one agent, and what the runner must be able to ask it.
+
+    everthink serve everthink.testing.crashtest.stage:app   --> /agents/…      as ever
+                                                            --> /crashtest/…   state, submit, schedule, …
+
+What the runner asks for may arrive twice, because its first answer may die with the process: every
+request below can be repeated. Models are watched: what a provider would refuse is written down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import json
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Literal, cast
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, PlainTextResponse
+
+from ...errors import AgentError, ModelError
+from ...messages import encode_json, is_tool_part, parse_stored, tool_name
+from ...models.port import Model, ModelEvent, Request
+from ...runtime.actor import Actor
+from ...server.app import App
+from ...session import queries as session
+from ...store.crashpoints import CrashPoints
+from ...think import Think
+from ...turn import queries as turns
+from ..scripted_rules import check
+from .clock import ForwardClock
+
+__all__ = ["SETTINGS", "Stage", "agent_class"]
+
+SETTINGS = "EVERTHINK_CRASHTEST"
+"""A JSON object: `agent`, `store`, `room`, `ahead` (seconds of the clock), `refusals` (a file)."""
+
+_WAITING = ("input-available", "approval-requested")
+_LAST = 2**62
+_BREATHS = 3
+"""So often does the event loop turn before a chunk that was said is on its way to the store."""
+
+
+class Watched:
+    """A model that is shown nothing a provider would refuse; what it would have been is written down.
+
+    It is held back until what it said is written, so that each piece is a commit of its own, and the same one
+    each time.
+    """
+
+    def __init__(self, model: Model, refusals: str, written: Callable[[], Awaitable[None]]) -> None:
+        self.name = model.name
+        self.continues: Literal["prefill", "prompt"] = model.continues
+        self._model, self._refusals, self._written = model, refusals, written
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        """Check the request, then ask the model."""
+        try:
+            check(request, prefill=self.continues == "prefill")
+        except ModelError as error:
+            self._note(error.what)
+            raise
+        async with contextlib.aclosing(self._model.stream(request)) as events:
+            async for event in events:
+                yield event
+                await self._written()
+
+    def _note(self, what: str) -> None:
+        with open(self._refusals, "a", encoding="utf-8") as file:
+            file.write(json.dumps(what) + "\n")
+
+
+class Stage(App):
+    """An app of one agent that answers the runner's questions."""
+
+    def __init__(self, agent: type[Think], *, store: str, room: str, ahead: float, refusals: str) -> None:
+        self._clock_ahead = ForwardClock(ahead)
+        self._agent_class, self._room, self._refusals = _with_prompts(agent), room, refusals
+        super().__init__(self._agent_class, store=store, clock=self._clock_ahead, grace=0.0)
+
+    def resolve_model(self, value: Any) -> Model:
+        """Every model is watched."""
+        return Watched(super().resolve_model(value), self._refusals, self._written)
+
+    async def _written(self) -> None:
+        store = (await self.open()).store
+        if isinstance(store, CrashPoints):
+            for _ in range(_BREATHS):
+                await asyncio.sleep(0)
+            await store.quiet()
+
+    async def on_other_request(self, request: Any) -> Any:
+        """Answer the runner."""
+        asked = cast("HttpRequest", request)
+        deed = {
+            "/crashtest/state": self._state,
+            "/crashtest/report": self._report,
+            "/crashtest/submit": self._submit,
+            "/crashtest/schedule": self._schedule,
+            "/crashtest/advance": self._advance,
+        }.get(asked.url.path)
+        if deed is None:
+            return PlainTextResponse("Not Found", 404)
+        text = await asked.body()
+        try:
+            return JSONResponse(await deed(json.loads(text) if text else {}))
+        except AgentError as error:
+            return JSONResponse({"refused": str(error)}, 400)
+
+    async def _home(self) -> Actor:
+        return await (await self.open()).reach(self._agent_class, self._room)
+
+    async def _state(self, _: Any) -> Any:
+        """What the agent is doing. `resting`: it will do nothing by itself."""
+        home = await self._home()
+        async with (
+            home.continuations.lock
+        ):  # An answer is being taken: what follows from it is not known yet.
+            return await self._told_state(home)
+
+    async def _told_state(self, home: Actor) -> Any:
+        rows = await home.store.fetch(turns.TURNS, home.id)
+        open_turns = [row[1] for row in rows if row[12] is None]
+        now = home.clock.now_ms()
+        due = [timer for timer in await home.alarms.listed() if timer.time.timestamp() * 1000 <= now]
+        is_idle = home.queue.is_idle and not home.door.turns and home.continuations.pending is None
+        return {
+            "requests": [row[1] for row in rows],
+            "open": open_turns,
+            "due": [timer.callback for timer in due],
+            "waiting": [
+                {"id": part["toolCallId"], "name": tool_name(part), "state": part["state"]}
+                for message in home.session.path
+                for part in message.parts
+                if message.role == "assistant" and is_tool_part(part) and part.get("state") in _WAITING
+            ],
+            "resting": is_idle and not open_turns and not due,
+        }
+
+    async def _submit(self, given: Any) -> Any:
+        home = await self._home()
+        made = await home.submissions.accept(given["text"], idempotency_key=given["key"])
+        return {"request": made.request_id}
+
+    async def _schedule(self, given: Any) -> Any:
+        home = await self._home()
+        call, payload = given.get("call"), given.get("with")
+        if call is None:
+            call, payload = "crashtest_prompt", {"prompt": given["prompt"], "key": given["key"]}
+        await home.alarms.schedule(given["in"], call, payload, idempotent=True)
+        return {}
+
+    async def _advance(self, given: Any) -> Any:
+        self._clock_ahead.put_ahead(given["ahead"])
+        return {}
+
+    async def _report(self, _: Any) -> Any:
+        """All there is in the database of this agent."""
+        home = await self._home()
+        messages: list[Any] = []
+        before = _LAST
+        while rows := await home.store.fetch(session.BEFORE, home.id, home.session.id, before):
+            messages += [_told(row) for row in rows]
+            before = rows[-1][4]
+        rows = await home.store.fetch(turns.TURNS, home.id)
+        calls = [
+            {"tool": call[1], "state": call[3]}
+            for row in rows
+            for call in await home.store.fetch(turns.CALLS, home.id, row[0])
+        ]
+        return {
+            "messages": messages[::-1],
+            "turns": [{"trigger": row[2], "status": row[3], "error": row[9]} for row in rows],
+            "calls": calls,
+        }
+
+
+def _told(row: Any) -> dict[str, Any]:
+    message = parse_stored(row[0], row[2], row[3])
+    told = json.loads(encode_json(message.to_json())) if message else {"id": row[0], "role": row[2]}
+    return {**told, "parent": row[1]}
+
+
+def _with_prompts(agent: type[Think]) -> type[Think]:
+    """The agent with a method that schedules can call. It keeps its name, which is its address."""
+
+    async def crashtest_prompt(self: Think, payload: Any, schedule: Any = None) -> None:
+        await self.submit_messages(payload["prompt"], idempotency_key=payload["key"])
+
+    fields = {"crashtest_prompt": crashtest_prompt, "__module__": agent.__module__, "__doc__": agent.__doc__}
+    return type(agent.__name__, (agent,), fields)
+
+
+def agent_class(target: str) -> type[Think]:
+    """The class that `module:Agent` names. Raises a letter when there is none."""
+    module, _, name = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise AgentError(
+            f"{target} cannot be imported: {error}.", next_step="Run this where the module is."
+        ) from error
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not (isinstance(found, type) and issubclass(found, Think)):
+        raise AgentError(f"{target} is no agent class.", next_step="Name a subclass of Think: module:Agent")
+    return found
+
+
+@functools.cache
+def _from_environment() -> Stage:
+    settings = json.loads(os.environ[SETTINGS])
+    agent = agent_class(settings.pop("agent"))
+    return Stage(agent, **settings)
+
+
+# `app`, made when it is asked for: whoever only imports this module has no settings.
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return _from_environment()
+    raise AttributeError(name)

@@ -1,0 +1,100 @@
+"""A turn as its journal tells it: what it has said, and in which world each of its calls is.
+
+    segments, calls --read_journal--> Journal --> turn/pickup, recovery/, turn/perform
+
+Everything here was durable before anybody saw it, so what is rebuilt is what readers have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+import msgspec
+
+from .. import chunks as ui
+from ..messages import Message, is_settled
+from ..session.tree import Plan, Session, Unset
+from ..store.port import Store
+from . import queries
+from .fold import Accumulator
+from .queries import CallState
+from .segments import unpack
+
+__all__ = ["CallRow", "Journal", "keep_answer", "read_journal"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """What the ledger says about a call of this turn."""
+
+    call_id: str
+    tool: str
+    state: CallState
+    input: str | None
+    """The input a hook put in place of the model's, as JSON."""
+
+
+@dataclass(slots=True)
+class Journal:
+    """What a turn has said so far."""
+
+    fold: Accumulator
+    segments: list[tuple[int, Sequence[ui.Chunk]]] = field(
+        default_factory=list[tuple[int, Sequence[ui.Chunk]]]
+    )
+    """(when it was written, its chunks) of each commit, in order."""
+    next_seq: int = 0
+    calls: dict[str, CallRow] = field(default_factory=dict[str, CallRow])
+    block_ids: set[str] = field(default_factory=set[str])
+    """The ids of its blocks of text and thinking: no other block may have one of them."""
+    step_is_over: bool = False
+    """True when the last step said its end."""
+
+    @property
+    def has_settled_results(self) -> bool:
+        """True when a tool has run to its end: forgetting that would run it again."""
+        return any(is_settled(part) for part in self.fold.parts if "toolCallId" in part)
+
+
+class _Place(Protocol):
+    id: str
+    store: Store
+
+
+async def read_journal(host: _Place, turn_id: str, *, message_id: str, continuation: bool = False) -> Journal:
+    """Read what a turn has said. Answers that came from outside while it streamed are in it."""
+    journal = Journal(Accumulator(message_id, continuation=continuation))
+    for text, at in await host.store.fetch(queries.JOURNAL, host.id, turn_id):
+        chunks = unpack(text)
+        journal.segments.append((at or 0, chunks))
+        journal.next_seq += len(chunks)
+        for chunk in chunks:
+            journal.fold.apply(chunk)
+            match chunk:
+                case ui.TextStart(id) | ui.ReasoningStart(id):
+                    journal.block_ids.add(id)
+                case ui.StartStep():
+                    journal.step_is_over = False
+                case ui.FinishStep():
+                    journal.step_is_over = True
+                case _:
+                    pass
+    for row in await host.store.fetch(queries.CALLS, host.id, turn_id):
+        journal.calls[row[0]] = CallRow(row[0], row[1], cast("CallState", row[3]), row[5])
+    for call_id, answer in await host.store.fetch(queries.ANSWERS, host.id, turn_id):
+        part = journal.fold.call(call_id)
+        if part is not None and not is_settled(part):
+            part.update(msgspec.json.decode(answer))
+    return journal
+
+
+def keep_answer(session: Session, message: Message, parent: str | Unset | None) -> Plan:
+    """A plan that stores a turn's answer: in its place when it is known, else below `parent`.
+
+    A client that sends again while the turn streams posts the answer as far as it has seen it.
+    """
+    if session.expects(message.id):
+        return session.plan_update(message)
+    return session.plan_append([message], parent)

@@ -1,0 +1,53 @@
+"""Agents with something wrong with them, each of which a crash test must catch."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from everthink import TurnConfig, tool
+from everthink.models.port import ModelEvent, Request, TextDelta, TextPart, UserMessage
+from everthink.testing.crashtest import effect
+from everthink.testing.crashtest.sample import Traveller, TravelModel
+
+if pipe := os.environ.get("SPOILED_PIPE"):
+    # Tell whoever waits at the other end which process this is.
+    with open(pipe, "w") as file:
+        file.write(f"{os.getpid()}\n")
+
+
+class Twice(Traveller):
+    """Books again what may be booked already."""
+
+    @tool(on_interrupt="rerun")
+    async def weather(self, city: str) -> str:
+        """The weather in a city."""
+        effect(f"weather {city}")
+        return f"Snow in {city}."
+
+
+class GivesUp(Traveller):
+    """Leaves an answer where it was cut off."""
+
+    chat_recovery = False
+
+
+class _Moody(TravelModel):
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        async for event in super().stream(request):
+            yield TextDelta(event.id, str(random.random())) if isinstance(event, TextDelta) else event
+
+
+class Moody(Traveller):
+    """Never says the same thing twice."""
+
+    model = _Moody()
+
+
+class Speechless(Traveller):
+    """Shows its model an empty message, which providers refuse."""
+
+    def before_turn(self, turn: Any) -> TurnConfig:
+        return TurnConfig(messages=[UserMessage([TextPart(" ")])])

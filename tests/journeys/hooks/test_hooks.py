@@ -1,0 +1,92 @@
+"""`useAgent` and `useAgentChat` as they are published, in headless Chromium, against our server.
+
+page/ --vite--> a page of nothing but the hooks <--Chromium-- journeys.mjs --a JSON line each--> one test each
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.node import free_port, judge, needs, packages_of, serving, walk, workbench
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+
+JOURNEYS = [
+    "connect_and_identity",
+    "send_and_stream",
+    "reload_in_the_middle",
+    "dropped_socket",
+    "dropped_socket_until_the_end",
+    "two_tabs",
+    "stop",
+    "regenerate",
+    "server_tool",
+    "client_tool",
+    "approval_accepted",
+    "approval_denied",
+    "error_then_reload",
+    "clear",
+    "server_started_turn",
+    "submitted_turn",
+    "state_from_the_server",
+    "state_from_the_client",
+    "state_refused",
+    "callable",
+    "callable_timeout",
+    "callable_and_a_lost_line",
+    "streaming_callable",
+]
+
+
+def built(bench: Path, out: Path) -> Path:
+    """The page, made from the packages of this folder."""
+    node = needs("node", "Node.js 20 or newer is needed to build the page.")
+    vite = bench / "node_modules" / "vite" / "bin" / "vite.js"
+    command = [node, str(vite), "build", "--logLevel", "error", "--outDir", str(out)]
+    done = subprocess.run(command, cwd=bench, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """How every journey went."""
+    chromium = needs(
+        "chromium", "Chromium is not installed: apt-get install -y --no-install-recommends chromium"
+    )
+    folder = tmp_path_factory.mktemp("hooks")
+    files = [HERE / name for name in ("page", "package.json", "vite.config.js")]
+    bench = workbench(folder / "bench", packages_of(HERE), *files, *HERE.glob("*.mjs"))
+    page, port = built(bench, folder / "page"), free_port()
+    store = f"sqlite:///{folder}/hooks.db"
+    command = [sys.executable, "-m", "tests.journeys.hooks.stage", str(port), store, str(page)]
+    with serving(command, port, folder / "hooks.log") as address:
+        return walk(bench, {"page": address, "chromium": chromium})
+
+
+@pytest.mark.parametrize("name", JOURNEYS)
+def test_journey(walked: dict[str, dict[str, Any]], name: str) -> None:
+    judge(walked[name])
+
+
+def test_no_journey_is_left_out(walked: dict[str, dict[str, Any]]) -> None:
+    assert sorted(walked) == sorted(JOURNEYS)
+
+
+@pytest.mark.parametrize("folder", [HERE, HERE.parent / "node", ROOT / "ui"], ids=lambda folder: folder.name)
+def test_the_packages_have_the_versions_that_the_docs_name(folder: Path) -> None:
+    rows = re.findall(r"^\| `([\w@/-]+)` \| (\d[\d.]+) \|", (ROOT / "docs" / "wire.md").read_text(), re.M)
+    assert len(rows) == 4
+    locked = json.loads((folder / "package-lock.json").read_text())["packages"]
+    versions = {name: entry["version"] for name, entry in locked.items() if name}
+    used = [(name, version) for name, version in rows if f"node_modules/{name}" in versions]
+    assert used
+    assert used == [(name, versions[f"node_modules/{name}"]) for name, _ in used]

@@ -1,0 +1,1 @@
+export default { root: "page", base: "./", build: { emptyOutDir: true, modulePreload: { polyfill: false } } };

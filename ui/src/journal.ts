@@ -1,0 +1,223 @@
+/** What the server's journal says about this agent: turns, calls, versions of answers, and events as they happen. */
+
+import type { UIMessage } from "ai";
+import { useSyncExternalStore } from "react";
+import type { Chunk } from "./tap";
+
+export type Usage = Partial<
+  Record<
+    "input_tokens" | "output_tokens" | "total_tokens" | "reasoning_tokens" | "cached_input_tokens" | "cache_write_tokens",
+    number
+  >
+>;
+
+export type Step = { number: number; model: string; finish_reason?: string; duration_ms?: number; usage?: Usage };
+
+export type TurnRow = {
+  id: string;
+  request_id: string;
+  trigger: string;
+  status: string;
+  continuation: boolean;
+  message_id: string | null;
+  error: string | null;
+  created_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+  /** `null`: it ran in an earlier process of the server, which counted for itself. */
+  steps: Step[] | null;
+  usage: Usage | null;
+};
+
+export type CallRow = {
+  turn: string;
+  call_id: string;
+  tool: string;
+  step: number;
+  state: string;
+  on_interrupt: string;
+  input: unknown;
+  output?: unknown;
+  error?: unknown;
+  asked_at: number;
+  started_at: number | null;
+  settled_at: number | null;
+};
+
+export type JournalChunk = { seq: number; commit: number; written_at: number | null; chunk: Chunk };
+export type Fork = { versions: string[]; active: number };
+export type Journal = { turns: TurnRow[]; calls: CallRow[]; forks: Record<string, Fork> };
+export type Version = { id: string; messages: UIMessage[] };
+export type Happening = {
+  id: string;
+  type: string;
+  channel: string;
+  timestamp: number;
+  payload: Record<string, unknown>;
+};
+
+const EVENTS = 1000;
+const PAUSE = 250;
+
+/** The journal of one agent, read from the server whenever something happened. */
+export class JournalFeed {
+  journal: Journal | null = null;
+  /** `absent`: the page is served by something that does not show its journal, or not to us. */
+  status: "loading" | "ready" | "absent" = "loading";
+  /** Why it is absent, in the server's words. */
+  reason = "This server does not show its journal to the page.";
+  events: Happening[] = [];
+  line: "open" | "closed" = "closed";
+  /** Grows with every look at the journal. */
+  looked = 0;
+
+  private version = 0;
+  private listeners = new Set<() => void>();
+  private seen = new Set<string>();
+  private timer: ReturnType<typeof setTimeout> | null = null;
+  private reading = false;
+  private again = false;
+
+  constructor(
+    private agent: string,
+    private name: string,
+  ) {}
+
+  subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  snapshot = (): number => this.version;
+
+  /** Look again, soon. Many wishes in a row are one look. */
+  refresh = (): void => {
+    this.timer ??= setTimeout(() => {
+      this.timer = null;
+      void this.read();
+    }, this.looked ? PAUSE : 0);
+  };
+
+  /** Follow what happens until told to stop. */
+  watch(): () => void {
+    let socket: WebSocket | null = null;
+    let timer: ReturnType<typeof setTimeout> | null = null;
+    let stopped = false;
+    let wait = 500;
+    const connect = () => {
+      timer = null;
+      if (stopped || this.status === "absent") return;
+      if (this.status === "loading") {
+        timer = setTimeout(connect, 100);
+        return;
+      }
+      const scheme = location.protocol === "https:" ? "wss" : "ws";
+      socket = new WebSocket(`${scheme}://${location.host}/everthink/events/${this.agent}/${this.name}`);
+      socket.onopen = () => {
+        wait = 500;
+        this.line = "open";
+        this.changed();
+      };
+      socket.onmessage = (event) => this.happened(JSON.parse(String(event.data)) as Happening);
+      socket.onclose = () => {
+        this.line = "closed";
+        this.changed();
+        if (stopped) return;
+        timer = setTimeout(connect, wait);
+        wait = Math.min(wait * 2, 5000);
+      };
+    };
+    connect();
+    this.refresh();
+    return () => {
+      stopped = true;
+      if (timer) clearTimeout(timer);
+      socket?.close();
+    };
+  }
+
+  clearEvents(): void {
+    this.events = [];
+    this.changed();
+  }
+
+  async chunks(turn: string): Promise<JournalChunk[]> {
+    const found = await this.get<{ chunks: JournalChunk[] }>(`/turns/${encodeURIComponent(turn)}`);
+    return found?.chunks ?? [];
+  }
+
+  async versions(of: string): Promise<Version[]> {
+    const found = await this.get<{ versions: Version[] }>(`/answers/${encodeURIComponent(of)}`);
+    return found?.versions ?? [];
+  }
+
+  /** Let the conversation go on from this message. Returns what speaks against it. */
+  async goOnFrom(message: string): Promise<string | null> {
+    try {
+      const answer = await fetch(this.url("/leaf"), { method: "POST", body: JSON.stringify({ message }) });
+      this.refresh();
+      if (answer.ok) return null;
+      const told = (await answer.json()) as { error?: string };
+      return told.error ?? `The server answered ${answer.status}.`;
+    } catch {
+      return "The server could not be reached. Nothing was changed.";
+    }
+  }
+
+  private url(rest: string): string {
+    return `/everthink/inspect/${this.agent}/${this.name}${rest}`;
+  }
+
+  private async get<T>(rest: string): Promise<T | null> {
+    try {
+      const answer = await fetch(this.url(rest), { headers: { accept: "application/json" } });
+      if (answer.ok) return (await answer.json()) as T;
+      if (this.status === "loading" && answer.status < 500) {
+        this.status = "absent";
+        const told = (await answer.json()) as { error?: string };
+        this.reason = told.error ?? this.reason;
+      }
+    } catch {
+      // Not reached, or no JSON: a server that restarts is asked again with the next wish.
+    }
+    return null;
+  }
+
+  private async read(): Promise<void> {
+    if (this.reading) {
+      this.again = true;
+      return;
+    }
+    this.reading = true;
+    const found = await this.get<Journal>("");
+    this.reading = false;
+    if (found) {
+      this.journal = found;
+      this.status = "ready";
+    }
+    this.looked++;
+    this.changed();
+    if (this.again) {
+      this.again = false;
+      this.refresh();
+    }
+  }
+
+  private happened(event: Happening): void {
+    if (this.seen.has(event.id)) return; // told again after a reconnect
+    this.seen.add(event.id);
+    this.events = [...this.events.slice(1 - EVENTS), event];
+    this.changed();
+    this.refresh();
+  }
+
+  private changed(): void {
+    this.version++;
+    for (const listener of this.listeners) listener();
+  }
+}
+
+export function useFeed(feed: JournalFeed): JournalFeed {
+  useSyncExternalStore(feed.subscribe, feed.snapshot);
+  return feed;
+}
