@@ -50,6 +50,7 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
     take(await standing.cold_open(folder, repetitions=5 if quick else 30))
     take(standing.imports(packages, repetitions=2 if quick else 10))
     take(standing.idle(folder, agents=1000 if quick else 2000))
+    take(standing.startup(folder, idle=10_000 if quick else 100_000, cut=500))
 
 
 def table(rows: Sequence[Row], columns: Sequence[str], floor: str, peer: str) -> str:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from .measure import Row
-from .work import BURST, PACED, PIECES, SHORT, SLOW, STEADY, WIRE, Job
+from .measure import PATIENCE, Row
+from .work import ALOUD, BURST, PACED, PIECES, SHORT, SLOW, STEADY, WIRE, Job
 
 OURS, BARE, THINK = "everthink", "bare socket", "Think (JS)"
 COLUMNS = (BARE, OURS, THINK)
@@ -78,7 +79,10 @@ class Comparison:
         if variants is not None:
             parts = {name: (ours, {**settings, **more}) for name, more in variants.items()}
         found: Plays = {name: [] for name in parts}
-        for _ in range(self._repetitions):
+        end = time.perf_counter() + PATIENCE
+        for repetition in range(self._repetitions):
+            if repetition and time.perf_counter() > end:
+                break
             for name, (server, asked) in parts.items():
                 self._agents += 1
                 found[name].append(server.play(scene, job, str(self._agents), **asked))
@@ -173,7 +177,7 @@ def _firsts(what: str, found: Plays, *, only_median: bool = False) -> list[Row]:
 
 def _readers(compare: Comparison) -> list[Row]:
     """One agent, many readers."""
-    burst = compare.play("readers", BURST, readers=MANY, turns=1)
+    burst = compare.play("readers", ALOUD, readers=MANY, turns=3)
     slow = compare.play("readers", SLOW, readers=MANY, turns=1)
     rate = f"chunks delivered per second, {MANY} readers"
     return [
@@ -186,7 +190,7 @@ def _readers(compare: Comparison) -> list[Row]:
 def _beside_a_sleeper(compare: Comparison) -> list[Row]:
     """The same while one of them never reads, and has not for a while: the others must not notice."""
     variants = {"awake": {}, "asleep": {"sleeper": True}}
-    found = compare.play("readers", BURST, readers=MANY, turns=2, before=10, variants=variants)
+    found = compare.play("readers", ALOUD, readers=MANY, turns=3, before=25, variants=variants)
     rows: list[Row] = []
     for kind, name, judge in (("wall", "wall", min), ("cpu", "CPU", median)):
         awake, asleep = (judge(one[kind] / one["chunks"] for one in found[who]) for who in variants)

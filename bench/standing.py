@@ -124,5 +124,19 @@ def idle(folder: Path, *, agents: int) -> list[Row]:
     return rows
 
 
+def startup(folder: Path, *, idle: int, cut: int) -> list[Row]:
+    """Start-up with many idle agents and some turns that were cut off, against the same with few idle ones."""
+    few = json.loads(_python("-m", "bench.startup", str(cut), str(cut), str(folder / "few.db")).stdout)
+    many = json.loads(_python("-m", "bench.startup", str(idle), str(cut), str(folder / "many.db")).stdout)
+    crowd = f"{idle:,} idle agents"
+    return [
+        Row(f"open the app, {crowd}", "ms", {"everthink": many[0]}),
+        Row(f"first answer of an idle agent, {crowd}", "ms", {"everthink": many[1]}),
+        Row(f"until {cut} cut-off turns are finished, {crowd}", "ms", {"everthink": many[2]}),
+        Row(f"CPU of that start-up, {crowd}", "ms", {"everthink": many[3]}),
+        Row(f"… against {cut} idle agents", "×", {"everthink": many[3] / few[3]}),
+    ]
+
+
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True)

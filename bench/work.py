@@ -50,9 +50,10 @@ TOOL = Job("Tool", 20, calls_tool=True)
 SLOW = Job("Slow", 200, pace=0.004)
 JOBS = (BURST, PACED, SHORT, TOOL, SLOW)
 
+ALOUD = Job("Aloud", 500)
 STEADY = Job("Steady", 150, pace=0.02)
 PIECES = Job("Pieces", 150, pace=0, size=10_000)
-WIRE = (BURST, PACED, SHORT, SLOW, STEADY, PIECES)
+WIRE = (BURST, PACED, SHORT, SLOW, ALOUD, STEADY, PIECES)
 """What is done over sockets."""
 
 

@@ -57,6 +57,18 @@ async def test_a_cancelled_timer_does_not_fire() -> None:
     timer.cancel()
 
 
+async def test_housekeeping_happens_but_nobody_waits_for_it() -> None:
+    clock, done = ManualClock(), []
+    clock.call_later(5, lambda: done.append("swept"), housekeeping=True)
+    assert clock.waiting == 0
+    sleeper = asyncio.create_task(clock.sleep(1))
+    await clock.until_waiting()
+    assert clock.waiting == 1
+    await clock.advance(5)
+    await sleeper
+    assert done == ["swept"]
+
+
 async def test_a_timer_set_by_a_timer_counts_from_then() -> None:
     clock = ManualClock(start_ms=0)
     seen: list[int] = []

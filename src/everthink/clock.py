@@ -36,8 +36,10 @@ class Clock(Protocol):
         """Return after `seconds`."""
         ...
 
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Call `callback` after `seconds`."""
+    def call_later(
+        self, seconds: float, callback: Callable[[], object], *, housekeeping: bool = False
+    ) -> Timer:
+        """Call `callback` after `seconds`. Nobody waits for `housekeeping`."""
         ...
 
 
@@ -56,6 +58,8 @@ class SystemClock:
         """Return after `seconds`."""
         await asyncio.sleep(seconds)
 
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+    def call_later(
+        self, seconds: float, callback: Callable[[], object], *, housekeeping: bool = False
+    ) -> Timer:
         """Call `callback` after `seconds`."""
         return asyncio.get_running_loop().call_later(seconds, callback)

@@ -153,18 +153,24 @@ class Submissions:
     def _turn(self, messages: list[Message], id: str, channel: str | None) -> Turn:
         desk = self._desk
         turn = desk.door.turn("submission", input=messages, request_id=id, id=id, channel=channel)
+
+        async def prepared() -> bool:
+            # What the conversation is led with when its time has come; one that was cut off keeps its own.
+            if not turn.is_started:
+                turn.body, turn.client_tools = desk.last_body, desk.client_tools()
+            return True
+
+        turn.gate = prepared
         self.watch(turn)
         return turn
 
     def watch(self, turn: Turn) -> None:
         """Tell how `turn` goes, as the submission it is."""
-        desk, id = self._desk, turn.id
+        id = turn.id
         known = self._open[id] = _Open()
 
         async def watch(status: str, error: str | None) -> None:
             if status == "running":
-                if turn.journal is None:
-                    turn.body, turn.client_tools = desk.last_body, desk.client_tools()
                 await self.tell(id, "running")
                 return
             if self._open.get(id) is known:
@@ -197,7 +203,7 @@ class Submissions:
             await self.tell(id)
             return False
         turn = self._turn(envelope.messages, id, envelope.channel)
-        turn.message_id = row[8]
+        turn.message_id, turn.seq, turn.created_at = row[8], row[13], row[10]
         desk.door.enter(turn, desk.queue.reserve(turn.request_id))
         return True
 

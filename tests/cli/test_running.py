@@ -16,7 +16,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from .processes import Command
+from .processes import PATIENCE, Command
 
 AGENT = """
 from everthink import Think
@@ -124,10 +124,20 @@ def test_dev_reloads_and_the_conversation_goes_on(project: Path) -> None:
         status, _, text = get(base)
         assert (status, "SyntaxError" in text) == (503, True)
 
-        # And when it is mended, what was said is kept
+        # And when it is mended, the answer goes on to its end and is kept
         (project / "agents" / "helper.py").write_text(AGENT.replace("MODEL", "demo").replace("v1", "v2"))
         dev.until("Ready again")
-        messages: list[dict[str, Any]] = json.loads(get(f"{base}/agents/helper/room/get-messages")[2])
+
+        async def stored() -> list[dict[str, Any]]:
+            async with connect(url) as socket_:
+                async for text in socket_:
+                    frame = json.loads(text)
+                    if frame["type"] == "cf_agent_chat_messages" and len(frame["messages"]) == 2:
+                        return frame["messages"]
+            raise AssertionError("the socket closed before the answer was stored")
+
+        messages = asyncio.run(asyncio.wait_for(stored(), PATIENCE))
+        assert messages == json.loads(get(f"{base}/agents/helper/room/get-messages")[2])
         assert [message["role"] for message in messages] == ["user", "assistant"]
         assert any(part.get("text") for part in messages[1]["parts"])
         assert dev.interrupt() == 0

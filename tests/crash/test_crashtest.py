@@ -35,7 +35,7 @@ def told(verdicts: list[Verdict]) -> str:
     return "\n".join(lines)
 
 
-async def sampled(agent: str, count: int, *, store: str = "sqlite", again: Cut | None = None) -> Report:
+async def sampled(agent: str, count: int, *, store: str = "sqlite", again: Point = ()) -> Report:
     test = CrashTest(SAMPLE + agent, read_script(SCRIPT), store=store, again=again)
     commits = await test.rehearse()
     assert commits > 80
@@ -43,27 +43,27 @@ async def sampled(agent: str, count: int, *, store: str = "sqlite", again: Cut |
 
 
 async def test_nobody_notices_a_crash_on_sqlite() -> None:
-    report = await sampled("Traveller", 24)
+    report = await sampled("Traveller", 16)
     assert not report.of("failed"), told(report.of("failed"))
-    assert len(report.of("passed")) >= 20
+    assert len(report.of("passed")) >= 14
 
 
 async def test_nobody_notices_a_crash_on_postgresql(postgres_url: str) -> None:
-    report = await sampled("Traveller", 8, store=postgres_url.partition("?")[0])
+    report = await sampled("Traveller", 6, store=postgres_url.partition("?")[0])
     assert not report.of("failed"), told(report.of("failed"))
-    assert len(report.of("passed")) >= 6
+    assert len(report.of("passed")) >= 5
 
 
 async def test_nobody_notices_with_a_model_that_must_be_asked_to_go_on() -> None:
-    report = await sampled("AskedTraveller", 8)
+    report = await sampled("AskedTraveller", 6)
     assert not report.of("failed"), told(report.of("failed"))
-    assert len(report.of("passed")) >= 6
+    assert len(report.of("passed")) >= 5
 
 
-async def test_nobody_notices_a_crash_of_the_process_that_recovers() -> None:
-    report = await sampled("Traveller", 8, again=Cut(2, "after"))
+async def test_nobody_notices_three_crashes_in_a_row() -> None:
+    report = await sampled("Traveller", 6, again=(Cut(2, "after"), Cut(1, "before")))
     assert not report.of("failed"), told(report.of("failed"))
-    assert all(len(verdict.point) == 2 for verdict in report.verdicts)
+    assert all(len(verdict.point) == 3 for verdict in report.verdicts)
 
 
 # --- it would be noticed
@@ -100,7 +100,7 @@ async def test_a_tool_that_acts_twice_is_caught_and_one_that_is_reported_is_not(
 
 async def test_an_answer_that_is_not_finished_is_caught() -> None:
     test = await rehearsed("tests.crash.spoiled:GivesUp")
-    verdict = await test.at((Cut(commit_of(test, "insert segments", number=-2), "after"),))
+    verdict = await test.at((Cut(commit_of(test, "insert segments", number=-6), "after"),))
     assert verdict.status == "failed"
     kinds = {failure.kind for failure in verdict.failures}
     assert {"transcript", "turn"} <= kinds
@@ -124,7 +124,7 @@ async def test_what_a_provider_would_refuse_is_caught() -> None:
     with pytest.raises(AgentError) as error:
         await rehearsed("tests.crash.spoiled:Speechless")
     assert "does not get through the script even without a crash" in error.value.what
-    assert "message 1 is an empty user message" in error.value.what
+    assert "messages[0] is an empty user message" in error.value.what
 
 
 @pytest.mark.parametrize(

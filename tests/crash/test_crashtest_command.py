@@ -11,7 +11,9 @@ import pytest
 from tests.cli.processes import Command
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = "- say: Is it warm in Oslo, and when is the train?\n"
+SCRIPT = "- say: Tell me a story.\n"
+PATIENCE = 300
+"""Seconds for a command that starts several processes, on a busy machine."""
 
 
 @pytest.fixture
@@ -22,33 +24,28 @@ def script(tmp_path: Path) -> str:
 
 def run(*args: str) -> tuple[int, str]:
     with Command(ROOT, "crashtest", *args) as command:
+        command.process.wait(PATIENCE)
         return command.ended(), "\n".join(command.seen)
 
 
 def test_points_that_pass_are_counted() -> None:
-    code, said = run("--points", "1:before,3:before", "--jobs", "1")
+    code, said = run("--points", "1:before,3:before")
     assert code == 0, said
     assert "2 of 2 crash points passed" in said
 
 
 def test_points_that_fail_are_shown_and_told_to_scripts(script: str) -> None:
     agent = "tests.crash.spoiled:GivesUp"
-    code, said = run(agent, script, "--points", "25:after", "--jobs", "1")
+    code, said = run(agent, script, "--points", "6:after")
     assert code == 1, said
-    for words in (
-        "25:after",
-        "1 say 'Is it warm",
-        "insert segments",
-        "transcript",
-        "0 of 1 crash points passed",
-    ):
+    for words in ("6:after", "1 say 'Tell me", "insert segments", "transcript", "0 of 1 crash points passed"):
         assert words in said
-    code, said = run(agent, script, "--points", "25:after", "--json")
+    code, said = run(agent, script, "--points", "6:after", "--json")
     assert code == 1
     report = json.loads(said)
     assert (report["ok"], report["points"], report["failed"], report["store"]) == (False, 1, 1, "sqlite")
     (failure,) = report["failures"]
-    assert (failure["point"], failure["agent"]) == ("25:after", "GivesUp/crashtest")
+    assert (failure["point"], failure["agent"]) == ("6:after", "GivesUp/crashtest")
     assert failure["failures"][0].keys() == {"kind", "what"}
 
 

@@ -3,7 +3,7 @@
     python timer_child.py STORE SCENARIO EFFECTS
 
 `EFFECTS` is a file to which each callback adds a line. The first process lives an hour in the past, so what
-it plans for a minute later is overdue for the next one.
+it plans for half an hour later is overdue for the next one.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ async def plan(app: App, cls: type[Any], clock: ManualClock) -> None:
     agent = app.agent(cls, "room")
     once = await agent.schedule(60, "effect", "once")
     cancelled = await agent.schedule(60, "effect", "cancelled")
-    await agent.schedule_every(60, "effect", "interval")
-    await agent.schedule("30 * * * *", "effect", "cron")
+    await agent.schedule_every(HOUR / 2, "effect", "interval")
+    half_past = time.gmtime(clock.now_ms() / 1000 + HOUR / 2)
+    await agent.schedule(f"{half_past.tm_min} {half_past.tm_hour} * * *", "effect", "cron")
     await agent.cancel_schedule(cancelled.id)
     say("planned", id=once.id)
     await forever()

@@ -11,12 +11,37 @@ from everthink import chunks as ui
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
 from everthink.store.port import Rows, Store
-from everthink.testing.scripted import ScriptedModel, says
+from everthink.models.port import AssistantMessage, Request, ToolMessage, UserMessage
+from everthink.testing.scripted import Play, ScriptedModel, says, thinks
+from everthink.turn.prompt import CONTINUE_NUDGE
 from everthink.turn.segments import unpack
 
-__all__ = ["Survivor", "Wreck"]
+__all__ = ["WHOLE", "Survivor", "Wreck"]
 
 AGENT = "Assistant/room"
+WEATHER = "Weather in Paris?"
+WHOLE = {
+    WEATHER: "It rains in Paris, and it will rain tomorrow.",
+    "Do the job.": "Job done.",
+    "And then?": "Second answer.",
+}
+"""What the story of child.py answers to each question when nobody kills it."""
+
+
+def answered(request: Request) -> Play:
+    """The play that the dead process would have given. Asked to go on, it says it all again."""
+    texts = [
+        (message, "".join(getattr(part, "text", "") for part in message.content))
+        for message in request.messages
+    ]
+    known = [text for message, text in texts if isinstance(message, AssistantMessage)]
+    asked = [text for message, text in texts if isinstance(message, UserMessage) and text != CONTINUE_NUDGE]
+    # A message may be in the conversation before its turn has come, so the last one is not always meant.
+    asked = [text for text in asked if not any(WHOLE.get(text, text) in answer for answer in known)]
+    question = asked[-1]
+    if question == WEATHER and not any(isinstance(message, ToolMessage) for message, _ in texts):
+        return thinks("Let me see.").calls("weather", city="Paris")
+    return says(WHOLE.get(question, f"Answer to: {question}"))
 
 
 class Wreck:
@@ -67,10 +92,10 @@ class Wreck:
 
 
 class Survivor:
-    """The agent in a new process: answers whatever it is asked, and says when it is at rest."""
+    """The agent in a new process: answers as the dead one would have, and says when it is at rest."""
 
     def __init__(self, url: str, effects: Path) -> None:
-        self.model = ScriptedModel(*[says("Answered after the crash.")] * 20)
+        self.model = ScriptedModel(answered, repeat=True)
         model = self.model
 
         class Assistant(Think):

@@ -331,3 +331,25 @@ async def test_nothing_is_begun_while_the_agent_shuts_down(open_app: OpenApp, ki
     await app.close()
     with pytest.raises(StoreClosed, match="shutting down"):
         await getattr(agent, kind)("work", lambda ctx: None)
+
+
+@pytest.mark.parametrize("managed", [False, True])
+async def test_a_fiber_whose_end_is_being_stored_is_not_cut(tmp_path: Path, managed: bool) -> None:
+    async with gated_app(tmp_path, cls := worker()) as (app, store):
+        agent, work = await app.agent(cls).instance(), Work("in time")
+        if managed:
+            waiting = asyncio.create_task(agent.start_fiber("work", work, wait_for_completion=True))
+        else:
+            waiting = agent.run_fiber("work", work)
+        await work.began.wait()
+        store.hold()
+        work.may_end.set()
+        await store.until_waiting()
+        leaving = asyncio.create_task(app.evict(cls, "default"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        store.release()
+        await leaving
+        result = await waiting
+        assert (result.status if managed else result) == ("completed" if managed else "in time")
+        assert Fibers(tmp_path).open_names() == []

@@ -143,7 +143,9 @@ async def test_a_fiber_that_ends_in_the_grace_period_is_not_recovered(open_app: 
     for work in (plain, managed):
         await work.began.wait()
     closing = asyncio.create_task(app.close())
-    await asyncio.sleep(0)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert agent._home.fibers._is_closing
     plain.may_end.set()
     managed.may_end.set()
     await closing
@@ -363,15 +365,36 @@ async def test_a_hook_whose_own_work_is_cancelled_has_failed(open_app: OpenApp) 
     assert (found.status, found.error) == ("error", "CancelledError")
 
 
-async def test_whoever_resolves_a_fiber_inside_the_hook_has_the_last_word(open_app: OpenApp) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "facts"),
+    [
+        (FiberCompleted(snapshot="resolved"), ("completed", "resolved", None)),
+        (FiberInterrupted("ask Ann"), ("interrupted", None, "ask Ann")),
+    ],
+)
+async def test_whoever_resolves_a_fiber_inside_the_hook_has_the_last_word(
+    open_app: OpenApp, outcome: Any, facts: tuple[Any, ...]
+) -> None:
     async def on_fiber_recovered(self: Think, ctx: FiberRecoveryContext) -> Any:
-        assert await self.resolve_fiber(ctx.id, FiberCompleted(snapshot="resolved"))
+        assert await self.resolve_fiber(ctx.id, outcome)
         return FiberFailed("returned")
 
     app = await open_app(cls := worker(on_fiber_recovered=on_fiber_recovered))
     await cut(app, cls, "work", managed=True)
     found = await app.agent(cls).inspect_fiber("work")
-    assert (found.status, found.snapshot, found.error) == ("completed", "resolved", None)
+    assert (found.status, found.snapshot, found.error) == facts
+
+
+async def test_a_record_is_not_deleted_under_the_hands_of_its_hook(open_app: OpenApp) -> None:
+    async def on_fiber_recovered(self: Think, ctx: FiberRecoveryContext) -> Any:
+        deleted.append(await self.delete_fibers(status="interrupted"))
+        return FiberCompleted()
+
+    deleted: list[int] = []
+    app = await open_app(cls := worker(on_fiber_recovered=on_fiber_recovered))
+    await cut(app, cls, "work", managed=True)
+    assert (await app.agent(cls).inspect_fiber("work")).status == "completed"
+    assert deleted == [0]
 
 
 @pytest.mark.agent_case(190)

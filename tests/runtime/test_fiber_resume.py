@@ -147,6 +147,32 @@ async def test_what_the_hook_says_after_resuming_does_not_end_the_fiber(
     assert Fibers(tmp_path).fiber_statuses() == ({"work": "completed"} if managed else {})
 
 
+@pytest.mark.parametrize("managed", [False, True])
+async def test_a_fiber_that_was_resumed_for_another_is_not_recovered(
+    open_app: OpenApp, tmp_path: Path, managed: bool
+) -> None:
+    # Given two fibers, and a hook that goes on with both when it gets the first
+    seen, ids, work = list[str](), list[str](), Work()
+
+    def on_fiber_recovered(self: Think, ctx: FiberRecoveryContext) -> None:
+        seen.append(ctx.name)
+        self.resume_fiber(ids[1], work)
+
+    app = await open_app(cls := worker(on_fiber_recovered=on_fiber_recovered))
+    await cut(app, cls, "a", "b", managed=managed)
+    ids += [row["id"] for row in Fibers(tmp_path).all()]
+
+    # When the scan comes to the second, then it runs already
+    agent = await app.agent(cls).instance()
+    await work.began.wait()
+    assert seen == ["a"]
+    work.may_end.set()
+    await all_ended(agent)
+    assert work.returned == 1
+    if managed:
+        assert (await agent.inspect_fiber("b")).status == "completed"
+
+
 async def test_an_interrupted_record_can_be_resumed_later(open_app: OpenApp) -> None:
     app = await open_app(cls := worker(on_fiber_recovered=Recovered().hook))
     await cut(app, cls, "work", stash={"step": 2}, managed=True)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from everthink import App, FiberCompleted, FiberRecovery, FiberRecoveryContext, tool
-from everthink.errors import StoreFull
+from everthink import App, FiberCompleted, FiberContext, FiberRecovery, FiberRecoveryContext, tool
+from everthink.errors import NotInFiber, StoreFull
+from everthink.runtime import fiber_recovery
 from everthink.runtime.fibers import waiting_agents
 from everthink.store.port import Commit
 from everthink.testing.clock import ManualClock
@@ -309,6 +310,26 @@ async def test_those_who_wait_for_a_fiber_that_is_being_recovered_get_its_final_
     assert other.calls == []
 
 
+async def test_the_hook_is_no_part_of_the_fiber_that_waits_for_it(open_app: OpenApp, tmp_path: Path) -> None:
+    async def recover(ctx: FiberRecoveryContext) -> Any:
+        if ctx.name == "slow":
+            await ward.clock.advance(11)
+            return None
+        with pytest.raises(NotInFiber):
+            await ward.agent.stash("of the hook")
+        return FiberCompleted()
+
+    async def wait(ctx: FiberContext) -> Any:
+        await ctx.stash("of the fiber that waits")
+        found = await ward.agent.start_fiber("again", Work(), fiber_id="rest", wait_for_completion=True)
+        return found.status, Fibers(tmp_path).snapshots()["waits"]
+
+    ward = Ward(open_app, Recovered(recover))
+    await ward.admit("slow", "rest", managed=True)
+    agent = await ward.start()
+    assert await agent.run_fiber("waits", wait) == ("completed", "of the fiber that waits")
+
+
 async def test_a_fiber_that_the_scan_did_not_come_to_can_be_cancelled(open_app: OpenApp) -> None:
     ward = Ward(open_app, Recovered(lambda ctx: ward.clock.advance(11)))
     await ward.admit("slow", "rest", managed=True)
@@ -414,13 +435,14 @@ async def test_observers_are_told_each_step(open_app: OpenApp) -> None:
     ]
 
 
-async def test_no_turn_waits_for_a_later_try(open_app: OpenApp) -> None:
-    # Given an agent that was woken by a tool of another agent, and whose hook failed
-    clock, inside = ManualClock(), list[bool]()
+async def test_no_turn_waits_for_a_later_try(open_app: OpenApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given an agent that is woken by a tool of another agent, and whose hook fails
+    monkeypatch.setattr(fiber_recovery, "FIRST_RETRY", 0.0)
+    inside: list[bool] = []
 
-    def answer(ctx: FiberRecoveryContext) -> Exception:
+    def answer(ctx: FiberRecoveryContext) -> Exception | None:
         inside.append(in_active_turn("Assistant/ann"))
-        return ValueError("not now")
+        return ValueError("not now") if len(inside) == 1 else None
 
     @tool
     async def wake() -> str:
@@ -430,11 +452,10 @@ async def test_no_turn_waits_for_a_later_try(open_app: OpenApp) -> None:
 
     seen = Recovered(answer)
     plays, members = (calls("wake"), says("Done.")), {"on_fiber_recovered": seen.hook}
-    app = await open_app(cls := worker(*plays, get_tools=lambda self: [wake], **members), clock=clock)
+    app = await open_app(cls := worker(*plays, get_tools=lambda self: [wake], **members))
     await cut(app, cls, "work", name="ben")
     await app.agent(cls, "ann").save_messages("Wake ben.")
 
     # When it is tried again, then that is no part of the other's turn any more
-    await clock.advance(30)
     await seen.until(2)
     assert inside == [True, False]

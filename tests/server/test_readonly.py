@@ -75,7 +75,7 @@ async def test_a_turn_that_waits_remembers_over_a_restart_that_its_client_may_on
     await server.app.evict(cls, "room")
 
     again = await server.connect(cls, id="writer", resumes=True)
-    await again.until(lambda: again.text == "I may not.")
+    await again.until(lambda: again.text == "First.I may not.")
     await all_over(server.app, cls, "room")
     assert outcome(again, "c1")["errorText"] == REFUSED
     assert await state_of(server, cls) == {"count": 0}

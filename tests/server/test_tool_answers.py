@@ -20,7 +20,7 @@ from .conftest import Serve
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.case(274, 277, 515, 532, 533, 534, 301)
+@pytest.mark.case(254, 274, 277, 515, 532, 533, 534, 301)
 async def test_a_result_is_shown_to_all_and_the_agent_goes_on(serve: Serve, tmp_path: Any) -> None:
     go = asyncio.Event()
     asked = await Asked.make(serve, ONE_CALL, says("You are in ").waits(go).says("Paris."))
@@ -337,6 +337,7 @@ async def test_a_failed_continuation_is_replayed_as_one(serve: Serve) -> None:
     assert all(f.get("continuation") for f in late.responses(request))
 
 
+@pytest.mark.case(320)
 async def test_the_browsers_tools_are_replaced_by_those_of_a_result(serve: Serve) -> None:
     asked = await Asked.make(serve, ONE_CALL, says("ok"))
     await asked.one.answer("c1", 1, clientTools=[{"name": "elsewhere"}], **CONTINUE)

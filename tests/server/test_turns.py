@@ -14,7 +14,7 @@ from everthink.testing.client import Client
 
 from ..support.agents import assistant
 from ..support.server import kinds
-from ..support.turns import Database
+from ..support.turns import Database, all_over
 from .conftest import Serve
 
 pytestmark = pytest.mark.anyio
@@ -325,6 +325,24 @@ async def test_a_failing_set_up_is_one_final_frame_kept_for_whoever_comes_later(
     assert (await later.until_frame("stream_resuming"))["id"] == request
     await later.ack(request)
     assert await later.until_done(request) == expected
+
+
+@pytest.mark.case(42)
+async def test_a_failing_set_up_is_nothing_for_the_handler_of_work_in_the_background(serve: Serve) -> None:
+    others: list[Any] = []
+
+    def before_turn(self: Any, turn: Any) -> None:
+        raise ValueError("not today")
+
+    cls = assistant(
+        ScriptedModel(), before_turn=before_turn, on_error=lambda self, error: others.append(error)
+    )
+    server = await serve(cls)
+    chat = await server.connect(cls)
+    assert (await chat.until_done(await chat.say("Go")))["error"]
+    await all_over(server.app, cls, "room")
+    assert others == []
+    assert chat.closed is None
 
 
 @pytest.mark.case(43)

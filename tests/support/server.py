@@ -24,6 +24,7 @@ def open_app(folder: Any, *agents: type[Think], **options: Any) -> App:
     """An app on the SQLite file of `folder`, not yet open."""
     options.setdefault("store", f"sqlite:///{folder}/everthink.db")
     options.setdefault("grace", 0.0)
+    options.setdefault("idle_after", None)  # no timer that a test did not ask for
     return App(*agents, **options)
 
 

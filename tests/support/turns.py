@@ -128,7 +128,7 @@ async def gated_app(
     """An app on a real SQLite file behind a gate."""
     store = GatedStore(await open_store(f"sqlite:///{folder}/everthink.db", MIGRATIONS))
     try:
-        async with App(*agents, store=store, grace=0.0, **options) as app:
+        async with App(*agents, store=store, grace=0.0, idle_after=None, **options) as app:
             yield app, store
             store.release()
     finally:

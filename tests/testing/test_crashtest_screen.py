@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from everthink.messages import user_message
 from everthink.testing.crashtest.screen import Screen
 
 Json = dict[str, Any]
@@ -135,6 +136,18 @@ def test_a_continuation_gets_its_id_when_it_is_stored(screen: Screen) -> None:
     screen.take(history(QUESTION, STORED, more))
     screen.take(done("r2"))
     assert [message.id for message in screen.messages] == ["u1", "a1", "a2"]
+    assert screen.faults == []
+
+
+def test_what_the_person_says_is_on_the_screen_at_once_and_once(screen: Screen) -> None:
+    screen.take(history(QUESTION, STORED))
+    screen.take(done())
+    thanks = user_message("Thanks.", id="u2")
+    screen.said(thanks)
+    screen.said(thanks)
+    assert [message.id for message in screen.messages] == ["u1", "a1", "u2"]
+    screen.take(history(QUESTION, STORED, thanks.to_json()))
+    assert [message.id for message in screen.messages] == ["u1", "a1", "u2"]
     assert screen.faults == []
 
 

@@ -14,7 +14,7 @@ from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.turn.audience import HistoryChanged, TurnAccepted, TurnStarted
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.turns import Database, Witness, gated_app, home_of, prompt
+from tests.support.turns import Database, Witness, all_over, gated_app, home_of, prompt
 from tests.support.window import Window, said
 
 pytestmark = pytest.mark.anyio
@@ -166,7 +166,7 @@ async def test_turns_that_ran_or_waited_when_the_process_stopped_keep_their_body
     assert seen.bodies == [{"n": 1}, {"n": 2}, None]
     assert seen.tools == [[], ["two"], []]
     texts = [m.text for m in await app.agent(cls).messages()]
-    assert texts == ["First", "Second", "Third", "One and a half.", "Two.", "Three."]
+    assert texts == ["First", "One and a half.", "Second", "Third", "Two.", "Three."]
 
 
 @pytest.mark.parametrize("given", [[{"description": "nameless"}], [{"name": ""}], ["text"], [{"name": 7}]])
@@ -341,9 +341,13 @@ async def test_the_windows_copy_is_completed_from_the_journal_after_a_restart(op
     await witness.until_text("a time")
     await app.close()
 
-    # Nothing that was shown is lost
-    app = await open_app(cls := assistant(ScriptedModel(says("Two.").then_hangs())))
-    assert [m.text for m in await app.agent(cls).messages()] == ["A story", "Once upon a time", "And then?"]
+    # The copy in the conversation becomes the whole answer, from all that was shown
+    model = ScriptedModel(says(" there was."), says("Two."))
+    app = await open_app(cls := assistant(model))
+    await all_over(app, cls)
+    texts = [m.text for m in await app.agent(cls).messages()]
+    assert texts == ["A story", "Once upon a time there was.", "And then?", "Two."]
+    assert [text for _, text in prompt(model.requests[0])][:2] == ["A story", "Once upon a time"]
 
 
 async def test_reserved_metadata_is_the_servers_own(open_app: OpenApp) -> None:

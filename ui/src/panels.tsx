@@ -124,7 +124,7 @@ export function CallsPanel({ feed }: { feed: JournalFeed }) {
                 <State state={call.state} />
                 <time className="when">{clock(call.asked_at)}</time>
               </span>
-              <span className="second">{callSummary(call)}</span>
+              <span className="second">{callSummary(call, calls)}</span>
             </summary>
             {MEANINGS[call.state] && <p className="quiet">{MEANINGS[call.state]}</p>}
             {call.input !== null && <Value name="Input" value={call.input} />}
@@ -142,9 +142,11 @@ export function CallsPanel({ feed }: { feed: JournalFeed }) {
   );
 }
 
-function callSummary(call: CallRow): string {
+function callSummary(call: CallRow, all: CallRow[]): string {
   const words = [`step ${call.step + 1}`];
   if (call.started_at !== null && call.settled_at !== null) words.push(took((call.settled_at - call.started_at) / 1000));
+  const elsewhere = all.some((one) => one.call_id === call.call_id && one.turn !== call.turn && one.started_at !== null);
+  if (call.started_at === null && elsewhere) words.push("asked here, ran in a later turn");
   const input = typeof call.input === "string" ? call.input : JSON.stringify(call.input ?? {});
   if (input !== "{}") words.push(input);
   return words.join(" · ");

@@ -59,7 +59,7 @@ SAMPLE = "everthink.testing.crashtest.sample:Traveller"
 )
 @click.option(
     "--again",
-    help="Kill the process that recovers as well, at this commit of its own, such as 2:after.",
+    help="Kill the process that recovers as well, at this commit of its own: 2:after, or 2:after,1 for two.",
 )
 @click.option(
     "--jobs",
@@ -94,10 +94,10 @@ def command(
     if agent is not None and script is None:
         raise click.UsageError("Name a script as well: everthink crashtest module:Agent script.yaml")
     try:
-        second = cut_from(again) if again else None
+        more = tuple(cut_from(word) for word in again.split(",")) if again else ()
         choose(points, 1)  # What cannot be understood is told before anything is run.
         test = CrashTest(
-            agent or SAMPLE, read_script(script or SCRIPT), store=store, patience=patience, again=second
+            agent or SAMPLE, read_script(script or SCRIPT), store=store, patience=patience, again=more
         )
         at_once = jobs or os.cpu_count() or 1
         report = asyncio.run(_run(test, points, at_once, quiet=as_json))

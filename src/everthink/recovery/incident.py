@@ -9,6 +9,7 @@ not gets a bounded number of attempts and one visible end.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -109,7 +110,8 @@ class ChatRecovery:
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        set_(self, "max_attempts", max(1, math.floor(_number(self.max_attempts, 10))))
+        attempts = min(max(1, _number(self.max_attempts, 10)), sys.maxsize)
+        set_(self, "max_attempts", math.floor(attempts))
         set_(self, "no_progress_timeout", max(0.0, _number(self.no_progress_timeout, 300.0)))
         set_(self, "stable_timeout", max(0.0, _number(self.stable_timeout, 10.0)))
         work = _number(self.max_recovery_work, math.inf)

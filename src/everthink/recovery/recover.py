@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..errors import CommitRefused
 from ..messages import copy_json, is_tool_part, text_of
 from ..observe.events import (
     ChatRecoveryAttempt,
@@ -35,7 +36,7 @@ from ..turn.hooks import TurnStatus, call_hook
 from ..turn.interactions import is_pending
 from ..turn.journal import Journal, keep_answer, read_journal
 from ..turn.outcome import Outcome, PutOff, reason_of
-from ..turn.perform import close, closing, remembered
+from ..turn.perform import close, closing, end_unstarted, remembered
 from ..turn.turn import Turn
 from . import queries
 from .context import ChatRecoveryContext, RecoveryDecision
@@ -112,8 +113,11 @@ class Recovery:
 
     def interrupt(self, turn: Turn) -> None:
         """A turn was cut off and is to go on: tell those who wait for it."""
-        house = self._house
         turn.is_interrupted = True
+        self._announce(turn)
+
+    def _announce(self, turn: Turn) -> None:
+        house = self._house
         if house.recovering is None and self.is_on:
             house.recovering = Recovering(turn.request_id, house.clock.now_ms())
             house.audience.show(RecoveryChanged(turn, True))
@@ -136,11 +140,16 @@ class Recovery:
             decision = await self._ask(turn, journal, incident)
         except Exception as error:  # noqa: BLE001 - the turn is kept and comes again
             return await self._hook_failed(turn, incident, error)
+        if turn.signal.aborted:  # while the hook was asked
+            return await self._end(turn, journal, "aborted", reason_of(turn))
         if not decision.continue_:
             return await self._decline(turn, journal, incident, keeps=decision.persist)
         if not decision.persist and journal.next_seq and not journal.has_settled_results:
             journal = await self._start_over(turn)
-        await self._scheduled(turn, incident)
+        try:
+            await self._scheduled(turn, incident)
+        except CommitRefused:  # cancelled at this very moment: the row is over already
+            return await self._end(turn, journal, "aborted", reason_of(turn))
         turn.journal = journal
         log.info("turn %s of %s goes on (%s, attempt %d)", turn.id, house.id, incident.kind, incident.attempt)
         return None
@@ -186,7 +195,8 @@ class Recovery:
 
     def _awaits_person(self, turn: Turn, journal: Journal) -> bool:
         """True when all that is open is a question to a person or a browser."""
-        waiting = [p for p in journal.fold.parts if is_tool_part(p) and is_pending(p, turn.client_tools)]
+        browser = {*turn.client_tools, *(n for n, t in self._house.own_tools().items() if not t.has_body)}
+        waiting = [p for p in journal.fold.parts if is_tool_part(p) and is_pending(p, browser)]
         running = [row for row in journal.calls.values() if row.state == "started"]
         return bool(waiting) and not running
 
@@ -212,8 +222,7 @@ class Recovery:
         house = self._house
         if not house.overrides("on_chat_recovery"):
             return RecoveryDecision()
-        rows = await house.store.fetch(turns.STASH, house.id, turn.id)
-        stash = rows[0][0] if rows else None
+        stash = await self._stashed(turn)
         await house.session.refresh()
         parts = copy_json(journal.fold.message().parts)
         context = ChatRecoveryContext(
@@ -226,7 +235,7 @@ class Recovery:
             recovery_root_request_id=turn.request_id,
             partial_text=text_of(parts),
             partial_parts=parts,
-            recovery_data=None if stash is None else msgspec.json.decode(stash),
+            recovery_data=stash,
             messages=[m.copy() for m in house.session.path if m.id != turn.message_id],
             created_at=turn.created_at,
             last_body=turn.body,
@@ -234,12 +243,22 @@ class Recovery:
         )
         return await call_hook(house.agent.on_chat_recovery, context) or RecoveryDecision()
 
+    async def _stashed(self, turn: Turn) -> Any:
+        rows = await self._house.store.fetch(turns.STASH, self._house.id, turn.id)
+        text = rows[0][0] if rows else None
+        try:
+            return None if text is None else msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            log.warning("what turn %s stashed is not readable and is ignored: %.80s", turn.id, text)
+            return None
+
     # --- it goes on
 
     async def _scheduled(self, turn: Turn, incident: Incident) -> None:
         house = self._house
         incident = self._incidents[turn.id] = replace(incident, status="scheduled", reason=None)
         await house.store.apply([turns.picked_up(house.id, turn.id), queries.kept(house.id, incident)])
+        self._announce(turn)
         house.emit(ChatRecoveryScheduled(**_fields(incident)))
 
     async def _start_over(self, turn: Turn) -> Journal:
@@ -343,6 +362,9 @@ class Recovery:
         """End a turn where it was cut off, keeping what it said."""
         house = self._house
         await house.session.refresh()
+        # From here to the commit nothing is awaited, so a reset comes either before or after it.
+        if house.generation != turn.generation:
+            return await end_unstarted(house, turn, "skipped")
         plan, message = Plan(), None
         if keeps and journal.fold.has_content:
             message = journal.fold.message()

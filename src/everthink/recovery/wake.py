@@ -8,13 +8,15 @@ its turn comes (`recovery/recover.py`); until then those who connect are told th
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import msgspec
 
 from ..store.port import Row
 from ..submissions import Submissions
 from ..tools.collect import client_tools_from
+from ..tools.tool import Tool
 from ..turn import queries
 from ..turn.admission import Door
 from ..turn.envelope import Envelope, opened
@@ -30,10 +32,15 @@ class Sleeper(Patient, Protocol):
 
     door: Door
     submissions: Submissions
+    last_body: dict[str, Any] | None
 
     @property
     def recovery(self) -> Recovery:
         """What decides about turns that were cut off."""
+        ...
+
+    def client_tools(self) -> Mapping[str, Tool]:
+        """The tools the browser declared last."""
         ...
 
 
@@ -78,6 +85,8 @@ def _turn(house: Sleeper, row: Row) -> Turn:
         envelope.answers,
     )
     if row[2] == "submission":
+        # As when it began: it has the tools of the browser that was there last.
+        turn.body, turn.client_tools = house.last_body, house.client_tools()
         house.submissions.watch(turn)
     return turn
 

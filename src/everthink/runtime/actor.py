@@ -228,7 +228,7 @@ class Actor:
     def is_idle(self) -> bool:
         """True when nothing would be lost by leaving memory: no turn, no connection, nothing held."""
         is_alone = self.hall is None or not self.hall.connections
-        at_rest = self.queue.is_idle and not self.door.turns and self.continuations.pending is None
+        at_rest = self.queue.is_idle and not self.door.turns and self.continuations.is_at_rest
         return is_alone and at_rest and not (self.holds.count or self._tasks)
 
     # --- state

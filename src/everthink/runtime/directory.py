@@ -129,7 +129,7 @@ class Directory:
     def _watch(self) -> None:
         """Look for idle agents after a while, as long as there are agents at all."""
         if self._sweep is None and self._idle_after is not None:
-            self._sweep = self._clock.call_later(self._idle_after / 2, self._drop_idle)
+            self._sweep = self._clock.call_later(self._idle_after / 2, self._drop_idle, housekeeping=True)
 
     def _drop_idle(self) -> None:
         self._sweep, now = None, self._clock.monotonic()

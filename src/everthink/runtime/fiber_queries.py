@@ -188,11 +188,11 @@ def resolved(
 
 
 def resumed(agent: str, id: str, *, now: int) -> Statement:
-    """An interrupted fiber runs again. Returns the row; nothing when there is none to resume."""
+    """A fiber that nobody runs goes on. Returns the row; nothing when there is none to resume."""
     return Statement(
         "UPDATE fibers SET status = 'running', is_open = 1, error = NULL, started_at = ?, settled_at = NULL,"
         " attempts = 0, retry_at = NULL WHERE agent = ? AND id = ?"
-        f" AND (status = 'interrupted' OR (managed = 0 AND is_open = 1)) RETURNING {COLUMNS}",
+        f" AND (is_open = 1 OR status = 'interrupted') RETURNING {COLUMNS}",
         (now, agent, id),
     )
 

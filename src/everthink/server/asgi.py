@@ -194,7 +194,12 @@ class Gate:
     async def _serve(self, socket: WebSocket, hall: Hall, transport: asyncio.Transport | None) -> None:
         id = socket.query_params.get("_pk") or str(uuid.uuid4())
         connection = Connection(
-            id, socket, socket, agent_id=hall.actor.id, cut=transport.abort if transport else None
+            id,
+            socket,
+            socket,
+            agent_id=hall.actor.id,
+            cut=transport.abort if transport else None,
+            now=getattr(transport, "send_frames", None),  # ours has it: gathered.py
         )
         pump: asyncio.Task[None] | None = None
         ended = (1006, "")

@@ -1,6 +1,7 @@
 """One socket: what goes out through it, and what the application keeps about it.
 
-    Hall --text--> Connection (bounded buffer) --pump--> socket
+    Hall --Parcel--> Connection --at once--> socket
+                          └--bounded buffer--pump--> socket, when it is not ready for more
 
 Sending never waits. A reader that falls behind fills its own buffer only; when that is full the
 connection is closed with a code clients come back from, and they resume by sequence. One that does
@@ -13,18 +14,21 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from struct import pack
 from typing import Any, Protocol
 
 from ..wire.codec import encode
 from ..wire.frames import ServerFrame
 
-__all__ = ["Connection", "Socket"]
+__all__ = ["Connection", "Parcel", "Socket"]
 
 log = logging.getLogger("everthink.server")
 
 MAX_BUFFERED = 8 * 1024 * 1024
 MAX_FRAMES = 4
 """So many frames as large as the largest that waits may wait: a conversation can be longer than a buffer."""
+AT_ONCE = 64 * 1024
+"""Parcels that are longer go through the buffer: the socket's own has no bound."""
 TRY_AGAIN_LATER = 1013
 PATIENCE = 10.0
 """Seconds a client gets to read what was sent before the connection was closed."""
@@ -42,6 +46,35 @@ class Socket(Protocol):
         ...
 
 
+class Parcel:
+    """Texts that belong together, made ready once for all who read. For the bound they are one."""
+
+    __slots__ = ("_framed", "size", "texts")
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+        self.size = sum(map(len, texts))
+        self._framed: bytes | None = None
+
+    @property
+    def framed(self) -> bytes:
+        """The texts as WebSocket frames (RFC 6455, 5.2: final, text, without a mask)."""
+        if self._framed is None:
+            parts: list[bytes] = []
+            for text in self.texts:
+                data = text.encode(errors="replace")
+                size = len(data)
+                if size < 126:
+                    parts.append(bytes((0x81, size)))
+                else:
+                    parts.append(
+                        pack("!BBH", 0x81, 126, size) if size < 65536 else pack("!BBQ", 0x81, 127, size)
+                    )
+                parts.append(data)
+            self._framed = b"".join(parts)
+        return self._framed
+
+
 class Connection:
     """A connected client: a tab, a script. `id` is what it calls itself, `request` what it came with.
 
@@ -56,9 +89,11 @@ class Connection:
         *,
         agent_id: str = "",
         cut: Callable[[], None] | None = None,
+        now: Callable[[bytes], bool] | None = None,
     ) -> None:
         self.id, self._socket, self.request = id, socket, request
-        self._cut = cut
+        # `now` writes frames without waiting; it returns False and writes nothing when that cannot be.
+        self._cut, self._now = cut, now
         self.agent_id = agent_id
         """The agent it talks to."""
         self.state: Any = None
@@ -68,6 +103,8 @@ class Connection:
         self._out: deque[str] = deque()
         self._buffered = self._largest = 0
         self._wake = asyncio.Event()
+        # The pump waits for something to write. With nothing in the buffer, all that was sent is out.
+        self._is_idle = False
         self._closing: tuple[int, str] | None = None
         self.is_open = True
 
@@ -76,16 +113,18 @@ class Connection:
 
     def send(self, message: str | ServerFrame) -> None:
         """Send text or a frame, soon. Without effect once the connection is closing."""
-        self.send_all((message if isinstance(message, str) else encode(message),))
+        self.send_all(Parcel((message if isinstance(message, str) else encode(message),)))
 
-    def send_all(self, texts: Sequence[str]) -> None:
-        """Send texts that belong together: for the bound they are one, and may be longer than a buffer."""
+    def send_all(self, parcel: Parcel) -> None:
+        """Send texts that belong together. They may be longer than a buffer."""
         if self._closing is not None or not self.is_open:
             return
-        size = sum(map(len, texts))
-        self._out.extend(texts)
-        self._buffered += size
-        self._largest = max(self._largest, size)
+        now = self._now if self._is_idle and not self._out and parcel.size <= AT_ONCE else None
+        if now is not None and now(parcel.framed):
+            return
+        self._out.extend(parcel.texts)
+        self._buffered += parcel.size
+        self._largest = max(self._largest, parcel.size)
         if self._buffered > max(MAX_BUFFERED, MAX_FRAMES * self._largest):
             log.warning("connection %s does not read: %d bytes wait; it is closed", self.id, self._buffered)
             self._out.clear()
@@ -117,7 +156,9 @@ class Connection:
                     await self._socket.close(*self._closing)
                     return
                 self._wake.clear()
+                self._is_idle = True
                 await self._wake.wait()
+                self._is_idle = False
         except (RuntimeError, OSError) as error:
             log.debug("connection %s is gone: %s", self.id, error)
         finally:

@@ -47,7 +47,7 @@ from ..turn.turn import Turn
 from ..wire import frames as wire
 from ..wire.codec import decode, encode, read_body
 from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
-from .connections import Connection
+from .connections import Connection, Parcel
 from .names import kebab
 
 __all__ = ["Hall"]
@@ -83,6 +83,8 @@ class Hall:
         # The turn that streams and its chunks so far.
         self._active: Turn | None = None
         self._bodies: list[str] = []
+        # Turns that were cut off and overtaken by another one, with their chunks.
+        self._overtaken: dict[str, tuple[Turn, list[str]]] = {}
         # Turns that are accepted and have said nothing yet, oldest first.
         self._accepted = {turn.request_id: turn for turn in actor.door.turns}
         # Offered the stream and not acked: they get no live chunks.
@@ -147,12 +149,14 @@ class Hall:
         if not readers:
             return
         first = shown.first_seq + known
-        texts = _encoded(turn.request_id, shown.bodies[known:], first, continuation=turn.continuation)
+        parcel = _encoded(turn.request_id, shown.bodies[known:], first, continuation=turn.continuation)
         for connection in readers:
-            connection.send_all(texts)
+            connection.send_all(parcel)
 
     def _begin(self, turn: Turn) -> None:
-        self._active, self._bodies = turn, []
+        if self._active is not None:
+            self._overtaken[self._active.id] = (self._active, self._bodies)
+        self._active, self._bodies = self._overtaken.pop(turn.id, (turn, []))
         self._accepted.pop(turn.request_id, None)
         waiting = list(dict.fromkeys(self._parked))
         if turn.trigger == "auto-continuation":
@@ -166,6 +170,7 @@ class Hall:
     def _ended(self, ended: TurnEnded) -> None:
         turn, status = ended.turn, ended.status
         self._accepted.pop(turn.request_id, None)
+        self._overtaken.pop(turn.id, None)
         was_active = self._active is turn
         # One that was cleared away in mid-stream was stopped, for those who watched.
         outcome = "aborted" if status == "skipped" and was_active else status
@@ -175,6 +180,8 @@ class Hall:
         if was_active:
             self._active, self._bodies = None, []
             self._held.clear()
+            if self._overtaken:
+                self._active, self._bodies = self._overtaken.popitem()[1]
         if status == "skipped" and not was_active:
             stale = turn.generation != self.actor.generation
             self._all(self._done(turn, "skipped"), only=None if stale else turn.origin)
@@ -192,6 +199,7 @@ class Hall:
 
     def _rewind(self, turn: Turn) -> None:
         """The turn starts over: what was shown of it is over, and it streams anew."""
+        self._overtaken.pop(turn.id, None)
         if self._active is not turn:
             return
         self._all(self._done(turn, "recovering"))
@@ -235,9 +243,9 @@ class Hall:
     def _all(self, frame: wire.ServerFrame, *, without: str | None = None, only: str | None = None) -> None:
         readers = [c for c in self.connections if c.id != without and (only is None or c.id == only)]
         if readers:
-            text = encode(frame)
+            parcel = Parcel((encode(frame),))
             for connection in readers:
-                connection.send(text)
+                connection.send_all(parcel)
 
     def _snapshot(self, *, without: str | None = None, only: str | None = None) -> None:
         self._all(wire.ChatMessages(self._messages()), without=without, only=only)
@@ -278,7 +286,7 @@ class Hall:
         else:
             if self._accepted:
                 self._parked.append(connection)
-                connection.send(wire.StreamPending(next(iter(self._accepted))))
+                connection.send(wire.StreamPending(next(reversed(self._accepted))))
             connection.send(wire.ChatMessages(self._messages(), connect=True))
         recovering = self.actor.recovering
         if recovering is not None and self.actor.clock.now_ms() - recovering.at < RECOVERING_TTL_MS:
@@ -434,7 +442,7 @@ class Hall:
     def _view(self) -> View:
         active, armed = self._active, self.continuations.pending
         waiting = next((t for t in self._accepted.values() if t.trigger == "auto-continuation"), None)
-        accepted = next((t for t in self._accepted.values() if t is not waiting), None)
+        accepted = next((t for t in reversed(self._accepted.values()) if t is not waiting), None)
         owner = active.origin if active and active.trigger == "auto-continuation" else None
         failure = self.actor.last_failure
         pending = (armed.request_id, armed.owner) if armed else None
@@ -594,12 +602,14 @@ class Hall:
 
 def _encoded(
     id: str, bodies: Sequence[str], first: int = 0, *, continuation: bool, replay: bool = False
-) -> list[str]:
+) -> Parcel:
     """Chunks `first`, `first + 1`, … as frames: once, whoever reads along."""
-    return [
-        encode(wire.ResponseFrame(id, body, False, seq=seq, continuation=continuation, replay=replay))
-        for seq, body in enumerate(bodies, first)
-    ]
+    return Parcel(
+        [
+            encode(wire.ResponseFrame(id, body, False, seq=seq, continuation=continuation, replay=replay))
+            for seq, body in enumerate(bodies, first)
+        ]
+    )
 
 
 async def _answer(value: Any) -> Any:

@@ -13,8 +13,9 @@ __all__ = ["ManualClock"]
 
 
 class _Alarm:
-    def __init__(self, callback: Callable[[], object]) -> None:
+    def __init__(self, callback: Callable[[], object], *, counts: bool) -> None:
         self.callback: Callable[[], object] | None = callback
+        self.counts = counts
 
     def cancel(self) -> None:
         self.callback = None
@@ -39,12 +40,14 @@ class ManualClock:
 
     @property
     def waiting(self) -> int:
-        """How many sleepers and timers wait."""
-        return sum(alarm.callback is not None for _, _, alarm in self._alarms)
+        """How many sleepers and timers wait, housekeeping left out."""
+        return sum(alarm.callback is not None and alarm.counts for _, _, alarm in self._alarms)
 
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+    def call_later(
+        self, seconds: float, callback: Callable[[], object], *, housekeeping: bool = False
+    ) -> Timer:
         """Call `callback` once the clock was moved by `seconds`."""
-        alarm = _Alarm(callback)
+        alarm = _Alarm(callback, counts=not housekeeping)
         heapq.heappush(self._alarms, (self._now + max(0.0, seconds), next(self._order), alarm))
         self._sleeping.set()
         return alarm

@@ -352,7 +352,7 @@ class Door:
 
     async def _body(self, admitted: Admitted) -> Outcome | PutOff:
         turn = admitted.turn
-        if turn.trigger == "submission" and turn.signal.aborted:
+        if turn.trigger == "submission" and turn.signal.aborted and not turn.is_started:
             return await end_unstarted(self._host, turn, "aborted")  # cancelled while it waited
         if turn.gate is not None and not await turn.gate():
             return await end_unstarted(self._host, turn, "skipped", error="A newer message took its place.")

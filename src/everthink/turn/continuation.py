@@ -80,6 +80,11 @@ class Continuations:
         """The continuation that will run and is not accepted yet."""
         return self._starting or self.armed
 
+    @property
+    def is_at_rest(self) -> bool:
+        """True when none will begin by itself: none is expected, or its batch waits for more answers."""
+        return self._starting is None and (self.armed is None or self._waits)
+
     # --- wishes
 
     def wish(self, owner: str | None, *, is_readonly: bool = False) -> Statement:
@@ -103,6 +108,7 @@ class Continuations:
             self.armed.owner, self.armed.is_readonly = owner or self.armed.owner, is_readonly
         if self.armed is None:
             return
+        self._waits = False
         self._stop_timer()
         self._timer = self._house.clock.call_later(QUIET, self.check)
 
@@ -115,15 +121,15 @@ class Continuations:
 
     def check(self) -> None:
         """Start the continuation unless something streams or a call is open. Asked again when a turn ends."""
-        armed, house = self.armed, self._house
-        if armed is None or house.door.is_closed or not house.queue.is_idle:
-            return
+        if self._is_due():
+            self._house.background(self._go_on())
+
+    def _is_due(self) -> bool:
+        house = self._house
+        if self.armed is None or house.door.is_closed or not house.queue.is_idle:
+            return False
         self._waits = is_incomplete(house.session.leaf)
-        if self._waits:
-            return
-        self._disarm()
-        self._starting = armed
-        house.background(self._go_on(armed))
+        return not self._waits
 
     def _see(self, shown: Shown) -> None:
         match shown:
@@ -165,7 +171,26 @@ class Continuations:
         if expected is not None and self.refused is not None:
             self.refused()
 
-    async def _go_on(self, armed: Continuation) -> None:
+    async def _go_on(self) -> None:
+        # An answer that is being stored belongs to this batch: it must be in, and not begin another.
+        async with self.lock:
+            armed = self.armed
+            if armed is None or not self._is_due():
+                return
+            self._disarm()
+            self._starting = armed
+            try:
+                await self._admit(armed)
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                if self.refused is not None:
+                    self.refused()
+                raise
+            finally:
+                self._starting = None
+
+    async def _admit(self, armed: Continuation) -> None:
         house = self._house
         turn: Turn = house.door.turn(
             "auto-continuation",
@@ -175,21 +200,5 @@ class Continuations:
             client_tools=house.client_tools(),
         )
         turn.origin, turn.is_readonly = armed.owner, armed.is_readonly
-        try:
-            async with self.lock:
-                await house.door.admit(turn, more=[self._fulfilled()])
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            if self.refused is not None:
-                self.refused()
-            raise
-        finally:
-            self._starting = None
-
-    def _fulfilled(self) -> Statement:
-        """Forget the wish that becomes a turn, but not one that came meanwhile."""
-        later = self.armed
-        if later is not None:
-            return self.wish(later.owner, is_readonly=later.is_readonly)
-        return self._house.remember("continuation", None)
+        # The wish goes with the commit that fulfils it. Nobody has another: we hold the lock.
+        await house.door.admit(turn, more=[house.remember("continuation", None)])

@@ -41,12 +41,16 @@ class Envelope(msgspec.Struct, omit_defaults=True, rename="camel"):
 _decode = msgspec.json.Decoder(Envelope).decode
 
 
-def sealed(turn: Turn) -> str | None:
-    """The JSON a row keeps, `None` when there is nothing to keep."""
+def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
+    """The JSON a row keeps, `None` when there is nothing to keep.
+
+    `is_applied`: its messages go into the conversation in the same commit.
+    """
+    is_applied = is_applied or turn.is_applied
     has_parent = not isinstance(turn.parent, Unset)
-    messages = None if turn.is_applied else turn.input or None
+    messages = None if is_applied else turn.input or None
     # A function dies with its process; a turn without messages of its own (a continuation) needs none.
-    is_lost = turn.compute_input is not None and not turn.is_applied
+    is_lost = turn.compute_input is not None and not is_applied
     keeps = messages or is_lost or has_parent or turn.body or turn.client_tools or turn.channel
     if not (keeps or turn.metadata or turn.is_readonly or turn.answers):
         return None

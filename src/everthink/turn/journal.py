@@ -47,6 +47,8 @@ class Journal:
     """(when it was written, its chunks) of each commit, in order."""
     next_seq: int = 0
     calls: dict[str, CallRow] = field(default_factory=dict[str, CallRow])
+    answered: set[str] = field(default_factory=set[str])
+    """Calls that a browser or a person answered while the turn streamed: a continuation goes on from them."""
     block_ids: set[str] = field(default_factory=set[str])
     """The ids of its blocks of text and thinking: no other block may have one of them."""
     step_is_over: bool = False
@@ -87,6 +89,7 @@ async def read_journal(host: _Place, turn_id: str, *, message_id: str, continuat
         part = journal.fold.call(call_id)
         if part is not None and not is_settled(part):
             part.update(msgspec.json.decode(answer))
+            journal.answered.add(call_id)
     return journal
 
 

@@ -25,6 +25,7 @@ from ..store.port import Statement
 from . import queries
 from .assemble import assemble
 from .audience import HistoryChanged, TurnEnded, TurnStarted
+from .envelope import sealed
 from .hooks import ChatErrorContext, Stage, TurnStatus, call_hook
 from .journal import keep_answer, read_journal
 from .loop import Loop
@@ -334,7 +335,10 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
         turn.question = host.session.tip
         more: list[Statement] = []
         if not turn.is_started:
-            more = [queries.started(host.id, turn.id, question=turn.question, now=host.clock.now_ms())]
+            # Its body and its tools are known only now.
+            kept = sealed(turn, is_applied=True) if turn.trigger == "submission" else None
+            now = host.clock.now_ms()
+            more = [queries.started(host.id, turn.id, question=turn.question, input=kept, now=now)]
         try:
             if plan.statements or more:
                 await host.session.write(plan, *more)

@@ -83,7 +83,8 @@ async def pick_up(run: Run, journal: Journal, calls: StepCalls) -> PickedUp:
     await calls.finished()
     over = blocks if journal.step_is_over or own else blocks[:-1]
     found.steps = [_result(number, block) for number, block in enumerate(over)]
-    found.is_waiting = any(is_tool_part(part) and not is_settled(part) for part in last if part in own)
+    # What was answered from outside is not this turn's to go on from, as it would not have been without a cut.
+    found.is_waiting = any(not is_settled(part) or part["toolCallId"] in journal.answered for part in own)
     if own and not journal.step_is_over:
         run.say(ui.FinishStep())
         found.has_begun = False

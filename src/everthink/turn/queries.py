@@ -215,15 +215,16 @@ def accepted(
     )
 
 
-def started(agent: str, id: str, *, question: str | None, now: int) -> Statement:
+def started(agent: str, id: str, *, question: str | None, input: str | None, now: int) -> Statement:
     """The turn's messages are in the conversation (same commit) and its work begins.
 
-    `question` is the message it answers: the tip of the conversation at this moment.
+    `question` is the message it answers: the tip of the conversation at this moment. `input` is what the
+    row keeps of what it was asked with from now on; `None` leaves that as it is.
     """
     return Statement(
-        "UPDATE turns SET status = 'running', started_at = ?, question = ?"
+        "UPDATE turns SET status = 'running', started_at = ?, question = ?, input = COALESCE(?, input)"
         " WHERE agent = ? AND id = ? AND status = 'accepted'",
-        (now, question, agent, id),
+        (now, question, input, agent, id),
         guard=True,
     )
 

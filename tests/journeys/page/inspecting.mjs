@@ -289,8 +289,6 @@ export const journeys = {
     }
     await page.emulateMedia({ colorScheme: "dark" });
     await panel.turnTo("Turns");
-    await picture(tab, "dark-inspector");
-    await tab.button("Close the inspector").click();
     await picture(tab, "dark");
     await page.emulateMedia({ colorScheme: "light" });
     const phone = await another({

@@ -75,6 +75,7 @@ export class Tab {
 
 export async function picture(tab, name) {
   if (!given.pictures) return;
+  await tab.page.mouse.move(0, 0);
   await pause(250);
   await tab.page.screenshot({ path: `${given.pictures}/page-${name}.png` });
 }

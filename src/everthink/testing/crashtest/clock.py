@@ -25,7 +25,9 @@ class ForwardClock(SystemClock):
         """Seconds that never go back."""
         return super().monotonic() + self.ahead
 
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+    def call_later(
+        self, seconds: float, callback: Callable[[], object], *, housekeeping: bool = False
+    ) -> Timer:
         """Call `callback` after `seconds`, or when the clock was put forward by as much."""
         timer = _Timer(self, self.monotonic() + seconds, callback)
         self._timers.add(timer)

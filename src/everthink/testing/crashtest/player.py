@@ -67,7 +67,7 @@ async def play(script: Script, venue: Venue, point: Point = ()) -> Story:
 class _Player:
     def __init__(self, script: Script, venue: Venue, point: Point) -> None:
         self._script, self._venue = script, venue
-        self._cuts = list(point)
+        self._cuts, self._deaths = list(point), len(point)
         self._ahead = 0.0
         self._now = ""
         self._state: dict[str, Any] = {}
@@ -107,11 +107,10 @@ class _Player:
 
     async def _keep(self) -> None:
         """Start the process again each time it dies at a cut."""
-        expected = len(self._cuts) + 1
         try:
             while True:
                 code = await self._node.wait()
-                if code != -signal.SIGKILL or self.story.deaths >= expected:
+                if code != -signal.SIGKILL or self.story.deaths >= self._deaths:
                     raise _Broken(f"The server ended by itself with code {code}.")
                 self._died()
                 await self._start()
@@ -189,7 +188,12 @@ class _Player:
     async def _say(self, number: int, text: str) -> None:
         message = user_message(text, id=f"user-{number}")
         body: dict[str, Any] = {"clientTools": self._script.client_tools} if self._script.client_tools else {}
-        await self._request(f"request-{number}", lambda: [*self._shown, message], **body)
+
+        def messages() -> list[Message]:
+            self._reader.screen.said(message)
+            return self._shown
+
+        await self._request(f"request-{number}", messages, **body)
 
     async def _regenerate(self, number: int) -> None:
         kept = self._shown

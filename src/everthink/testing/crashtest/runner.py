@@ -90,8 +90,8 @@ class CrashTest:
         test = CrashTest("shop.agents:Support", read_script("support.yaml"))
         report = await test.run(points_of(await test.rehearse()))
 
-    `agent` is `module:Class`, importable from `home`. `again` kills the process that comes after the first
-    one as well, at that commit of its own.
+    `agent` is `module:Class`, importable from `home`. `again` kills the processes that come after the first
+    one as well, each at a commit of its own.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class CrashTest:
         store: str = "sqlite",
         home: Path | None = None,
         patience: float = 30.0,
-        again: Cut | None = None,
+        again: Point = (),
     ) -> None:
         check_store(store)
         module, colon, name = agent.partition(":")
@@ -169,8 +169,7 @@ class CrashTest:
 
     async def at(self, point: Point) -> Verdict:
         """Play the script with a crash and judge it. After `rehearse`."""
-        if self._again is not None:
-            point = (*point, self._again)
+        point = (*point, *self._again)
         story = await self._play(point)
         failures = judge(self._reference, story)
         number = point[0].commit
@@ -219,9 +218,8 @@ def cut_from(word: str) -> Cut:
 
 
 def _spelled_out(word: str) -> list[Point]:
-    if ":" not in word:
-        return [(cut_from(f"{word}:before"),), (cut_from(f"{word}:after"),)]
-    return [(cut_from(word),)]
+    cut = cut_from(word)
+    return [(cut,)] if ":" in word else [(cut,), (cut._replace(when="after"),)]
 
 
 def _unclear(asked: str) -> AgentError:

@@ -49,6 +49,11 @@ class Screen:
         """True while an answer is not over, as far as the screen knows."""
         return bool(self._drafts)
 
+    def said(self, message: Message) -> None:
+        """The person sends a message: it is on the screen before the server knows it."""
+        if all(known.id != message.id for known in self._stored):
+            self._stored.append(message)
+
     def may_leave(self, id: str) -> None:
         """This answer makes room for another one, which the person asked for."""
         self._gone.add(id)

@@ -239,8 +239,10 @@ class _Run:
                 return
             try:
                 client = await reader.client()
-                known = any(m.id == message.id for m in reader.screen.messages)
-                known = known or any(frame.get("id") == job for frame in client.frames)
+                known = any(frame.get("id") == job for frame in client.frames)
+                known = known or any(
+                    m["id"] == message.id for f in client.of("chat_messages") for m in f["messages"]
+                )
                 if known and not is_acknowledged:
                     is_acknowledged = True
                     soak.acknowledged += 1

@@ -1,0 +1,532 @@
+"""Turns that are put off, go on, or are given up where everybody sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everthink import App, ChatRecovery, RecoveryDecision, Think, tool
+from everthink.errors import StoreUnavailable
+from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted
+from everthink.store.port import Commit
+from everthink.testing import ManualClock, Play, ScriptedModel, calls, hangs, says
+from everthink.turn.audience import RecoveryChanged, TurnEnded
+from tests.conftest import OpenApp
+from tests.support.agents import assistant
+from tests.support.cuts import Reports, cut
+from tests.support.turns import Database, Witness, all_over, gated_app, home_of
+
+pytestmark = pytest.mark.anyio
+
+HALF, NOTHING = says("Half ").then_hangs(), hangs()
+SAID = pytest.mark.parametrize(
+    ("play", "kind", "partial"),
+    [(HALF, "continue", "Half "), (NOTHING, "retry", "")],
+    ids=["continue", "retry"],
+)
+
+
+def incidents(folder: Path) -> list[dict[str, Any]]:
+    return Database(folder).rows("SELECT * FROM incidents")
+
+
+class Raises:
+    """An `on_chat_recovery` that raises the first time."""
+
+    def __init__(self, times: int = 1) -> None:
+        self.left = times
+
+    @property
+    def hook(self) -> Any:
+        async def on_chat_recovery(agent: Think, ctx: Any) -> None:
+            if self.left:
+                self.left -= 1
+                raise RuntimeError("not now")
+
+        return on_chat_recovery
+
+
+class Crowded:
+    """A submission that was cut off and put off, with another turn in its place."""
+
+    def __init__(self, app: App, cls: type[Think], clock: ManualClock, model: ScriptedModel) -> None:
+        self.app, self.cls, self.clock, self.model = app, cls, clock, model
+        self.reports = Reports(app)
+        self.go = asyncio.Event()
+        self.agent = app.agent(cls, "room")
+
+    async def begin(self) -> None:
+        await self.agent.submit_messages("Hi", submission_id="job")
+        await self.model.until_silent()
+        await cut(self.app, self.cls)
+        self.witness = Witness(await home_of(self.app, self.cls, "room"))
+        await self.reports.until("failed")
+        await self.clock.until_waiting()
+        # It has given up its place for half a minute
+        await self.agent.submit_messages("And you?", submission_id="other")
+        await self.model.until_silent()
+        await self.clock.advance(30)
+        await self.clock.until_waiting()
+
+    async def be_patient(self, count: int) -> None:
+        """Let an attempt wait in vain; returns when the next one waits for its time."""
+        await self.clock.advance(10)
+        await self.reports.until("scheduled", count)
+        await self.clock.until_waiting()
+
+    async def until_over(self, request: str) -> None:
+        """Return once everybody knows that the turn is over."""
+        await self.witness.until(
+            lambda: any(isinstance(s, TurnEnded) and s.turn.request_id == request for s in self.witness.shown)
+        )
+
+    async def status(self) -> tuple[str, str | None]:
+        job = await self.agent.inspect_submission("job")
+        return job.status, job.error
+
+
+async def crowded(open_app: OpenApp, play: Play, **recovery: Any) -> Crowded:
+    clock, go = ManualClock(), asyncio.Event()
+    model = ScriptedModel(play, says("Fine").waits(go).says("."), says("whole."))
+    cls = assistant(model, on_chat_recovery=Raises().hook, chat_recovery=ChatRecovery(**recovery))
+    room = Crowded(await open_app(cls, clock=clock), cls, clock, model)
+    room.go = go
+    await room.begin()
+    return room
+
+
+# --- its place is taken
+
+
+@SAID
+@pytest.mark.case(460, 593, 601)
+async def test_a_turn_that_does_not_get_its_place_comes_again(
+    open_app: OpenApp, tmp_path: Path, play: Play, kind: str, partial: str
+) -> None:
+    # Given a turn that was cut off, behind one that takes its time
+    room = await crowded(open_app, play)
+
+    # When it has waited for ten seconds
+    await room.be_patient(1)
+
+    # Then it is put off, and is running for whoever asks
+    (incident,) = incidents(tmp_path)
+    assert (incident["attempt"], incident["status"]) == (2, "scheduled")
+    assert (incident["kind"], incident["reason"]) == (kind, "stable_timeout_retry")
+    assert await room.status() == ("running", None)
+    assert (await home_of(room.app, room.cls, "room")).recovering is not None
+
+    # And when the other one is done it goes on
+    room.go.set()
+    await room.until_over("other")
+    await room.clock.advance(3)
+    await all_over(room.app, room.cls, "room")
+    assert await room.status() == ("completed", None)
+    assert partial + "whole." in Database(tmp_path).texts()
+    assert incidents(tmp_path) == []
+
+
+@SAID
+@pytest.mark.case(462, 463)
+async def test_one_that_never_gets_its_place_is_given_up_once(
+    open_app: OpenApp, tmp_path: Path, play: Play, kind: str, partial: str
+) -> None:
+    # Given three attempts, and a place that stays taken
+    gone: list[Exhausted] = []
+    room = await crowded(open_app, play, max_attempts=3, on_exhausted=gone.append)
+    for attempt in (1, 2):
+        await room.be_patient(attempt)
+        await room.clock.advance(3)
+        await room.clock.until_waiting()
+
+    # When the last of them waits in vain
+    await room.clock.advance(10)
+    exhausted = await room.reports.until("exhausted")
+
+    # Then the turn ends with words for people, while the other one still runs
+    await room.until_over("job")
+    await asyncio.sleep(0)  # the flag is taken down in the same breath
+    assert await room.status() == ("error", TERMINAL_MESSAGE)
+    assert (await room.agent.inspect_submission("other")).status == "running"
+    assert [(told.reason, told.recovery_kind, told.partial_text) for told in gone] == [
+        ("stable_timeout", kind, partial)
+    ]
+    assert gone[0].terminal_message == TERMINAL_MESSAGE
+    assert (exhausted["reason"], exhausted["attempt"]) == ("stable_timeout", 4)
+    home = await home_of(room.app, room.cls, "room")
+    assert home.last_failure is not None
+    assert (home.last_failure["error"], home.recovering) == (TERMINAL_MESSAGE, None)
+    room.go.set()
+    await all_over(room.app, room.cls, "room")
+    assert (len(gone), room.model.asked) == (1, 2)
+
+
+@pytest.mark.case(464)
+async def test_a_record_that_is_gone_is_made_anew_and_the_bound_holds(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
+    room = await crowded(open_app, HALF, max_attempts=1)
+    with contextlib.closing(sqlite3.connect(tmp_path / "everthink.db")) as database, database:
+        database.execute("DELETE FROM incidents")
+    await room.be_patient(1)
+    assert (await room.reports.until("scheduled"))["attempt"] == 1
+    await room.clock.advance(3)
+    await room.clock.until_waiting()
+    await room.clock.advance(10)
+    assert (await room.reports.until("exhausted"))["reason"] == "stable_timeout"
+    room.go.set()
+    await all_over(room.app, room.cls, "room")
+    assert await room.status() == ("error", TERMINAL_MESSAGE)
+
+
+@pytest.mark.case(461)
+async def test_a_turn_that_waits_for_a_browser_is_over_and_its_question_stays(open_app: OpenApp) -> None:
+    # Given a turn with a call for the browser that is cut off while it still streams
+    model = ScriptedModel(calls("pick", id="c1").says("and ").then_hangs())
+    app = await open_app(cls := assistant(model))
+    reports = Reports(app)
+    (await home_of(app, cls, "room")).client_tool_schemas = [{"name": "pick"}]
+    await (await app.agent(cls, "room").instance())._home.store.apply(
+        [(await home_of(app, cls, "room")).remember("lastClientTools", [{"name": "pick"}])]
+    )
+    await app.agent(cls, "room").submit_messages("Pick", submission_id="job")
+    await model.until_silent()
+
+    # When the process is gone
+    await cut(app, cls)
+    await all_over(app, cls, "room")
+
+    # Then nobody is asked again: the person is
+    agent = await app.agent(cls, "room").instance()
+    assert (await agent.inspect_submission("job")).status == "completed"
+    assert (model.asked, agent.has_pending_interaction()) == (1, True)
+    assert (await home_of(app, cls, "room")).recovering is None
+    assert reports.names == ["detected", "attempt", "scheduled", "completed"]
+    # and so it is after another restart
+    await cut(app, cls)
+    await all_over(app, cls, "room")
+    assert (await app.agent(cls, "room").inspect_submission("job")).status == "completed"
+    assert model.asked == 1
+
+
+# --- it fails while it is recovered
+
+
+@pytest.mark.case(467, 473, 478)
+@pytest.mark.parametrize(
+    "error", [RuntimeError("broken"), sqlite3.OperationalError("no such table: mine")], ids=["code", "sql"]
+)
+async def test_an_error_of_the_application_ends_it_and_is_shown(
+    open_app: OpenApp, tmp_path: Path, error: Exception
+) -> None:
+    # Given a turn that was cut off, and code that fails when it goes on
+    model, turns = ScriptedModel(HALF), list[None]()
+
+    def before_turn(agent: Think, turn: Any) -> None:
+        turns.append(None)
+        if len(turns) > 1:
+            raise error
+
+    app = await open_app(cls := assistant(model, before_turn=before_turn))
+    reports = Reports(app)
+    await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
+    await model.until_silent()
+    await app.evict(cls, "room")
+    witness = Witness(await home_of(app, cls, "room"))
+    await all_over(app, cls, "room")
+
+    # Then it ended with that error, and is not tried again
+    job = await app.agent(cls, "room").inspect_submission("job")
+    assert (job.status, job.error) == ("error", str(error))
+    assert [s.status for s in witness.shown if isinstance(s, TurnEnded)] == ["error"]
+    assert reports.names == ["detected", "attempt", "scheduled", "failed"]
+    assert reports.of("failed")[0]["reason"] == "error"
+    (incident,) = incidents(tmp_path)
+    assert (incident["status"], incident["reason"]) == ("failed", "error")
+    assert (await home_of(app, cls, "room")).recovering is None
+    await cut(app, cls)
+    await all_over(app, cls, "room")
+    assert len(turns) == 2
+    # What it had said is kept
+    assert Database(tmp_path).texts() == ["Hi", "Half "]
+
+
+@pytest.mark.case(468, 469)
+async def test_a_recovery_that_is_cut_off_itself_is_no_end(open_app: OpenApp, tmp_path: Path) -> None:
+    model = ScriptedModel(HALF, says("and ").then_hangs(), hangs(), says("whole."))
+    app = await open_app(cls := assistant(model))
+    reports = Reports(app)
+    await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
+    for _ in range(3):
+        await model.until_silent()
+        await cut(app, cls)
+        assert (await app.agent(cls, "room").inspect_submission("job")).status == "running"
+    await all_over(app, cls, "room")
+    assert (await app.agent(cls, "room").inspect_submission("job")).status == "completed"
+    assert Database(tmp_path).texts() == ["Hi", "Half and whole."]
+    assert reports.names == ["detected", *["attempt", "scheduled"] * 3, "completed"]
+
+
+def unavailable(commit: Commit) -> Exception:
+    return StoreUnavailable("The database is gone.")
+
+
+@pytest.mark.case(470)
+async def test_a_database_that_is_away_leaves_the_turn_for_the_next_start(tmp_path: Path) -> None:
+    # Given a turn that was cut off, and a database that goes away as soon as it is looked at
+    model = ScriptedModel(HALF, says("whole."))
+    arrived, goes = asyncio.Event(), asyncio.Event()
+
+    async def on_chat_recovery(agent: Think, ctx: Any) -> None:
+        arrived.set()
+        await goes.wait()
+
+    cls = assistant(model, on_chat_recovery=on_chat_recovery)
+    async with gated_app(tmp_path, cls) as (app, store):
+        await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
+        await model.until_silent()
+        await cut(app, cls)
+        await arrived.wait()
+        store.refuse(unavailable)
+        goes.set()
+        await all_over(app, cls, "room")
+
+        # Then nothing is sealed
+        assert Database(tmp_path).statuses() == ["running"]
+        store.refuse(lambda commit: None)
+
+        # And the next start brings it to its end
+        await cut(app, cls)
+        await all_over(app, cls, "room")
+        assert (await app.agent(cls, "room").inspect_submission("job")).status == "completed"
+    assert Database(tmp_path).texts() == ["Hi", "Half whole."]
+
+
+@pytest.mark.case(474, 487)
+async def test_an_end_that_cannot_be_written_is_no_end_and_comes_at_the_next_start(tmp_path: Path) -> None:
+    # Given a turn whose work budget is spent, and a database that takes everything but its end
+    model, gone = ScriptedModel(HALF, says("more ").then_hangs()), list[Exhausted]()
+    recovery = ChatRecovery(max_recovery_work=0, on_exhausted=gone.append)
+    cls = assistant(model, chat_recovery=recovery)
+    async with gated_app(tmp_path, cls) as (app, store):
+        await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
+        await model.until_silent()
+        await cut(app, cls)
+        await model.until_silent()
+        # so much later that another window of text has begun
+        store.refuse(
+            lambda commit: unavailable(commit) if any("ended_at = ?" in s.sql for s in commit) else None
+        )
+        await _age(tmp_path)
+        await cut(app, cls)
+        await all_over(app, cls, "room")
+        assert [told.reason for told in gone] == ["work_budget_exceeded"]
+        assert Database(tmp_path).statuses() == ["running"]
+        assert Database(tmp_path).texts() == ["Hi"]
+
+        # When it can be written
+        store.refuse(lambda commit: None)
+        await cut(app, cls)
+        await all_over(app, cls, "room")
+
+        # Then it is, with everything that belongs to it
+        job = await app.agent(cls, "room").inspect_submission("job")
+        assert (job.status, job.error) == ("error", TERMINAL_MESSAGE)
+        assert Database(tmp_path).texts() == ["Hi", "Half more "]
+        assert incidents(tmp_path)[0]["status"] == "exhausted"
+        # The hook is told at least once: it was told before what failed
+        assert len(gone) == 2
+
+
+async def _age(folder: Path) -> None:
+    """Let the first words of the turn be a minute older, so that the later ones count as new work."""
+    with contextlib.closing(sqlite3.connect(folder / "everthink.db")) as database, database:
+        database.execute("UPDATE segments SET written_at = written_at - 60000 WHERE first_seq < 4")
+
+
+# --- incidents
+
+
+@pytest.mark.case(476, 477)
+async def test_a_recovery_is_announced_and_its_record_deleted_when_it_succeeds(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
+    go = asyncio.Event()
+    model = ScriptedModel(HALF, says("who").waits(go).says("le."))
+    app = await open_app(cls := assistant(model))
+    reports = Reports(app)
+    await app.agent(cls, "room").submit_messages("Hi")
+    await model.until_silent()
+    await app.evict(cls, "room")
+    home = await home_of(app, cls, "room")
+    witness = Witness(home)
+    await model.until_silent()
+
+    # While it goes on it is recovering
+    assert [row["status"] for row in incidents(tmp_path)] == ["scheduled"]
+    assert home.recovering is not None
+    assert home.recovering.request_id == Database(tmp_path).turns()[0]["request_id"]
+    go.set()
+    await all_over(app, cls, "room")
+
+    # and then there is nothing left of it
+    assert (incidents(tmp_path), home.recovering) == ([], None)
+    assert [s.recovering for s in witness.shown if isinstance(s, RecoveryChanged)][-1:] == [False]
+    assert reports.names == ["detected", "attempt", "scheduled", "completed"]
+    (same,) = {(e["incidentId"], e["requestId"], e["recoveryKind"]) for e in (x.payload for x in reports.all)}
+    assert same[2] == "continue"
+
+
+@pytest.mark.case(478)
+async def test_a_turn_that_is_not_continued_is_skipped_with_its_reason(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
+    model = ScriptedModel(HALF)
+
+    def on_chat_recovery(agent: Think, ctx: Any) -> RecoveryDecision:
+        return RecoveryDecision(continue_=False)
+
+    app = await open_app(cls := assistant(model, on_chat_recovery=on_chat_recovery))
+    reports = Reports(app)
+    await app.agent(cls, "room").submit_messages("Hi")
+    await model.until_silent()
+    await cut(app, cls)
+    await all_over(app, cls, "room")
+    assert reports.names == ["detected", "attempt", "skipped"]
+    assert reports.of("skipped")[0]["reason"] == "continue_disabled"
+    assert [(row["status"], row["reason"]) for row in incidents(tmp_path)] == [
+        ("skipped", "continue_disabled")
+    ]
+    assert (await home_of(app, cls, "room")).recovering is None
+    assert Database(tmp_path).texts() == ["Hi", "Half "]
+
+
+@pytest.mark.case(490)
+async def test_a_stall_inside_a_recovery_leaves_everything_as_it_is(open_app: OpenApp, tmp_path: Path) -> None:
+    clock, go = ManualClock(), asyncio.Event()
+    model = ScriptedModel(HALF, hangs(), says("who").waits(go).says("le."))
+    cls = assistant(model, chat_stream_stall_timeout=5.0)
+    app = await open_app(cls, clock=clock)
+    reports = Reports(app)
+    agent = app.agent(cls, "room")
+    await agent.submit_messages("Hi", submission_id="job")
+    await model.until_silent()
+    await app.evict(cls, "room")
+    home = await home_of(app, cls, "room")
+    witness = Witness(home)
+    await model.until_silent()
+
+    # When the recovery stalls
+    await clock.advance(5.1)
+    await model.until_silent()
+
+    # Then the incident is scheduled, the turn recovering, the submission running; nobody heard an end
+    assert [row["status"] for row in incidents(tmp_path)] == ["scheduled"]
+    assert home.recovering is not None
+    assert (await agent.inspect_submission("job")).status == "running"
+    assert not [s for s in witness.shown if isinstance(s, TurnEnded)]
+    assert False not in [s.recovering for s in witness.shown if isinstance(s, RecoveryChanged)]
+    go.set()
+    await all_over(app, cls, "room")
+    assert (await agent.inspect_submission("job")).status == "completed"
+    assert Database(tmp_path).texts() == ["Hi", "Half whole."]
+    assert reports.names == ["detected", *["attempt", "scheduled"] * 2, "completed"]
+
+
+@pytest.mark.case(475, 485, 488)
+async def test_a_turn_cut_off_too_often_is_given_up_and_its_submission_fails(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
+    # Given a tool that has run, half an answer, and a bound of two attempts
+    clock, order = ManualClock(), list[Any]()
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "nice"
+
+    model = ScriptedModel(calls("look", id="c1"), HALF, hangs(), hangs())
+    recovery = ChatRecovery(
+        max_attempts=2, terminal_message="Sorry.", no_progress_timeout=3600, on_exhausted=order.append
+    )
+    cls = assistant(model, chat_recovery=recovery, get_tools=lambda self: [look])
+    app = await open_app(cls, clock=clock)
+    app.events.subscribe(order.append, type="chat:recovery:exhausted")
+    agent = app.agent(cls, "room")
+    created = (await agent.submit_messages("Hi", submission_id="job")).created_at
+
+    # When it is cut off three times without a new word
+    for _ in range(3):
+        await model.until_silent()
+        await clock.advance(31)
+        await cut(app, cls)
+    await all_over(app, cls, "room")
+
+    # Then the event came first, then the hook, and both know everything
+    event, told = order
+    incident = f"job:{(await agent.messages())[0].id}"
+    assert event.payload["reason"] == "max_attempts_exceeded"
+    assert event.payload["incidentId"] == told.incident_id == incident
+    assert (told.request_id, told.recovery_root_request_id, told.stream_id) == ("job", "job", "job")
+    assert (told.attempt, told.max_attempts, told.recovery_kind) == (3, 2, "continue")
+    assert (told.reason, told.terminal_message) == ("max_attempts_exceeded", "Sorry.")
+    assert (told.partial_text, told.created_at) == ("Half ", created)
+    assert [part["type"] for part in told.partial_parts] == ["step-start", "tool-look", "step-start", "text"]
+
+    # and the submission has failed, keeping what was said
+    job = await agent.inspect_submission("job")
+    assert (job.status, job.error) == ("error", "Sorry.")
+    assert Database(tmp_path).texts() == ["Hi", "Half "]
+
+
+@pytest.mark.case(466, 481)
+async def test_a_turn_that_was_given_up_stays_so(open_app: OpenApp, tmp_path: Path) -> None:
+    clock, gone = ManualClock(), list[Exhausted]()
+    model = ScriptedModel(HALF, hangs())
+    recovery = ChatRecovery(no_progress_timeout=60, on_exhausted=gone.append)
+    app = await open_app(cls := assistant(model, chat_recovery=recovery), clock=clock)
+    reports = Reports(app)
+    await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
+    for _ in range(2):
+        await model.until_silent()
+        await clock.advance(61)
+        await cut(app, cls)
+    await all_over(app, cls, "room")
+    assert [told.reason for told in gone] == ["no_progress_timeout"]
+    before = (Database(tmp_path).turns(), Database(tmp_path).messages(), incidents(tmp_path), reports.names)
+
+    # However often it starts again
+    for _ in range(2):
+        await cut(app, cls)
+        await all_over(app, cls, "room")
+    after = (Database(tmp_path).turns(), Database(tmp_path).messages(), incidents(tmp_path), reports.names)
+    assert (after, len(gone)) == (before, 1)
+
+
+@pytest.mark.case(486)
+async def test_a_hook_that_raises_is_reported_and_the_end_comes_all_the_same(
+    open_app: OpenApp, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, model = ManualClock(), ScriptedModel(HALF, hangs())
+
+    async def on_exhausted(told: Exhausted) -> None:
+        raise RuntimeError("the pager is broken")
+
+    recovery = ChatRecovery(no_progress_timeout=60, on_exhausted=on_exhausted)
+    app = await open_app(cls := assistant(model, chat_recovery=recovery), clock=clock)
+    await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
+    for _ in range(2):
+        await model.until_silent()
+        await clock.advance(61)
+        await cut(app, cls)
+    await all_over(app, cls, "room")
+    job = await app.agent(cls, "room").inspect_submission("job")
+    assert (job.status, job.error) == ("error", TERMINAL_MESSAGE)
+    assert incidents(tmp_path)[0]["status"] == "exhausted"
+    assert "on_exhausted" in caplog.text
+    assert "the pager is broken" in caplog.text

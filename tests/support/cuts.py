@@ -1,0 +1,51 @@
+"""Cutting turns off, and waiting for what is reported of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from everthink import App, Think
+from everthink.observe.events import Event
+
+__all__ = ["Reports", "cut"]
+
+
+class Reports:
+    """What an app reports of its recoveries, and a way to wait for it."""
+
+    def __init__(self, app: App, *types: str) -> None:
+        self.all: list[Event] = []
+        self._more = asyncio.Event()
+        known = ("detected", "attempt", "scheduled", "completed", "skipped", "failed", "exhausted")
+        app.events.subscribe(self._take, type=types or tuple(f"chat:recovery:{name}" for name in known))
+
+    def _take(self, event: Event) -> None:
+        self.all.append(event)
+        self._more.set()
+
+    @property
+    def names(self) -> list[str]:
+        return [event.type.removeprefix("chat:recovery:") for event in self.all]
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        """What was reported under this name."""
+        return [event.payload for event in self.all if event.type.endswith(f":{name}")]
+
+    async def until(self, name: str, count: int = 1) -> dict[str, Any]:
+        """Return what was reported as number `count` under this name."""
+        await self._until(lambda: len(self.of(name)) >= count)
+        return self.of(name)[count - 1]
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not reached():
+                self._more.clear()
+                await self._more.wait()
+
+
+async def cut(app: App, cls: type[Think], name: str = "room") -> None:
+    """Drop the agent from memory, as a process that dies would, and start it again."""
+    await app.evict(cls, name)
+    await app.agent(cls, name).instance()
