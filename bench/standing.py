@@ -125,7 +125,7 @@ def idle(folder: Path, *, agents: int) -> list[Row]:
 
 
 def startup(folder: Path, *, idle: int, cut: int) -> list[Row]:
-    """Start-up with many idle agents and some turns that were cut off, against the same with few idle ones."""
+    """Start-up with many idle agents and some turns that were cut off, against that with few idle ones."""
     few = json.loads(_python("-m", "bench.startup", str(cut), str(cut), str(folder / "few.db")).stdout)
     many = json.loads(_python("-m", "bench.startup", str(idle), str(cut), str(folder / "many.db")).stdout)
     crowd = f"{idle:,} idle agents"

@@ -17,7 +17,10 @@ from everthink.store.port import Statement, Store
 from .ours import agent_class
 from .work import SHORT
 
-SAID = '[{"type":"start","messageId":"%s"},{"type":"start-step"},{"type":"text-start","id":"t"},["t","t","Half "]]'
+SAID = (
+    '[{"type":"start","messageId":"%s"},{"type":"start-step"},'
+    '{"type":"text-start","id":"t"},["t","t","Half "]]'
+)
 
 
 def _idle(cls: str, number: int, now: int) -> list[Statement]:
@@ -77,7 +80,7 @@ async def measure(idle: int, cut: int, path: str) -> list[float]:
         opened = time.perf_counter()
         await app.agent(cls, "1").messages()
         answered = time.perf_counter()
-        while (await store.fetch("SELECT COUNT(*) FROM turns WHERE ended_at IS NULL"))[0][0]:
+        while (await store.fetch("SELECT COUNT(*) FROM turns WHERE ended_at IS NULL"))[0][0]:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         ended, spent = time.perf_counter(), time.process_time() - cpu
         assert "Half " in (await app.agent(cls, "0").messages())[-1].text

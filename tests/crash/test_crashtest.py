@@ -10,6 +10,7 @@ from everthink.errors import AgentError
 from everthink.testing.crashtest import (
     CrashTest,
     Cut,
+    Point,
     Report,
     Script,
     Verdict,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -154,3 +155,13 @@ def test_a_node_does_not_outlive_the_one_who_started_it(tmp_path: Path) -> None:
             assert ended
         finally:
             os.close(watched)
+
+
+async def test_a_node_that_dies_while_it_is_killed_tells_how_it_ended(tmp_path: Path) -> None:
+    async with node_of(tmp_path) as node:
+        for _ in range(5):
+            # It is told twice in one breath: whoever looks first must not take the answer away.
+            os.kill(node.pid, signal.SIGKILL)
+            await node.kill()
+            assert node.exit_code == -signal.SIGKILL
+            await node.start()

@@ -27,7 +27,7 @@ log = logging.getLogger("everthink.server")
 MAX_BUFFERED = 8 * 1024 * 1024
 MAX_FRAMES = 4
 """So many frames as large as the largest that waits may wait: a conversation can be longer than a buffer."""
-AT_ONCE = 64 * 1024
+AT_ONCE = 256 * 1024
 """Parcels that are longer go through the buffer: the socket's own has no bound."""
 TRY_AGAIN_LATER = 1013
 PATIENCE = 10.0

@@ -135,8 +135,7 @@ class Node(Place):
     async def kill(self) -> None:
         """SIGKILL: no goodbye, nothing is finished. Returns when it is dead."""
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+            self._signal(self._process, signal.SIGKILL)
             await self._gone()
 
     async def restart(self, **env: str) -> None:
@@ -146,7 +145,7 @@ class Node(Place):
 
     async def term(self) -> int:
         """SIGTERM: let it stop in its own time. Returns its exit code."""
-        self._running().terminate()
+        self._signal(self._running(), signal.SIGTERM)
         return await self.died()
 
     async def died(self) -> int:
@@ -178,16 +177,23 @@ class Node(Place):
     async def pause(self) -> None:
         """SIGSTOP: the process stands still, its sockets stay open. Returns when it does."""
         process = self._running()
-        process.send_signal(signal.SIGSTOP)
+        self._signal(process, signal.SIGSTOP)
         if hasattr(os, "waitid"):
             with contextlib.suppress(ChildProcessError):
                 await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT: it goes on where it stood."""
-        self._running().send_signal(signal.SIGCONT)
+        self._signal(self._running(), signal.SIGCONT)
 
     # ---
+
+    @staticmethod
+    def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+        # Not process.send_signal: it looks for the exit code first, and takes it from whoever waits for it.
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
     def _running(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:
