@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.submissions import Statuses
-from tests.support.turns import Database, home_of, prompt, record_events
+from tests.support.turns import Database, Witness, home_of, prompt, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -215,9 +216,11 @@ async def test_stored_metadata_that_is_no_object_reads_as_absent(office: Office,
 
 # --- waking
 
+REST = says("cut off.")
+
 
 async def _left_waiting(open_app: OpenApp, *ids: str) -> None:
-    """Submit behind a turn that hangs, and stop the process."""
+    """Submit behind a turn that hangs, and stop the process. `REST` is what that turn has left to say."""
     model = ScriptedModel(says("I was ").then_hangs())
     app = await open_app(cls := assistant(model))
     agent = app.agent(cls)
@@ -241,7 +244,7 @@ async def test_submissions_that_waited_when_the_process_stopped_run_when_the_age
 
     # When the agent wakes in another
     seen = Statuses()
-    model = ScriptedModel(*(says(f"Answer {n}.") for n in range(3)))
+    model = ScriptedModel(REST, *(says(f"Answer {n}.") for n in range(3)))
     app = await open_app(cls := assistant(model, on_submission_status=seen.hook))
     await app.agent(cls).instance()
     await seen.until("b", "completed")
@@ -249,7 +252,7 @@ async def test_submissions_that_waited_when_the_process_stopped_run_when_the_age
     # Then they run to the end, in their order, each once
     texts = [m.text for m in await app.agent(cls).messages()]
     asked = ["c a", "c b", "Answer 0.", "a a", "a b", "Answer 1.", "b a", "b b", "Answer 2."]
-    assert texts == ["Hi", "I was ", *asked]
+    assert texts == ["Hi", "I was cut off.", *asked]
     for id in ids:
         assert seen.of(id) == ["running", "completed"]
         done = await app.agent(cls).inspect_submission(id)
@@ -258,14 +261,14 @@ async def test_submissions_that_waited_when_the_process_stopped_run_when_the_age
     # under the ids that their rows had
     answers = [m.id for m in await app.agent(cls).messages() if m.text.startswith("Answer")]
     assert answers == [rows[id]["message_id"] for id in ids]
-    assert ("user", "a b") in prompt(model.requests[1])
+    assert ("user", "a b") in prompt(model.requests[2])
 
 
 @pytest.mark.case(570)
 async def test_retrying_a_submission_of_a_stopped_process_makes_it_run(open_app: OpenApp) -> None:
     await _left_waiting(open_app, "job")
     seen = Statuses()
-    app = await open_app(cls := assistant(ScriptedModel(says("Done.")), on_submission_status=seen.hook))
+    app = await open_app(cls := assistant(ScriptedModel(REST, says("Done.")), on_submission_status=seen.hook))
     again = await app.agent(cls).submit_messages("ignored", idempotency_key="key-job")
     assert (again.accepted, again.submission_id) == (False, "job")
     await seen.until("job", "completed")
@@ -296,7 +299,7 @@ async def test_one_cancelled_before_the_process_stopped_stays_cancelled(open_app
 async def test_one_cancelled_while_it_waits_again_never_begins(open_app: OpenApp) -> None:
     await _left_waiting(open_app, "first", "second")
     seen = Statuses()
-    model = ScriptedModel(says("Done.").waits(goes := asyncio.Event()))
+    model = ScriptedModel(REST, says("Done.").waits(goes := asyncio.Event()))
     app = await open_app(cls := assistant(model, on_submission_status=seen.hook))
     agent = app.agent(cls)
     await agent.instance()
@@ -306,7 +309,7 @@ async def test_one_cancelled_while_it_waits_again_never_begins(open_app: OpenApp
     await seen.until("first", "completed")
     await (await home_of(app, cls)).queue.wait_for_idle()
     assert (await agent.inspect_submission("second")).status == "aborted"
-    assert model.asked == 1
+    assert model.asked == 2
     assert seen.of("second") == ["aborted"]
 
 
@@ -314,17 +317,18 @@ async def test_one_cancelled_while_it_waits_again_never_begins(open_app: OpenApp
 @pytest.mark.parametrize(
     "stored", ["{not json", '{"messages": "no list"}', '{"messages": [{"id": 7}]}', "{}"]
 )
-async def test_a_submission_whose_messages_cannot_be_read_is_an_error(open_app: OpenApp, stored: str) -> None:
+async def test_a_submission_whose_messages_cannot_be_read_is_an_error(
+    open_app: OpenApp, tmp_path: Path, stored: str
+) -> None:
     # Given a stored submission that somebody damaged, and a good one behind it
     await _left_waiting(open_app, "bad", "good")
-    app = await open_app(cls := assistant(ScriptedModel()))
-    directory = await app.open()
-    await directory.store.apply([Statement("UPDATE turns SET input = ? WHERE id = ?", (stored, "bad"))])
-    await app.close()
+    with sqlite3.connect(tmp_path / "everthink.db") as connection:
+        connection.execute("UPDATE turns SET input = ? WHERE id = ?", (stored, "bad"))
+    connection.close()
 
     # When the agent wakes
     seen = Statuses()
-    app = await open_app(cls := assistant(ScriptedModel(says("Fine.")), on_submission_status=seen.hook))
+    app = await open_app(cls := assistant(ScriptedModel(REST, says("Fine.")), on_submission_status=seen.hook))
     events = record_events(app, "submission:*")
     await app.agent(cls).instance()
     await seen.until("good", "completed")
@@ -341,20 +345,21 @@ async def test_a_submission_whose_messages_cannot_be_read_is_an_error(open_app: 
     assert [m.text for m in await app.agent(cls).messages()][2:] == ["good a", "good b", "Fine."]
 
 
-async def test_a_submission_cut_off_by_the_end_of_its_process_is_told_when_the_agent_wakes(
+async def test_a_submission_cut_off_by_the_end_of_its_process_goes_on_when_the_agent_wakes(
     open_app: OpenApp,
 ) -> None:
     model = ScriptedModel(says("I was ").then_hangs())
     app = await open_app(cls := assistant(model))
+    witness = Witness(await home_of(app, cls))
     await app.agent(cls).submit_messages("Work", submission_id="job")
-    await model.until_silent()
+    await witness.until_text("I was ")
     await app.close()
 
     seen = Statuses()
-    app = await open_app(cls := assistant(ScriptedModel(), on_submission_status=seen.hook))
+    app = await open_app(cls := assistant(ScriptedModel(REST), on_submission_status=seen.hook))
+    await app.agent(cls).instance()
+    await seen.until("job", "completed")
     found: Submission = await app.agent(cls).inspect_submission("job")
-    assert found.status == "error"
-    assert found.error
-    assert [(s.status, s.error) for s in seen.all] == [("error", found.error)]
-    # What was shown is kept
-    assert [m.text for m in await app.agent(cls).messages()] == ["Work", "I was "]
+    assert (found.status, found.request_id, found.error) == ("completed", "job", None)
+    assert seen.of("job") == ["running", "completed"]
+    assert [m.text for m in await app.agent(cls).messages()] == ["Work", "I was cut off."]

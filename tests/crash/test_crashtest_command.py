@@ -68,7 +68,8 @@ def test_what_cannot_be_tested_is_another_exit_code(args: list[str], words: str)
     assert "Traceback" not in said
 
 
-def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, script: str) -> None:
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+def test_being_stopped_leaves_nothing_behind(how: str, tmp_path: Path, script: str) -> None:
     pipe, scratch = tmp_path / "pipe", tmp_path / "scratch"
     os.mkfifo(pipe)
     scratch.mkdir()
@@ -77,7 +78,9 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, script: str) -> None:
         # A server is there, in a folder of its own
         server = int(pipe.read_text())
         assert list(scratch.iterdir())
-        assert command.interrupt() == 130, command.seen
+        if how == "SIGTERM":
+            command.process.terminate()
+        assert (command.interrupt() if how == "Ctrl-C" else command.ended()) == 130, command.seen
     assert list(scratch.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)

@@ -16,7 +16,7 @@ from everthink.recovery.recover import DECLINED_TEXT, RECOVERING_TTL_MS
 from everthink.testing import ManualClock, ScriptedModel, calls, hangs, says
 from everthink.testing.client import Client
 from tests.support.agents import assistant
-from tests.support.cuts import Reports
+from tests.support.cuts import Reports, kept
 from tests.support.server import Served, kinds, open_app, served
 from tests.support.turns import record_events
 
@@ -37,11 +37,14 @@ async def serve(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Serve]:
         yield serve_
 
 
-async def ask(server: Served, cls: type[Think], model: ScriptedModel) -> tuple[Client, str]:
+async def ask(
+    server: Served, cls: type[Think], model: ScriptedModel, *, said: str = "Half "
+) -> tuple[Client, str]:
     """A tab that has asked, and its request, once the model is silent."""
     tab = await server.connect(cls, id="asker")
     request = await tab.say("Hi")
     await model.until_silent()
+    await kept(server.app, cls, said)
     return tab, request
 
 
@@ -100,7 +103,7 @@ async def test_a_turn_that_had_said_nothing_is_a_normal_stream_after_all(serve: 
 
     cls = assistant(model, before_turn=before_turn)
     server = await serve(cls)
-    _, request = await ask(server, cls, model)
+    _, request = await ask(server, cls, model, said="")
     await server.stop()
     server = await serve(cls)
     tab = await server.connect(cls, resumes=True)
@@ -302,7 +305,7 @@ async def test_an_error_before_the_first_word_is_shown_to_those_who_come_later(s
 
     cls = assistant(model, before_turn=before_turn, on_chat_error=on_chat_error)
     server = await serve(cls)
-    _, request = await ask(server, cls, model)
+    _, request = await ask(server, cls, model, said="")
     await server.stop()
     server = await serve(cls)
     for name in ("one", "two"):
@@ -427,15 +430,13 @@ async def test_a_turn_that_waits_for_a_person_shows_its_question_and_no_recovery
     model = ScriptedModel(calls("delete", id="c1").says("and ").then_hangs(), says("Gone."))
     cls = assistant(model, get_tools=lambda self: [delete])
     server = await serve(cls)
-    await ask(server, cls, model)
+    await ask(server, cls, model, said="and ")
     await server.stop()
 
     # When somebody comes back
     server = await serve(cls)
     tab = await server.connect(cls, resumes=True)
-    await tab.until(
-        lambda: [p["state"] for m in tab._stored for p in m.tool_parts] == ["approval-requested"]
-    )
+    await tab.until(lambda: [p["state"] for m in tab._stored for p in m.tool_parts] == ["approval-requested"])
     await tab.settled()
 
     # Then nothing recovers any more, and the answer goes on from the approval

@@ -18,7 +18,7 @@ from everthink.testing import ManualClock, Play, ScriptedModel, calls, hangs, sa
 from everthink.turn.audience import RecoveryChanged, TurnEnded
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.cuts import Reports, cut
+from tests.support.cuts import Reports, cut, kept, pull
 from tests.support.turns import Database, Witness, all_over, gated_app, home_of
 
 pytestmark = pytest.mark.anyio
@@ -54,8 +54,10 @@ class Raises:
 class Crowded:
     """A submission that was cut off and put off, with another turn in its place."""
 
-    def __init__(self, app: App, cls: type[Think], clock: ManualClock, model: ScriptedModel) -> None:
-        self.app, self.cls, self.clock, self.model = app, cls, clock, model
+    def __init__(
+        self, app: App, cls: type[Think], clock: ManualClock, model: ScriptedModel, said: str
+    ) -> None:
+        self.app, self.cls, self.clock, self.model, self.said = app, cls, clock, model, said
         self.reports = Reports(app)
         self.go = asyncio.Event()
         self.agent = app.agent(cls, "room")
@@ -63,7 +65,7 @@ class Crowded:
     async def begin(self) -> None:
         await self.agent.submit_messages("Hi", submission_id="job")
         await self.model.until_silent()
-        await cut(self.app, self.cls)
+        await cut(self.app, self.cls, said=self.said)
         self.witness = Witness(await home_of(self.app, self.cls, "room"))
         await self.reports.until("failed")
         await self.clock.until_waiting()
@@ -94,7 +96,8 @@ async def crowded(open_app: OpenApp, play: Play, **recovery: Any) -> Crowded:
     clock, go = ManualClock(), asyncio.Event()
     model = ScriptedModel(play, says("Fine").waits(go).says("."), says("whole."))
     cls = assistant(model, on_chat_recovery=Raises().hook, chat_recovery=ChatRecovery(**recovery))
-    room = Crowded(await open_app(cls, clock=clock), cls, clock, model)
+    said = "Half " if play is HALF else ""
+    room = Crowded(await open_app(cls, clock=clock), cls, clock, model, said)
     room.go = go
     await room.begin()
     return room
@@ -190,15 +193,14 @@ async def test_a_turn_that_waits_for_a_browser_is_over_and_its_question_stays(op
     model = ScriptedModel(calls("pick", id="c1").says("and ").then_hangs())
     app = await open_app(cls := assistant(model))
     reports = Reports(app)
-    (await home_of(app, cls, "room")).client_tool_schemas = [{"name": "pick"}]
-    await (await app.agent(cls, "room").instance())._home.store.apply(
-        [(await home_of(app, cls, "room")).remember("lastClientTools", [{"name": "pick"}])]
-    )
+    home = await home_of(app, cls, "room")
+    home.client_tool_schemas = [{"name": "pick"}]
+    await home.store.apply([home.remember("lastClientTools", home.client_tool_schemas)])
     await app.agent(cls, "room").submit_messages("Pick", submission_id="job")
     await model.until_silent()
 
     # When the process is gone
-    await cut(app, cls)
+    await cut(app, cls, said="and ")
     await all_over(app, cls, "room")
 
     # Then nobody is asked again: the person is
@@ -236,7 +238,7 @@ async def test_an_error_of_the_application_ends_it_and_is_shown(
     reports = Reports(app)
     await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
     await model.until_silent()
-    await app.evict(cls, "room")
+    await pull(app, cls)
     witness = Witness(await home_of(app, cls, "room"))
     await all_over(app, cls, "room")
 
@@ -262,9 +264,9 @@ async def test_a_recovery_that_is_cut_off_itself_is_no_end(open_app: OpenApp, tm
     app = await open_app(cls := assistant(model))
     reports = Reports(app)
     await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
-    for _ in range(3):
+    for said in ("Half ", "Half and ", "Half and "):
         await model.until_silent()
-        await cut(app, cls)
+        await cut(app, cls, said=said)
         assert (await app.agent(cls, "room").inspect_submission("job")).status == "running"
     await all_over(app, cls, "room")
     assert (await app.agent(cls, "room").inspect_submission("job")).status == "completed"
@@ -318,6 +320,7 @@ async def test_an_end_that_cannot_be_written_is_no_end_and_comes_at_the_next_sta
         await model.until_silent()
         await cut(app, cls)
         await model.until_silent()
+        await kept(app, cls, "Half more ")
         # so much later that another window of text has begun
         store.refuse(
             lambda commit: unavailable(commit) if any("ended_at = ?" in s.sql for s in commit) else None
@@ -362,7 +365,7 @@ async def test_a_recovery_is_announced_and_its_record_deleted_when_it_succeeds(
     reports = Reports(app)
     await app.agent(cls, "room").submit_messages("Hi")
     await model.until_silent()
-    await app.evict(cls, "room")
+    await pull(app, cls)
     home = await home_of(app, cls, "room")
     witness = Witness(home)
     await model.until_silent()
@@ -407,7 +410,9 @@ async def test_a_turn_that_is_not_continued_is_skipped_with_its_reason(
 
 
 @pytest.mark.case(490)
-async def test_a_stall_inside_a_recovery_leaves_everything_as_it_is(open_app: OpenApp, tmp_path: Path) -> None:
+async def test_a_stall_inside_a_recovery_leaves_everything_as_it_is(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
     clock, go = ManualClock(), asyncio.Event()
     model = ScriptedModel(HALF, hangs(), says("who").waits(go).says("le."))
     cls = assistant(model, chat_stream_stall_timeout=5.0)
@@ -416,7 +421,7 @@ async def test_a_stall_inside_a_recovery_leaves_everything_as_it_is(open_app: Op
     agent = app.agent(cls, "room")
     await agent.submit_messages("Hi", submission_id="job")
     await model.until_silent()
-    await app.evict(cls, "room")
+    await pull(app, cls)
     home = await home_of(app, cls, "room")
     witness = Witness(home)
     await model.until_silent()

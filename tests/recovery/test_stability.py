@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from everthink import App, Think, tool
+from everthink import chunks as ui
 from everthink.messages import Message, user_message
 from everthink.testing import ManualClock, Play, ScriptedModel, calls, hangs, says
 from everthink.turn.requests import ChatRequest, accept_request
@@ -51,9 +52,10 @@ class Room:
     async def waiting(self, **options: Any) -> asyncio.Task[bool]:
         """Somebody who waits for stability, once they do."""
         agent = await self.instance()
-        readers = len(agent._home.audience)
+        readers, sleepers = len(agent._home.audience), self.clock.waiting + bool(options)
         task = follow(agent.wait_until_stable(**options))
-        while len(agent._home.audience) == readers and not task.done():
+        while len(agent._home.audience) == readers or self.clock.waiting < sleepers:
+            assert not task.done()
             await asyncio.sleep(0)
         return task
 
@@ -71,7 +73,9 @@ def room(open_app: OpenApp) -> Any:
 
 @pytest.mark.case(497)
 @pytest.mark.parametrize("timeout", [None, 0, 5.0])
-async def test_nothing_running_and_nothing_pending_is_stable_at_once(room: Any, timeout: float | None) -> None:
+async def test_nothing_running_and_nothing_pending_is_stable_at_once(
+    room: Any, timeout: float | None
+) -> None:
     at_rest = await room(says("Hello."))
     agent = await at_rest.instance()
     assert await agent.wait_until_stable(timeout=timeout) is True
@@ -153,7 +157,7 @@ async def test_a_call_of_ours_in_the_running_answer_waits_for_nobody(room: Any) 
     at_work = await room(calls("dig", id="c1"))
     witness = Witness(await home_of(at_work.app, at_work.cls, "room"))
     await at_work.ask()
-    await witness.until(lambda: any(getattr(c, "toolCallId", None) == "c1" for c in witness.chunks))
+    await witness.until(lambda: any(isinstance(c, ui.ToolInputAvailable) for c in witness.chunks))
     agent = await at_work.instance()
     assert agent._home.inflight.call("c1")["state"] == "input-available"
     assert not agent.has_pending_interaction()

@@ -18,7 +18,7 @@ from tests.conftest import OpenApp
 from tests.crash.process import Child
 from tests.crash.wreck import Wreck
 from tests.support.agents import assistant
-from tests.support.cuts import Reports, cut
+from tests.support.cuts import Reports, cut, kept, pull
 from tests.support.submissions import Statuses
 from tests.support.turns import Database, Witness, all_over, gated_app, home_of
 
@@ -131,7 +131,7 @@ async def test_a_submission_that_woke_and_stalls_knows_when_it_was_accepted(open
     await agent.submit_messages("Hi", submission_id="first")
     await model.until_silent()
     job = await agent.submit_messages("Work", submission_id="job")
-    await cut(app, cls)
+    await cut(app, cls, said="")
 
     # When it begins, and stalls
     await model.until_silent()
@@ -155,6 +155,7 @@ async def test_one_cancelled_while_it_goes_on_stays_aborted_and_keeps_what_it_sa
     await model.until_silent()
     await cut(app, cls)
     await model.until_silent()
+    await kept(app, cls, "Half more ")
     await app.agent(cls, "room").cancel_submission("job", "enough")
     await all_over(app, cls, "room")
     await _is_aborted(app, cls, tmp_path, "Half more ")
@@ -188,7 +189,7 @@ async def test_one_cancelled_while_the_hook_decides_ends_at_once_and_keeps_what_
     app = await open_app(cls := assistant(model, on_chat_recovery=waiting.hook))
     await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
     await model.until_silent()
-    await app.evict(cls, "room")
+    await pull(app, cls)
     witness = Witness(await home_of(app, cls, "room"))
     await waiting.arrived.wait()
 

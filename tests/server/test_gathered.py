@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.frames import Frame, Opcode
 
 from everthink.server import connections, gathered
+from everthink.server.connections import Connection, Parcel
 from everthink.server.gathered import GatheredProtocol
 from everthink.testing import ScriptedModel, says
 
@@ -115,6 +119,77 @@ async def test_what_waits_for_a_socket_that_is_gone_is_dropped(wire: Wire) -> No
     assert wire.done == [b"a", "abort"]
 
 
+# --- what a connection sends at once
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536])
+def test_a_parcel_is_framed_as_the_protocol_wants_it(size: int) -> None:
+    texts = ["x" * size, "é" * (size // 2), "last"]
+    theirs = [Frame(Opcode.TEXT, text.encode()).serialize(mask=False) for text in texts]
+    assert Parcel(texts).framed == b"".join(theirs)
+
+
+class Fickle:
+    """A socket that takes ready-made frames only when it is told to, and keeps every text it was sent."""
+
+    def __init__(self) -> None:
+        self.is_ready = True
+        self.texts: list[str] = []
+        self.at_once = 0
+        self.closed: Any = None
+
+    def now(self, frames: bytes) -> bool:
+        if self.is_ready:
+            self.at_once += 1
+            while frames:
+                self.texts.append(frames[2 : 2 + frames[1]].decode())
+                frames = frames[2 + frames[1] :]
+        return self.is_ready
+
+    async def send_text(self, data: str) -> None:
+        await asyncio.sleep(0)
+        self.texts.append(data)
+
+    async def close(self, code: int = 1000, reason: str | None = None) -> None:
+        self.closed = (code, reason)
+
+
+async def test_what_goes_at_once_never_overtakes_what_waits() -> None:
+    chance = random.Random(1)
+    socket = Fickle()
+    connection = Connection("one", socket, None, now=socket.now)
+    sent = [f"text {number}" for number in range(2000)]
+    connection.send(sent[0])
+    assert not socket.texts, "nothing is sent before the pump runs"
+    pump = asyncio.create_task(connection.pump())
+    at = 1
+    while at < len(sent):
+        socket.is_ready = chance.random() < 0.6
+        many = chance.randrange(1, 4)
+        connection.send_all(Parcel(sent[at : at + many]))
+        at += many
+        for _ in range(chance.choice((0, 0, 3, 30))):
+            await asyncio.sleep(0)
+    connection.close(4000, "bye")
+    connection.send("too late")
+    await pump
+    assert socket.texts == sent
+    assert socket.closed == (4000, "bye")
+    assert 100 < socket.at_once < 1000, "both ways were taken"
+
+
+async def test_a_long_parcel_waits_in_the_buffer_that_has_a_bound() -> None:
+    socket = Fickle()
+    connection = Connection("one", socket, None, now=socket.now)
+    pump = asyncio.create_task(connection.pump())
+    await asyncio.sleep(0)
+    connection.send("x" * (connections.AT_ONCE + 1))
+    assert not socket.at_once
+    connection.close()
+    await pump
+    assert len(socket.texts) == 1
+
+
 # --- with a server
 
 
@@ -136,6 +211,24 @@ async def test_a_burst_reaches_every_reader_whole_and_in_order(chatting: Served)
         assert tab.seqs(request) == list(range(len(WORDS) + 6))  # and the frame around them
         assert tab.text == "".join(WORDS)
         assert tab.messages == tabs[0].messages
+
+
+async def test_a_client_that_wants_compression_gets_it(tmp_path: Path, anyio_backend: str) -> None:
+    cls = assistant(ScriptedModel.forever(says(*WORDS)))
+    async with (
+        served(open_app(tmp_path, cls), ws=GatheredProtocol, ws_per_message_deflate=True) as server,
+        connect(f"ws://{server.host}/agents/assistant/room", compression="deflate") as socket,
+    ):
+        assert socket.protocol.extensions
+        while "mcp_servers" not in await socket.recv():
+            pass
+        [connection] = (await server.app.agent(cls, "room").instance()).connections
+        assert connection._now(Parcel(["plain"]).framed) is False, (
+            "frames that are not compressed are not taken"
+        )
+        for word in WORDS:
+            connection.send(word)
+        assert [await socket.recv() for _ in WORDS] == WORDS
 
 
 async def test_a_goodbye_comes_after_the_burst(chatting: Served) -> None:

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from everthink import App, Think
+from everthink.messages import text_of
 from everthink.observe.events import Event
+from everthink.turn.journal import read_journal
 
-__all__ = ["Reports", "cut"]
+from .turns import home_of
+
+__all__ = ["Reports", "cut", "kept", "pull"]
 
 
 class Reports:
@@ -45,7 +49,24 @@ class Reports:
                 await self._more.wait()
 
 
-async def cut(app: App, cls: type[Think], name: str = "room") -> None:
-    """Drop the agent from memory, as a process that dies would, and start it again."""
+async def kept(app: App, cls: type[Think], said: str = "Half ", name: str = "room") -> None:
+    """Return once a turn that runs has these words in the journal. What is not there nobody was shown."""
+    home = await home_of(app, cls, name)
+    async with asyncio.timeout(20):
+        while turns := home.door.turns:
+            for turn in turns:
+                journal = await read_journal(home, turn.id, message_id=turn.message_id)
+                if said in text_of(journal.fold.parts):
+                    return
+
+
+async def pull(app: App, cls: type[Think], *, said: str = "Half ", name: str = "room") -> None:
+    """Drop the agent from memory, as a process that dies would, once it has said so much."""
+    await kept(app, cls, said, name)
     await app.evict(cls, name)
+
+
+async def cut(app: App, cls: type[Think], *, said: str = "Half ", name: str = "room") -> None:
+    """The same, and start it again."""
+    await pull(app, cls, said=said, name=name)
     await app.agent(cls, name).instance()

@@ -134,6 +134,16 @@ def test_a_thought_may_be_begun_again_and_no_text_may(story: Story) -> None:
     assert kinds(seen(story)) == ["transcript"]
 
 
+def test_a_thought_may_come_again_after_a_call_that_was_half_made(story: Story) -> None:
+    parts(story).insert(3, thought("Two tools."))
+    assert judge(told(), seen(story)) == []
+    parts(story)[1]["text"] = "Two "
+    assert judge(told(), seen(story)) == []
+    # The whole of it must be there, and no other
+    parts(story)[3]["text"] = "Two"
+    assert kinds(seen(story)) == ["transcript"]
+
+
 def test_a_call_may_be_reported_once_and_the_model_may_then_say_something_else(story: Story) -> None:
     parts(story)[2] |= FAILED
     del parts(story)[2]["output"]

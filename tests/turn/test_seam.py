@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -49,7 +50,7 @@ def deltas_of(draw: st.DrawFn, text: str) -> list[str]:
     """The text in pieces of any size."""
     places = sorted(draw(st.sets(st.integers(0, len(text)), max_size=12)))
     edges = [0, *places, len(text)]
-    return [text[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [text[start:end] for start, end in itertools.pairwise(edges)]
 
 
 # --- properties
@@ -175,14 +176,10 @@ async def events_of(*events: Any) -> AsyncIterator[Any]:
         yield event
 
 
-async def through(
-    said: str, *events: Any, is_open: bool = True, trims: bool = True
-) -> tuple[list[Any], int]:
+async def through(said: str, *events: Any, is_open: bool = True, trims: bool = True) -> tuple[list[Any], int]:
     """What comes out, and how often something was heard that does not."""
     heard: list[None] = []
-    out = rejoin(
-        events_of(*events), said, is_open=is_open, trims=trims, heard=lambda: heard.append(None)
-    )
+    out = rejoin(events_of(*events), said, is_open=is_open, trims=trims, heard=lambda: heard.append(None))
     return [event async for event in out], len(heard)
 
 
@@ -238,7 +235,7 @@ async def test_a_call_ends_the_block_before_it_begins() -> None:
 
 
 async def test_a_failure_shows_what_was_held_back_and_leaves_the_block_open() -> None:
-    failed = model.Failed(ModelError("no more", kind="server"))
+    failed = model.Failed(ModelError("no more", kind="fatal"))
     out, _ = await through("One two ", START, delta("On"), failed)
     assert out == [delta("On", CUT), failed]
 

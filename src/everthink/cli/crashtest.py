@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -112,8 +113,10 @@ def command(
         raise SystemExit(EXIT_FAILED)
 
 
-def _run(test: CrashTest, points: str, jobs: int, *, quiet: bool) -> Coroutine[Any, Any, Report]:
-    return _quietly(test, points, jobs) if quiet else _with_progress(test, points, jobs)
+async def _run(test: CrashTest, points: str, jobs: int, *, quiet: bool) -> Report:
+    # As Ctrl-C: processes, files and schemas are removed on the way out.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+    return await (_quietly if quiet else _with_progress)(test, points, jobs)
 
 
 async def _quietly(test: CrashTest, points: str, jobs: int) -> Report:

@@ -124,9 +124,14 @@ class Recovery:
 
     async def pick_up(self, turn: Turn) -> Outcome | PutOff | None:
         """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`."""
-        house = self._house
         journal = await self._read(turn)
         turn.is_interrupted = False
+        # Whoever answers one of its calls meanwhile finds it here.
+        self._house.inflight = journal.fold
+        return await self._decided(turn, journal)
+
+    async def _decided(self, turn: Turn, journal: Journal) -> Outcome | PutOff | None:
+        house = self._house
         if turn.signal.aborted:
             return await self._end(turn, journal, "aborted", reason_of(turn))
         settings = self.settings
@@ -263,10 +268,20 @@ class Recovery:
 
     async def _start_over(self, turn: Turn) -> Journal:
         house = self._house
+        await self._forget_copy(turn)
         turn.message_id = house.new_id()
         await house.store.apply(turns.rewound(house.id, turn.id, message_id=turn.message_id))
         house.audience.show(TurnRewound(turn))
-        return await self._read(turn)
+        journal = await self._read(turn)
+        house.inflight = journal.fold
+        return journal
+
+    async def _forget_copy(self, turn: Turn) -> None:
+        """Remove the answer as far as a chat window has posted it with its next message."""
+        session = self._house.session
+        if await session.has(turn.message_id):
+            await session.delete_messages([turn.message_id])
+            self._house.audience.show(HistoryChanged())
 
     async def _hook_failed(self, turn: Turn, incident: Incident, error: Exception) -> PutOff:
         house = self._house
@@ -349,6 +364,8 @@ class Recovery:
         house = self._house
         self._incidents[turn.id] = replace(incident, status="skipped", reason="continue_disabled")
         keeps = keeps or journal.has_settled_results
+        if not keeps:
+            await self._forget_copy(turn)
         await house.session.refresh()
         leaf = house.session.leaf
         if leaf is not None and leaf.role == "assistant" and leaf.id not in (turn.question, turn.message_id):

@@ -27,6 +27,7 @@ from ..turn.admission import in_active_turn
 from ..turn.audience import Cleared, HistoryChanged, MessageUpdated
 from ..turn.hooks import TurnResult
 from ..turn.interactions import holder_of, is_pending, with_approval, with_result
+from ..turn.journal import read_journal
 from ..turn.perform import with_stamps
 from ..turn.streamed import ChatStream, Prepared
 from ..turn.turn import Turn
@@ -469,7 +470,9 @@ async def _apply(
     await home.session.refresh()
     holder = holder_of(reversed(home.session.path), call_id)
     parts = change(holder.parts) if holder else None
-    if holder is None or parts is None:
+    if holder is None:
+        return await _apply_to_cut_off(home, call_id, change, state, more)
+    if parts is None:
         return None
     message = Message(holder.id, holder.role, parts, holder.metadata, createdAt=holder.createdAt)
     plan = home.session.plan_update(message)
@@ -477,6 +480,37 @@ async def _apply(
     await home.session.write(plan, *ledger, *more)
     home.audience.show(MessageUpdated(message))
     return next(str(p.get("toolName", "")) for p in parts if p.get("toolCallId") == call_id)
+
+
+async def _apply_to_cut_off(
+    home: Actor,
+    call_id: str,
+    change: Callable[[Sequence[Part]], list[Part] | None],
+    state: queries.CallState | None,
+    more: Sequence[Statement],
+) -> str | None:
+    """Change a call of a turn that was cut off and does not go on yet. Only the ledger can keep the answer."""
+    for turn in home.door.turns:
+        if not turn.is_interrupted:
+            continue
+        journal = await read_journal(
+            home, turn.id, message_id=turn.message_id, continuation=turn.continuation
+        )
+        part = journal.fold.call(call_id)
+        parts = None if part is None else change([part])
+        if part is None or parts is None:
+            continue
+        answer, now = encode_json(parts[0]).decode(), home.clock.now_ms()
+        await home.store.apply(
+            [queries.answered(home.id, call_id, answer=answer, state=state, now=now), *more]
+        )
+        part.update(parts[0])
+        live = home.inflight.call(call_id) if home.inflight is not None else None
+        if live is not None:  # it went on while this was written
+            live.update(copy_json(parts[0]))
+        home.audience.show(MessageUpdated(journal.fold.message()))
+        return str(part.get("toolName", ""))
+    return None
 
 
 # --- configuration

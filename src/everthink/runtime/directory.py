@@ -9,6 +9,8 @@ start; a start that fails leaves nothing behind, so the next caller tries again.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import logging
 import secrets
 import time
 import uuid
@@ -16,16 +18,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..clock import Clock, Timer
-from ..errors import AgentError, StoreClosed
+from ..errors import AgentError, StoreClosed, StoreError
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..store.port import Store
 from ..turn import queries as turn_queries
+from ..turn.perform import SEGMENT_GRACE_MS
 from . import fiber_queries, job_queries, queries
 from .actor import Actor, Resident
 from .waker import Waker
 
 __all__ = ["Directory", "new_id"]
+
+log = logging.getLogger("everthink.runtime")
 
 MAX_NAME = 512
 
@@ -66,6 +71,9 @@ class Directory:
         self._closed = False
         self._idle_after = idle_after
         self._sweep: Timer | None = None
+        # Chunks of ended turns are dropped now and then, for all agents at once.
+        self._broom: Timer | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self.waker = Waker(
             store=store,
             clock=clock,
@@ -94,6 +102,7 @@ class Directory:
         if task is None:
             task = self._live[key] = asyncio.create_task(self._start(cls, name, props), name=f"start {key}")
             self._watch()
+            self._tidy_later()
         elif _is_up(task):
             actor = task.result()
             actor.idle_since = None
@@ -123,6 +132,29 @@ class Directory:
 
     async def _rouse(self, cls: str, name: str) -> None:
         await (await self.reach(self._classes[cls], name)).alarms.run_due()
+
+    # --- tidying up
+
+    def _tidy_later(self) -> None:
+        if self._broom is None and not self._closed:
+            self._broom = self._clock.call_later(
+                SEGMENT_GRACE_MS / 1000, self._begin_tidying, housekeeping=True
+            )
+
+    def _begin_tidying(self) -> None:
+        self._sweeping = asyncio.create_task(self._tidy(), name="tidy up", context=contextvars.Context())
+
+    async def _tidy(self) -> None:
+        """Drop old chunks, and come again while there are any or somebody may make some."""
+        self._broom = None
+        try:
+            await self.store.apply([turn_queries.swept(before=self._clock.now_ms() - SEGMENT_GRACE_MS)])
+            is_needed = bool(self._live or await self.store.fetch(turn_queries.ANY_CHUNKS))
+        except StoreError as error:
+            log.warning("old chunks could not be dropped and stay for now: %s", error)
+            is_needed = True
+        if is_needed:
+            self._tidy_later()
 
     # --- leaving memory
 
@@ -167,8 +199,11 @@ class Directory:
         """Stop every agent."""
         await self.waker.stop()
         self._closed = True
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._broom):
+            if timer is not None:
+                timer.cancel()
+        if self._sweeping is not None:
+            await asyncio.wait([self._sweeping])
         actors = [task.result() for task in self._live.values() if _is_up(task)]
         starting = [task for task in self._live.values() if not task.done()]
         for task in starting:

@@ -39,7 +39,7 @@ from .hooks import (
     ToolResult,
     call_hook,
 )
-from .journal import CallRow
+from .journal import Journal
 from .queries import CallState
 from .run import Run
 
@@ -360,19 +360,21 @@ class StepCalls:
 
     # --- calls that a crash or a stall cut off
 
-    async def pick_up(self, part: Part, row: CallRow | None) -> None:
+    async def pick_up(self, part: Part, journal: Journal) -> None:
         """Take a call the model made before the turn was cut off. The ledger says in which world it is."""
         input, is_provider = normalize_input(part.get("input")), bool(part.get("providerExecuted"))
         called = CalledTool(part["toolCallId"], tool_name(part), input, is_provider)
         self.asked.append(called)
         if is_settled(part):
+            if called.tool_call_id not in journal.outcomes:
+                return  # answered from outside: a continuation goes on from that, as without the cut
             failed = part.get("state") != "output-available"
             output = part.get("errorText", DENIED_TEXT) if failed else part.get("output")
             self.outcomes[called.tool_call_id] = ToolResult(
                 called.tool_call_id, called.tool_name, input, output, is_error=failed
             )
             return
-        tool = self.tools.get(called.tool_name)
+        tool, row = self.tools.get(called.tool_name), journal.calls.get(called.tool_call_id)
         if part.get("state") in ("approval-requested", "approval-responded"):
             return  # a person answers, or has: the continuation takes it from there
         if is_provider or tool is None or part.get("state") == "input-streaming":

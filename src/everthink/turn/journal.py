@@ -47,8 +47,8 @@ class Journal:
     """(when it was written, its chunks) of each commit, in order."""
     next_seq: int = 0
     calls: dict[str, CallRow] = field(default_factory=dict[str, CallRow])
-    answered: set[str] = field(default_factory=set[str])
-    """Calls that a browser or a person answered while the turn streamed: a continuation goes on from them."""
+    outcomes: set[str] = field(default_factory=set[str])
+    """Calls whose outcome the turn itself has said. Others that are settled were answered from outside."""
     block_ids: set[str] = field(default_factory=set[str])
     """The ids of its blocks of text and thinking: no other block may have one of them."""
     step_is_over: bool = False
@@ -81,6 +81,10 @@ async def read_journal(host: _Place, turn_id: str, *, message_id: str, continuat
                     journal.step_is_over = False
                 case ui.FinishStep():
                     journal.step_is_over = True
+                case ui.ToolOutputAvailable(id) | ui.ToolOutputError(id) | ui.ToolOutputDenied(id):
+                    journal.outcomes.add(id)
+                case ui.ToolInputError(id):
+                    journal.outcomes.add(id)
                 case _:
                     pass
     for row in await host.store.fetch(queries.CALLS, host.id, turn_id):
@@ -89,7 +93,6 @@ async def read_journal(host: _Place, turn_id: str, *, message_id: str, continuat
         part = journal.fold.call(call_id)
         if part is not None and not is_settled(part):
             part.update(msgspec.json.decode(answer))
-            journal.answered.add(call_id)
     return journal
 
 

@@ -64,10 +64,13 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
     }
     host.emit(ChatTurnStart(**common))
     outcome: Outcome | PutOff | None = None
-    while outcome is None:
-        if turn.is_interrupted:
-            outcome = await host.recovery.pick_up(turn)
-        outcome = outcome or await _performed(host, turn, abort)
+    try:
+        while outcome is None:
+            if turn.is_interrupted:
+                outcome = await host.recovery.pick_up(turn)
+            outcome = outcome or await _performed(host, turn, abort)
+    finally:
+        host.inflight = None
     if isinstance(outcome, PutOff):
         return outcome
     host.emit(

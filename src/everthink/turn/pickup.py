@@ -79,12 +79,11 @@ async def pick_up(run: Run, journal: Journal, calls: StepCalls) -> PickedUp:
     for part in [part for block in blocks for part in block if is_tool_part(part)]:
         if part in found.half_made:
             continue
-        await calls.pick_up(part, journal.calls.get(part["toolCallId"]))
+        await calls.pick_up(part, journal)
     await calls.finished()
     over = blocks if journal.step_is_over or own else blocks[:-1]
     found.steps = [_result(number, block) for number, block in enumerate(over)]
-    # What was answered from outside is not this turn's to go on from, as it would not have been without a cut.
-    found.is_waiting = any(not is_settled(part) or part["toolCallId"] in journal.answered for part in own)
+    found.is_waiting = any(part["toolCallId"] not in calls.outcomes for part in own)
     if own and not journal.step_is_over:
         run.say(ui.FinishStep())
         found.has_begun = False

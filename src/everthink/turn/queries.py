@@ -14,6 +14,7 @@ from ..store.port import Statement
 __all__ = [
     "ACCEPTED",
     "ANSWERS",
+    "ANY_CHUNKS",
     "CALLS",
     "CALLS_OF",
     "CALL_FACTS",
@@ -49,6 +50,7 @@ __all__ = [
     "skipped",
     "started",
     "stashed",
+    "swept",
 ]
 
 TABLES = (
@@ -122,6 +124,7 @@ SUBMISSIONS = (
 )
 SEGMENTS = "SELECT chunks FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
 JOURNAL = "SELECT chunks, written_at FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
+ANY_CHUNKS = "SELECT 1 FROM segments LIMIT 1"
 STASH = "SELECT stash FROM turns WHERE agent = ? AND id = ?"
 # Which agents have work that a process left: the index of open turns holds nothing else.
 WAITING = "SELECT DISTINCT agent FROM turns WHERE ended_at IS NULL"
@@ -377,6 +380,15 @@ def pruned(agent: str, *, before: int) -> Statement:
         " (SELECT DISTINCT s.turn FROM segments s JOIN turns t ON t.agent = s.agent AND t.id = s.turn"
         " WHERE s.agent = ? AND t.ended_at < ?)",
         (agent, agent, before),
+    )
+
+
+def swept(*, before: int) -> Statement:
+    """The same for all agents, also those that nobody reaches any more."""
+    return Statement(
+        "DELETE FROM segments WHERE EXISTS (SELECT 1 FROM turns t"
+        " WHERE t.agent = segments.agent AND t.id = segments.turn AND t.ended_at < ?)",
+        (before,),
     )
 
 

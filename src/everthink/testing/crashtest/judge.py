@@ -194,14 +194,22 @@ def _normal_part(part: Json) -> Json:
 
 
 def _thought_once(parts: list[Json]) -> list[Json]:
-    """A thought that was cut off, or thought again, is part of the whole one that follows it."""
+    """A thought that was cut off and one that is thought again are the same thought, where it came first."""
     kept: list[Json] = []
     for part in parts:
-        if part["type"] == "reasoning":
-            while kept and kept[-1]["type"] == "reasoning" and part["text"].startswith(kept[-1]["text"]):
-                kept.pop()
-        kept.append(part)
+        place = _thought_before(kept, part) if part["type"] == "reasoning" else None
+        if place is None:
+            kept.append(part)
+        else:
+            kept[place] = part
     return kept
+
+
+def _thought_before(kept: Sequence[Json], part: Json) -> int | None:
+    for place, other in enumerate(kept):
+        if other["type"] == "reasoning" and part["text"].startswith(other["text"]):
+            return place
+    return None
 
 
 def _contrast(tell: Callable[[Any], str], one: Json | None, other: Json | None) -> tuple[str, str]:
