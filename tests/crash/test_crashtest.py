@@ -52,6 +52,7 @@ async def test_nobody_notices_a_crash_on_sqlite() -> None:
 async def test_nobody_notices_a_crash_on_postgresql(postgres_url: str) -> None:
     report = await sampled("Traveller", 6, store=postgres_url.partition("?")[0])
     assert not report.of("failed"), told(report.of("failed"))
+    assert "://" not in report.to_json()["store"]
     assert len(report.of("passed")) >= 5
 
 

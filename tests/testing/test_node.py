@@ -102,6 +102,16 @@ async def test_a_node_dies_at_the_crash_point_of_one_start(tmp_path: Path) -> No
         assert (await node.http("/agents/guide/room/get-messages")).json == []
 
 
+async def test_a_node_takes_no_store_and_no_crash_point_from_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVERTHINK_STORE", f"sqlite:///{tmp_path}/other.db")
+    monkeypatch.setenv("EVERTHINK_CRASH_AT", "1:before")
+    async with node_of(tmp_path) as node:
+        assert (await node.http("/agents/guide/room/get-messages")).json == []
+    assert sorted(path.name for path in tmp_path.glob("*.db")) == ["test.db"]
+
+
 async def test_an_app_brings_its_own_store(tmp_path: Path) -> None:
     env = {"HALVES_GO": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     async with Node("tests.testing.halves:app", folder=tmp_path, env=env) as node:

@@ -12,21 +12,18 @@ import asyncio
 import contextvars
 import inspect
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal, assert_never
 
-from ..chunks import encode as encode_chunk
 from ..errors import AgentError
 from ..messages import Message
-from ..observe.events import Connect, Disconnect, Rpc, RpcError, StateUpdate
+from ..observe.events import Connect, Disconnect, StateUpdate
 from ..recovery.recover import RECOVERING_TTL_MS
 from ..runtime import control
 from ..runtime.actor import Actor
-from ..runtime.callables import StreamingResponse, callables_of
 from ..runtime.context import current_connection
 from ..store.port import Statement
 from ..tools.collect import client_tools_from
-from ..turn import queries
 from ..turn.audience import (
     Cleared,
     HistoryChanged,
@@ -39,16 +36,16 @@ from ..turn.audience import (
     TurnRewound,
     TurnStarted,
 )
-from ..turn.hooks import TurnStatus
 from ..turn.perform import explain
 from ..turn.requests import ChatRequest, Dropped, accept_request, trailing
-from ..turn.segments import unpack
 from ..turn.turn import Turn
 from ..wire import frames as wire
 from ..wire.codec import decode, encode, read_body
 from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
+from .calls import answer_call
 from .connections import Connection, Parcel
 from .names import kebab
+from .replays import Over, chunk_frames, stored_bodies, tell_end, tell_failure
 
 __all__ = ["Hall"]
 
@@ -58,18 +55,6 @@ MAX_OVER = 100
 # The connection whose clear this is: it has emptied its own window already.
 _clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
 NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
-
-
-class _Over:
-    """What is remembered of a turn that ended."""
-
-    __slots__ = ("answers", "continuation", "is_stored", "outcome", "turn")
-
-    def __init__(self, ended: TurnEnded, outcome: TurnStatus) -> None:
-        self.turn, self.answers = ended.turn.id, ended.turn.answers or None
-        self.continuation, self.is_stored = ended.turn.continuation, ended.stored
-        # A normal end goes without saying.
-        self.outcome: TurnStatus | None = None if outcome == "completed" else outcome
 
 
 class Hall:
@@ -92,15 +77,14 @@ class Hall:
         # Told that something will stream: they are offered it when it does.
         self._parked: list[Connection] = []
         # Turns that ended, by request, for acks that come late.
-        self._over: dict[str, _Over] = {}
+        self._over: dict[str, Over] = {}
         actor.audience.join(self._see)
         self._caught_up = asyncio.ensure_future(self._catch_up())
 
     async def _catch_up(self) -> None:
         """Learn what was said before anybody was connected."""
         for turn in self.actor.door.turns:
-            rows = await self.actor.store.fetch(queries.SEGMENTS, self.actor.id, turn.id)
-            said = [encode_chunk(chunk) for row in rows for chunk in unpack(row[0])]
+            said = await stored_bodies(self.actor, turn.id)
             if said and turn in self.actor.door.turns:
                 if self._active is not turn:
                     self._begin(turn)
@@ -149,7 +133,7 @@ class Hall:
         if not readers:
             return
         first = shown.first_seq + known
-        parcel = _encoded(turn.request_id, shown.bodies[known:], first, continuation=turn.continuation)
+        parcel = chunk_frames(turn.request_id, shown.bodies[known:], first, continuation=turn.continuation)
         for connection in readers:
             connection.send_all(parcel)
 
@@ -174,7 +158,7 @@ class Hall:
         was_active = self._active is turn
         # One that was cleared away in mid-stream was stopped, for those who watched.
         outcome = "aborted" if status == "skipped" and was_active else status
-        self._over[turn.request_id] = _Over(ended, outcome)
+        self._over[turn.request_id] = Over(ended, outcome)
         while len(self._over) > MAX_OVER:
             del self._over[next(iter(self._over))]
         if was_active:
@@ -356,7 +340,7 @@ class Hall:
             case wire.SetState(state):
                 await self._set_state(connection, state)
             case wire.CallMethod():
-                self.actor.background(self._call(connection, frame))
+                self.actor.background(answer_call(self.actor, connection, frame))
             case _:
                 assert_never(frame)
         return True
@@ -478,9 +462,10 @@ class Hall:
             case Replay():
                 self._replay(connection)
             case Failed():
-                await self._replay_failure(connection)
+                if self.actor.last_failure is not None:
+                    await tell_failure(self.actor, connection, self.actor.last_failure)
             case Ended():
-                await self._replay_end(connection, id)
+                await tell_end(self.actor, connection, id, self._over.get(id))
             case Ignore():
                 pass
 
@@ -488,60 +473,11 @@ class Hall:
         turn = self._active
         assert turn is not None
         id, continues = turn.request_id, turn.continuation
-        connection.send_all(_encoded(id, self._bodies, replay=True, continuation=continues))
+        connection.send_all(chunk_frames(id, self._bodies, replay=True, continuation=continues))
         connection.send(
             wire.ResponseFrame(id, "", False, replay=True, replay_complete=True, continuation=continues)
         )
         self._held.discard(connection)
-
-    async def _replay_failure(self, connection: Connection) -> None:
-        failure = self.actor.last_failure
-        if failure is None:
-            return
-        continues = failure.get("continuation", False)
-        await self._replay_stored(connection, failure["id"], failure["turn"], continues)
-        connection.send(
-            wire.ResponseFrame(
-                failure["id"],
-                failure["error"],
-                True,
-                error=True,
-                continuation=continues,
-                message_ids=failure.get("messageIds") or None,
-            )
-        )
-
-    async def _replay_end(self, connection: Connection, id: str) -> None:
-        """Tell that a turn is over. Chunks first, if the conversation does not hold what they say.
-
-        Otherwise whoever asks has the answer already, with the conversation they got when it ended or
-        when they came; a continuation's chunks would be shown twice.
-        """
-        over = self._over.get(id)
-        if over is None:
-            connection.send(wire.ResponseFrame(id, "", True, replay=True))
-            return
-        replayed = not over.is_stored and await self._replay_stored(
-            connection, id, over.turn, over.continuation
-        )
-        connection.send(
-            wire.ResponseFrame(
-                id,
-                "",
-                True,
-                replay=True,
-                continuation=replayed and over.continuation,
-                outcome=over.outcome,
-                message_ids=over.answers,
-            )
-        )
-
-    async def _replay_stored(self, connection: Connection, id: str, turn: str, continues: bool) -> bool:
-        """Send the chunks of an ended turn as far as they are kept. False when there are none."""
-        rows = await self.actor.store.fetch(queries.SEGMENTS, self.actor.id, turn)
-        bodies = [encode_chunk(chunk) for row in rows for chunk in unpack(row[0])]
-        connection.send_all(_encoded(id, bodies, replay=True, continuation=continues))
-        return bool(bodies)
 
     # --- state and calls
 
@@ -564,52 +500,6 @@ class Hall:
             ):
                 connection.send(text)
         self.actor.emit(StateUpdate())
-
-    async def _call(self, connection: Connection, call: wire.CallMethod) -> None:
-        agent = self.actor.agent
-        known = callables_of(type(agent))
-
-        def answer(fields: dict[str, Any]) -> None:
-            connection.send(wire.CallResult(call.id, **fields))
-
-        info = known.get(call.method)
-        if info is None:
-            exists = not call.method.startswith("_") and hasattr(agent, call.method)
-            what = "is not callable" if exists else "does not exist"
-            answer({"success": False, "error": f"Method {call.method} {what}"})
-            return
-        self.actor.emit(Rpc(method=call.method, streaming=info.streaming or None))
-        current_connection.set(connection)
-        stream = StreamingResponse(answer)
-        try:
-            method = getattr(agent, call.method)
-            if info.streaming:
-                await _answer(method(stream, *call.args))
-                return
-            result = await _answer(method(*call.args))
-            fields: dict[str, Any] = {"success": True, "done": True}
-            if result is not None:
-                fields["result"] = result
-            answer(fields)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the caller is told, the agent goes on
-            text = str(error) or "Unknown error occurred"
-            self.actor.emit(RpcError(method=call.method, error=text))
-            if not stream.is_closed:
-                answer({"success": False, "error": text})
-
-
-def _encoded(
-    id: str, bodies: Sequence[str], first: int = 0, *, continuation: bool, replay: bool = False
-) -> Parcel:
-    """Chunks `first`, `first + 1`, … as frames: once, whoever reads along."""
-    return Parcel(
-        [
-            encode(wire.ResponseFrame(id, body, False, seq=seq, continuation=continuation, replay=replay))
-            for seq, body in enumerate(bodies, first)
-        ]
-    )
 
 
 async def _answer(value: Any) -> Any:

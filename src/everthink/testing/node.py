@@ -26,12 +26,15 @@ from types import TracebackType
 from typing import Self
 
 from ..errors import AgentError
+from ..store.crashpoints import COUNT_COMMITS, CRASH_AT
 from .place import Place
 
 __all__ = ["Node", "NodeFailed"]
 
 _READY = re.compile(rb"^everthink serves .* at http://")
 _LOG_LINES = 1000
+_STORE = "EVERTHINK_STORE"
+_NOT_INHERITED = frozenset({_STORE, CRASH_AT, COUNT_COMMITS})
 
 
 class NodeFailed(AgentError):
@@ -114,9 +117,8 @@ class Node(Place):
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "everthink.testing.leash"),
             *("everthink.cli", "serve", self.target, "--port", str(self.port), "--no-access-log"),
-            *(("--store", self.store) if self.store is not None else ()),
             cwd=self._folder,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **self._env, **env},
+            env=self._environment(env),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -212,6 +214,12 @@ class Node(Place):
             self._reserved = reserved  # Bound and not listening: the server may bind it as well.
         else:
             reserved.close()
+
+    def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        # Not among the arguments, which anybody on this machine can read: a URL may hold a password.
+        store = {} if self.store is None else {_STORE: self.store}
+        return {**inherited, "PYTHONUNBUFFERED": "1", **store, **self._env, **env}
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

@@ -72,6 +72,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
         return walk(bench, {"page": address, "chromium": chromium})
 
 
+@pytest.mark.case(536, 537, 538, 539)
 @pytest.mark.parametrize("name", JOURNEYS)
 def test_journey(walked: dict[str, dict[str, Any]], name: str) -> None:
     judge(walked[name])

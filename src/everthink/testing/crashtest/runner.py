@@ -20,7 +20,7 @@ from ...errors import AgentError
 from ...server.names import kebab
 from .judge import Failure, judge
 from .player import Venue, play
-from .scratch import check_store, empty_store
+from .scratch import check_store, empty_store, shown
 from .script import Script
 from .story import Cut, Point, Story
 
@@ -147,7 +147,7 @@ class CrashTest:
         told: Callable[[Verdict], object] = lambda verdict: None,
     ) -> Report:
         """Play the script at each point, `jobs` at a time. `told` hears of each one. After `rehearse`."""
-        report = Report(self.agent, self.store, len(self._reference.commits))
+        report = Report(self.agent, shown(self.store), len(self._reference.commits))
         began = time.monotonic()
         waiting = list(points)[::-1]
 

@@ -15,7 +15,7 @@ from ...errors import AgentError
 from ...store.postgres.driver import connect, load
 from ...store.postgres.failures import failures, from_server, place
 
-__all__ = ["check_store", "empty_store"]
+__all__ = ["check_store", "empty_store", "shown"]
 
 
 def is_postgres(store: str) -> bool:
@@ -32,6 +32,11 @@ def check_store(store: str) -> None:
             next_step="Say sqlite (a new file each time) or postgresql://user@host/database (each time a new "
             "schema). Both are removed afterwards.",
         )
+
+
+def shown(store: str) -> str:
+    """The store as one may print it: without a password."""
+    return place(store) if is_postgres(store) else store
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,94 @@
+"""Turns told after the fact: their chunks as frames, and what is said to whoever comes late.
+
+    journal --chunks--> tell_failure, tell_end --frames--> one connection
+
+A turn that ended left its answer in the conversation, which every connection has got since. So the chunks
+of one are told again only where the conversation does not hold what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..chunks import encode as encode_chunk
+from ..runtime.actor import Actor
+from ..turn import queries
+from ..turn.audience import TurnEnded
+from ..turn.hooks import TurnStatus
+from ..turn.segments import unpack
+from ..wire import frames as wire
+from ..wire.codec import encode
+from .connections import Connection, Parcel
+
+__all__ = ["Over", "chunk_frames", "stored_bodies", "tell_end", "tell_failure"]
+
+
+class Over:
+    """What is remembered of a turn that ended."""
+
+    __slots__ = ("answers", "continuation", "is_stored", "outcome", "turn")
+
+    def __init__(self, ended: TurnEnded, outcome: TurnStatus) -> None:
+        self.turn, self.answers = ended.turn.id, ended.turn.answers or None
+        self.continuation, self.is_stored = ended.turn.continuation, ended.stored
+        # A normal end goes without saying.
+        self.outcome: TurnStatus | None = None if outcome == "completed" else outcome
+
+
+def chunk_frames(
+    id: str, bodies: Sequence[str], first: int = 0, *, continuation: bool, replay: bool = False
+) -> Parcel:
+    """Chunks `first`, `first + 1`, … as frames: once, whoever reads along."""
+    return Parcel(
+        [
+            encode(wire.ResponseFrame(id, body, False, seq=seq, continuation=continuation, replay=replay))
+            for seq, body in enumerate(bodies, first)
+        ]
+    )
+
+
+async def stored_bodies(actor: Actor, turn: str) -> list[str]:
+    """The chunks of a turn as far as they are kept, each as JSON text."""
+    rows = await actor.store.fetch(queries.SEGMENTS, actor.id, turn)
+    return [encode_chunk(chunk) for row in rows for chunk in unpack(row[0])]
+
+
+async def tell_failure(actor: Actor, connection: Connection, failure: dict[str, Any]) -> None:
+    """The chunks of the turn that failed last, then its error."""
+    id, continues = failure["id"], failure.get("continuation", False)
+    bodies = await stored_bodies(actor, failure["turn"])
+    connection.send_all(chunk_frames(id, bodies, replay=True, continuation=continues))
+    connection.send(
+        wire.ResponseFrame(
+            id,
+            failure["error"],
+            True,
+            error=True,
+            continuation=continues,
+            message_ids=failure.get("messageIds") or None,
+        )
+    )
+
+
+async def tell_end(actor: Actor, connection: Connection, id: str, over: Over | None) -> None:
+    """A turn is over. Its chunks come first if the conversation does not hold what they say.
+
+    Otherwise a continuation's would be shown twice: a window adds them to the message before.
+    """
+    if over is None:
+        connection.send(wire.ResponseFrame(id, "", True, replay=True))
+        return
+    bodies = [] if over.is_stored else await stored_bodies(actor, over.turn)
+    connection.send_all(chunk_frames(id, bodies, replay=True, continuation=over.continuation))
+    connection.send(
+        wire.ResponseFrame(
+            id,
+            "",
+            True,
+            replay=True,
+            continuation=bool(bodies) and over.continuation,
+            outcome=over.outcome,
+            message_ids=over.answers,
+        )
+    )
