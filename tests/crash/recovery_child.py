@@ -67,8 +67,6 @@ class Stage:
                 return opens().then_hangs()
             case "stalls" if self.begins:
                 return says("The rest ").then_hangs()
-            case "dies":
-                return opens().then_hangs()
             case _:
                 return says("is done.")
 
@@ -118,6 +116,8 @@ class Stage:
                 else:
                     request = ChatRequest("r", [question])
                 await accept_request(home, request)
+            elif not await (await app.open()).store.fetch("SELECT id FROM turns WHERE ended_at IS NULL"):
+                over.set()  # the last one died after the end of the turn
             await over.wait()
         say("over")
 

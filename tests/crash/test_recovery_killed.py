@@ -108,7 +108,7 @@ async def test_a_long_loop_of_tools_does_nothing_twice_and_loses_nothing(
     dies = "tool-output-available" if story == "digs" else '"tool"'
     while not told.go_on(lambda line: dies in json.dumps(line)):
         assert told.processes <= HOLES + 1
-    assert told.processes == HOLES + 1
+    assert told.processes > HOLES
 
     # Each hole was dug once: a result that was stored is not asked for again, and a call that was cut off
     # is reported to the model, which reads that it may have run
@@ -147,10 +147,13 @@ async def test_a_kill_during_a_regeneration_leaves_the_old_answer_beside_the_new
     url: str, effects: Path
 ) -> None:
     story = Story(url, "regenerates", effects)
-    assert not story.go_on(is_text)
-    assert story.go_on()
+    while not story.go_on(is_text):
+        assert story.processes <= len(WORDS) + 1
     agent = await story.end()
     assert [m.text for m in agent.messages] == ["Go on, then.", "".join(WORDS)]
+    async with Survivor(url, effects) as survivor:
+        branches = await survivor.agent.session.get_branches("u1")
+        assert [m.text for m in branches] == ["Old.", "".join(WORDS)]
 
 
 @pytest.mark.case(55)

@@ -252,6 +252,10 @@ class Open(Think):
     def call(self) -> None:
         blow_up()
 
+    @callable
+    def keep(self) -> None:
+        raise StoreFull("There is no space left at /srv/everthink.db.")
+
     @callable(streaming=True)
     async def stream(self, stream: Any) -> None:
         await asyncio.sleep(0)
@@ -267,6 +271,8 @@ async def test_a_tool_and_a_called_method_send_their_own_text_and_no_more(serve:
     for method in ("call", "stream"):
         [answer] = await tab.call(method)
         assert answer["error"] == SECRET
+    # the database's words are not theirs
+    assert (await tab.call("keep"))[0]["error"] == UNTOLD
     seen = json.dumps([*tab.frames, *tab.other])
     assert INSIDE not in seen
     assert "RuntimeError" not in seen

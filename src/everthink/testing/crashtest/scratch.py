@@ -36,7 +36,7 @@ def check_store(store: str) -> None:
 
 def shown(store: str) -> str:
     """The store as one may print it: without a password."""
-    return place(store) if is_postgres(store) else store
+    return f"PostgreSQL at {place(store)}" if is_postgres(store) else store
 
 
 @contextlib.asynccontextmanager
