@@ -58,6 +58,7 @@ async def kept(app: App, cls: type[Think], said: str = "Half ", name: str = "roo
                 journal = await read_journal(home, turn.id, message_id=turn.message_id)
                 if said in text_of(journal.fold.parts):
                     return
+            await asyncio.sleep(0)
 
 
 async def pull(app: App, cls: type[Think], *, said: str = "Half ", name: str = "room") -> None:
