@@ -190,7 +190,7 @@ def _readers(compare: Comparison) -> list[Row]:
 def _beside_a_sleeper(compare: Comparison) -> list[Row]:
     """The same while one of them never reads, and has not for a while: the others must not notice."""
     variants = {"awake": {}, "asleep": {"sleeper": True}}
-    found = compare.play("readers", ALOUD, readers=MANY, turns=3, before=25, variants=variants)
+    found = compare.play("readers", ALOUD, readers=MANY, turns=8, before=25, variants=variants)
     rows: list[Row] = []
     for kind, name, judge in (("wall", "wall", min), ("cpu", "CPU", median)):
         awake, asleep = (judge(one[kind] / one["chunks"] for one in found[who]) for who in variants)

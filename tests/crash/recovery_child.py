@@ -110,7 +110,10 @@ class Stage:
                 question = user_message("Go on, then.", id="u1")
                 if self.story == "regenerates":
                     await app.agent(cls, "room").add_messages(
-                        [question, {"id": "a1", "role": "assistant", "parts": [{"type": "text", "text": "Old."}]}]
+                        [
+                            question,
+                            {"id": "a1", "role": "assistant", "parts": [{"type": "text", "text": "Old."}]},
+                        ]
                     )
                     request = ChatRequest("r", [question], trigger="regenerate-message")
                 else:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from everthink import ChatRecovery, ChatRecoveryContext, Message, RecoveryDecision, Think, tool
-from everthink.recovery.incident import Exhausted, KeepRecovering
+from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted, KeepRecovering
+from everthink.recovery.recover import SUBMISSION_TEXT
 from everthink.testing import calls, hangs, says
-from everthink.turn.audience import TurnEnded
+from everthink.turn.audience import RecoveryChanged, TurnEnded
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.recovery import Room
@@ -199,9 +200,7 @@ async def test_the_policy_is_asked_from_the_second_attempt_on_and_only_false_sto
         return answer
 
     recovery = ChatRecovery(should_keep_recovering=should_keep_recovering, on_exhausted=gone.append)
-    room = await Room.open(
-        open_app, says("a ").then_hangs(), hangs(), says("b"), chat_recovery=recovery
-    )
+    room = await Room.open(open_app, says("a ").then_hangs(), hangs(), says("b"), chat_recovery=recovery)
     await room.ask()
     await room.cut(after=40)
     await room.wake_into_silence()
@@ -224,9 +223,7 @@ async def test_a_policy_that_raises_is_reported_and_the_turn_goes_on(
         raise RuntimeError("no idea")
 
     recovery = ChatRecovery(should_keep_recovering=should_keep_recovering)
-    room = await Room.open(
-        open_app, says("a ").then_hangs(), hangs(), says("b"), chat_recovery=recovery
-    )
+    room = await Room.open(open_app, says("a ").then_hangs(), hangs(), says("b"), chat_recovery=recovery)
     await room.ask()
     await room.cut(after=40)
     await room.wake_into_silence()
@@ -387,3 +384,38 @@ async def test_an_incident_of_another_turn_starts_from_the_beginning(open_app: O
     await room.wake()
     assert [event.payload["attempt"] for event in events] == [1]
     assert await room.texts() == ["One", "a b", "Two", "c d"]
+
+
+# --- off
+
+
+@pytest.mark.case(404)
+@pytest.mark.parametrize("way", ["message", "submission"])
+async def test_without_recovery_a_turn_that_was_cut_off_fails_and_keeps_what_it_said(
+    open_app: OpenApp, tmp_path: Path, way: str
+) -> None:
+    asked: list[ChatRecoveryContext] = []
+    room = await Room.open(
+        open_app,
+        says("Half ").then_hangs(),
+        chat_recovery=False,
+        on_chat_recovery=lambda self, ctx: asked.append(ctx),
+    )
+    if way == "submission":
+        await room.agent.submit_messages("Hi", submission_id="job")
+        await room.silence()
+    else:
+        await room.ask()
+    await room.cut()
+    events = record_events(room.app, "chat:recovery:*")
+    witness = Witness(await room.home())
+    await room.wake()
+    text = SUBMISSION_TEXT if way == "submission" else TERMINAL_MESSAGE
+    (row,) = Database(tmp_path).turns()
+    assert (row["status"], row["error"]) == ("error", text)
+    assert await room.texts() == ["Hi", "Half "]
+    assert (asked, events, room.model.asked) == ([], [], 1)
+    assert [s for s in witness.shown if isinstance(s, RecoveryChanged)] == []
+    failure = (await room.home()).last_failure
+    assert failure is not None
+    assert failure["error"] == text

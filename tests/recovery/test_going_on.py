@@ -67,7 +67,7 @@ async def test_a_turn_that_is_cut_off_many_times_is_one_message_of_one_stream(
         seen += witness.chunks
 
     # Then there is one answer, under the id that its readers know
-    question, answer = await room.agent.messages()
+    _, answer = await room.agent.messages()
     (row,) = Database(tmp_path).turns()
     assert (answer.text, answer.id) == ("one two three four five", row["message_id"])
     # in one block of one step, begun and ended once
@@ -91,6 +91,7 @@ async def test_a_turn_that_had_said_everything_is_stored_without_asking_again(
     room = await Room.open(open_app, says("All of it."), on_step_finish=on_step_finish)
     waiting = asyncio.create_task(room.agent.save_messages("Hi"))
     await began.wait()
+    await room.flushed()
     await room.cut()
     await asyncio.gather(waiting, return_exceptions=True)
     assert Database(tmp_path).texts() == ["Hi"]
@@ -165,7 +166,8 @@ async def test_a_regeneration_that_is_cut_off_ends_up_beside_the_answer_it_repla
 
 
 @pytest.mark.parametrize(
-    ("continues", "rest"), [("prefill", "is Paris."), ("prompt", "The capital is Paris."), ("prompt", "is Paris.")]
+    ("continues", "rest"),
+    [("prefill", "is Paris."), ("prompt", "The capital is Paris."), ("prompt", "is Paris.")],
 )
 async def test_the_text_goes_on_whatever_kind_of_model_it_is(
     open_app: OpenApp, continues: str, rest: str
@@ -282,9 +284,7 @@ async def test_an_answer_from_the_browser_to_a_turn_that_is_cut_off_counts(
         if fails and fails.pop():
             raise RuntimeError("not now")
 
-    room = await Room.open(
-        open_app, calls("locate", id="c1").then_hangs(), on_chat_recovery=on_chat_recovery
-    )
+    room = await Room.open(open_app, calls("locate", id="c1").then_hangs(), on_chat_recovery=on_chat_recovery)
     question = Message("q", "user", [{"type": "text", "text": "Where?"}])
     request = ChatRequest("r", [question], client_tools=[{"name": "locate"}])
     await accept_request(await room.home(), request)

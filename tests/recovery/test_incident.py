@@ -98,7 +98,8 @@ def test_attempts_are_whole_and_at_least_one(given: Any, meant: int) -> None:
 
 @pytest.mark.case(408)
 @pytest.mark.parametrize(
-    ("given", "meant"), [(0.5, 0.5), (0, 0.0), (-1, 0.0), (math.nan, None), ("soon", None), (math.inf, math.inf)]
+    ("given", "meant"),
+    [(0.5, 0.5), (0, 0.0), (-1, 0.0), (math.nan, None), ("soon", None), (math.inf, math.inf)],
 )
 def test_times_are_not_negative(given: Any, meant: float | None) -> None:
     settings = ChatRecovery(no_progress_timeout=given, stable_timeout=given)

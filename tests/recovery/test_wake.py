@@ -11,14 +11,13 @@ import pytest
 
 from everthink import ChatRecoveryContext, Message, RecoveryDecision, Think, TurnContext, tool
 from everthink import chunks as ui
-from everthink.recovery.incident import TERMINAL_MESSAGE
-from everthink.recovery.recover import DECLINED_TEXT, SUBMISSION_TEXT
-from everthink.testing import ScriptedModel, calls, hangs, opens, says
-from everthink.turn.audience import RecoveryChanged, ShownChunks, TurnRewound
+from everthink.recovery.recover import DECLINED_TEXT
+from everthink.testing import calls, hangs, opens, says
+from everthink.turn.audience import ShownChunks, TurnRewound
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.recovery import Room
-from tests.support.turns import Database, Witness, all_over, follow, prompt, record_events
+from tests.support.turns import Database, Witness, follow, prompt, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -207,9 +206,7 @@ async def test_a_turn_that_had_said_nothing_is_asked_again_with_its_own_body(
             began.set()
             await asyncio.Event().wait()
 
-    room = await Room.open(
-        open_app, says("Hello."), before_turn=before_turn, on_chat_recovery=deciding.hook
-    )
+    room = await Room.open(open_app, says("Hello."), before_turn=before_turn, on_chat_recovery=deciding.hook)
     question = Message("q", "user", [{"type": "text", "text": "Hi"}])
     await accept_request(await room.home(), ChatRequest("r", [question], body={"tone": "dry"}))
     await began.wait()
@@ -479,36 +476,3 @@ async def test_a_hook_that_raises_keeps_the_turn_and_is_asked_again_later(
         ("chat:recovery:completed", None),
     ]
     assert await room.texts() == ["Hi", "Half whole."]
-
-
-# --- off
-
-
-@pytest.mark.case(404)
-@pytest.mark.parametrize("way", ["message", "submission"])
-async def test_without_recovery_a_turn_that_was_cut_off_fails_and_keeps_what_it_said(
-    open_app: OpenApp, tmp_path: Path, way: str
-) -> None:
-    deciding = Deciding()
-    room = await Room.open(
-        open_app, says("Half ").then_hangs(), chat_recovery=False, on_chat_recovery=deciding.hook
-    )
-    if way == "submission":
-        await room.agent.submit_messages("Hi", submission_id="job")
-        await room.silence()
-    else:
-        await room.ask()
-    await room.cut()
-    events = record_events(room.app, *(f"chat:recovery:{name}" for name in EVENTS))
-    witness = Witness(await room.home())
-    await room.wake()
-    text = SUBMISSION_TEXT if way == "submission" else TERMINAL_MESSAGE
-    (row,) = Database(tmp_path).turns()
-    assert (row["status"], row["error"]) == ("error", text)
-    assert await room.texts() == ["Hi", "Half "]
-    assert (deciding.seen, events, room.model.asked) == ([], [], 1)
-    assert [s for s in witness.shown if isinstance(s, RecoveryChanged)] == []
-    failure = (await room.home()).last_failure
-    assert failure is not None
-    assert failure["error"] == text
-    await all_over(room.app, room.cls, "room")

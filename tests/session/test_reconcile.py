@@ -303,7 +303,8 @@ async def test_a_window_s_copy_of_the_running_answer_is_not_stored_beside_it(
 async def test_nor_does_it_replace_what_was_streamed_when_the_turn_is_cut(open_app: OpenApp) -> None:
     # Given an answer that went on after a window sent its own copy of it
     first, second = asyncio.Event(), asyncio.Event()
-    model = ScriptedModel(says("Half ").waits(first).says("more ").waits(second), says("done."), says("Fine."))
+    half = says("Half ").waits(first).says("more ").waits(second)
+    model = ScriptedModel(half, says("done."), says("Fine."))
     app = await open_app(cls := assistant(model))
     handle = app.agent(cls, "room")
     home = (await handle.instance())._home

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from everthink import App, Think
-from everthink.messages import text_of
 from everthink.observe.events import Event
 from everthink.turn.journal import read_journal
 
-from .turns import home_of
+from .turns import Database, home_of
 
-__all__ = ["Reports", "cut", "kept", "pull"]
+__all__ = ["Reports", "cut", "incidents", "kept", "pull"]
 
 
 class Reports:
@@ -49,6 +49,11 @@ class Reports:
                 await self._more.wait()
 
 
+def incidents(folder: Path) -> list[dict[str, Any]]:
+    """The records of incidents in the database of `folder`."""
+    return Database(folder).rows("SELECT * FROM incidents")
+
+
 async def kept(app: App, cls: type[Think], said: str = "Half ", name: str = "room") -> None:
     """Return once a turn that runs has these words in the journal. What is not there nobody was shown."""
     home = await home_of(app, cls, name)
@@ -56,7 +61,7 @@ async def kept(app: App, cls: type[Think], said: str = "Half ", name: str = "roo
         while turns := home.door.turns:
             for turn in turns:
                 journal = await read_journal(home, turn.id, message_id=turn.message_id)
-                if said in text_of(journal.fold.parts):
+                if said in journal.fold.message().text:
                     return
             await asyncio.sleep(0)
 

@@ -56,6 +56,10 @@ class Room:
     async def silence(self) -> None:
         """Return once the model is silent and all it said is durable and shown."""
         await self.model.until_silent()
+        await self.flushed()
+
+    async def flushed(self) -> None:
+        """Return once all that was said so far is durable and shown."""
         home = await self.home()
         # Commits are made in order: one may be under way, and one may have to follow it.
         for _ in range(2):

@@ -178,7 +178,7 @@ async def test_turns_that_waited_run_after_the_restart_in_their_order(
     rows = Database(tmp_path).turns()
     assert [row["status"] for row in rows] == ["completed"] * 5
     assert [row["ended_at"] for row in rows] == sorted(row["ended_at"] for row in rows)
-    assert [text for role, text in prompt(model.requests[1]) if role == "user"][0] == "first"
+    assert prompt(model.requests[1])[0] == ("user", "first")
     assert (await app.agent(cls).inspect_submission("job")).status == "completed"
     messages = await app.agent(cls).messages()
     answered = [m.text for m in messages if m.role == "assistant"]

@@ -139,7 +139,9 @@ async def test_a_later_request_does_not_change_one_that_waits(open_app: OpenApp)
     assert seen.tools == [["one"], ["two"], []]
 
 
-async def test_turns_that_ran_or_waited_when_the_process_stopped_keep_their_body_and_tools(open_app: OpenApp) -> None:
+async def test_turns_that_ran_or_waited_when_the_process_stopped_keep_their_body_and_tools(
+    open_app: OpenApp,
+) -> None:
     model = ScriptedModel(says("One").then_hangs())
     app = await open_app(cls := assistant(model))
     home = await home_of(app, cls)

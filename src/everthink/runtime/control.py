@@ -489,7 +489,7 @@ async def _apply_to_cut_off(
     state: queries.CallState | None,
     more: Sequence[Statement],
 ) -> str | None:
-    """Change a call of a turn that was cut off and does not go on yet. Only the ledger can keep the answer."""
+    """Change a call of a turn that was cut off and does not go on yet: the ledger keeps the answer."""
     for turn in home.door.turns:
         if not turn.is_interrupted:
             continue

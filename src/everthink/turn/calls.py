@@ -39,7 +39,7 @@ from .hooks import (
     ToolResult,
     call_hook,
 )
-from .journal import Journal
+from .journal import CallRow, Journal
 from .queries import CallState
 from .run import Run
 
@@ -384,7 +384,7 @@ class StepCalls:
         elif row is None or row.state == "asked":
             await self._start_or_ask(called, tool, self._context(called, tool), None)
         else:
-            await self._find_out(called, tool, part)
+            await self._find_out(called, tool, part, row)
 
     def give_up(self, half_made: Sequence[Part]) -> None:
         """The model did not make these calls again: they are over."""
@@ -393,11 +393,13 @@ class StepCalls:
             self._report(called, part, began=False)
             del self.outcomes[called.tool_call_id]  # nothing the model asked for in this step
 
-    async def _find_out(self, called: CalledTool, tool: Tool, part: Part | None) -> None:
+    async def _find_out(self, called: CalledTool, tool: Tool, part: Part | None, row: CallRow) -> None:
         """The body had begun when it was cut off: what does the tool say became of it?"""
         context = self._context(called, tool)
         try:
-            found = await tool.find_out(called.input, context)
+            # A hook may have given it another input than the model did.
+            given = called.input if row.input is None else msgspec.json.decode(row.input)
+            found = await tool.find_out(given, context)
             if found is RERUN:
                 self._start(called, tool, context, None)
             elif found is REPORT:
@@ -426,7 +428,7 @@ class StepCalls:
         """Run the calls a person said yes to, refuse the others. Called before the first step."""
         # This turn may have begun one of them before it was cut off.
         rows = self.run.turn.journal.calls if self.run.turn.journal else {}
-        begun = {row.call_id for row in rows.values() if row.state in ("started", "unknown")}
+        begun = {row.call_id: row for row in rows.values() if row.state in ("started", "unknown")}
         calls = {p.id: p for p in said.content if isinstance(p, model.ToolCallPart)}
         for answer in answers.content:
             if not isinstance(answer, model.ApprovalResponse) or answer.call_id not in calls:
@@ -449,7 +451,7 @@ class StepCalls:
                 continue
             # A yes to a question that is not asked any more is not a yes to whatever the tool is now.
             if called.tool_call_id in begun:
-                await self._find_out(called, tool, None)
+                await self._find_out(called, tool, None, begun[called.tool_call_id])
             elif still_asks:
                 self._start(called, tool, context, part.provider_metadata)
             else:
