@@ -78,7 +78,7 @@ def _figure(value: float) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a first look in 20 seconds, not a result")
+    parser.add_argument("--quick", action="store_true", help="a first look, not a result")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures there")
     parser.add_argument("--folder", default=".", help="where the databases go: a real disk (default: here)")
     parser.add_argument("--only", choices=("process", "sockets"), help="one of the two tables")
