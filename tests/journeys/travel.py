@@ -104,7 +104,7 @@ class Journey:
             "branches": {
                 m.id: [child.to_json() for child in await session.get_branches(m.id)] for m in stored
             },
-            "turns": [tuple(row[:-1]) for row in turns],  # all but the number they are ordered by
+            "turns": [tuple(row[:13]) for row in turns],  # all but the number they are ordered by
             "calls": {
                 row[0]: [tuple(call) for call in await store.fetch(queries.CALLS, me, row[0])]
                 for row in turns
