@@ -24,7 +24,16 @@ from .runtime.retry import Retry
 from .schedules.task import ScheduledTask, TaskContext
 from .server.app import App, Handle
 from .server.connections import Connection
-from .session.tree import UNSET, Session
+from .session.blocks import ContextBlock, ContextProvider
+from .session.media import MediaEviction
+from .session.overlay import Overlay
+from .session.providers import DirectoryProvider, SearchableEntries, StoredBlock, StoredEntries
+from .session.session import SearchHit, Session
+from .session.session_queries import SessionInfo
+from .session.sessions import Sessions
+from .session.summary import CompactContext, Compaction, create_compact_function, model_summarizer
+from .session.tokens import TokenCount
+from .session.tree import UNSET
 from .submissions import Submission
 from .think import Think
 from .tools.ask import REPORT, RERUN
@@ -50,6 +59,7 @@ from .turn.hooks import (
     has_tool_call,
     step_count_is,
 )
+from .turn.overflow import ContextOverflow, Proactive
 from .turn.overlap import Debounce
 from .turn.streamed import ChatStream
 
@@ -70,8 +80,14 @@ __all__ = [
     "ChatResponse",
     "ChatStream",
     "ChunkContext",
+    "CompactContext",
+    "Compaction",
     "Connection",
+    "ContextBlock",
+    "ContextOverflow",
+    "ContextProvider",
     "Debounce",
+    "DirectoryProvider",
     "Exhausted",
     "FiberAborted",
     "FiberCompleted",
@@ -84,23 +100,33 @@ __all__ = [
     "Handle",
     "Job",
     "KeepRecovering",
+    "MediaEviction",
     "Message",
     "ModelError",
+    "Overlay",
     "PendingCall",
+    "Proactive",
     "RecoveryDecision",
     "Retry",
     "Schedule",
     "ScheduledTask",
+    "SearchHit",
+    "SearchableEntries",
     "Session",
+    "SessionInfo",
+    "Sessions",
     "StepConfig",
     "StepContext",
     "StepResult",
+    "StoredBlock",
+    "StoredEntries",
     "StreamingResponse",
     "Submission",
     "Substitute",
     "TaskContext",
     "Think",
     "Timeouts",
+    "TokenCount",
     "Tool",
     "ToolCall",
     "ToolContext",
@@ -111,8 +137,10 @@ __all__ = [
     "TurnResult",
     "callable",
     "client_tool",
+    "create_compact_function",
     "default_context_overflow_classifier",
     "has_tool_call",
+    "model_summarizer",
     "prune_tool_calls",
     "step_count_is",
     "tool",

@@ -9,6 +9,12 @@
     ├── StreamStalled               the model fell silent for longer than it may
     ├── NoModel / NoMessages        the turn has nothing to run with
     ├── UnknownMessage              a message id that is not in this session
+    ├── InvalidContext              a context block that cannot be declared
+    ├── ContextRefused              a block does not take what was asked of it
+    ├── ContextUnavailable          what stands behind a block cannot be read or written
+    ├── CompactionNotSetUp          a compaction was asked for and nothing says how
+    ├── UnknownSession              a session id that this agent does not have
+    ├── SessionBusy                 another session cannot be opened while a turn runs
     ├── SubmissionConflict          id and idempotency key name different submissions
     ├── InvalidFiber                a fiber's id, key, checkpoint or outcome that makes no sense
     ├── FiberConflict               id and idempotency key name different fibers
@@ -55,12 +61,16 @@ __all__ = [
     "UNTOLD",
     "AgentError",
     "CommitRefused",
+    "CompactionNotSetUp",
+    "ContextRefused",
+    "ContextUnavailable",
     "DiscoveryFailed",
     "ErrorKind",
     "FiberConflict",
     "FiberHandlerTimeout",
     "FiberStopped",
     "InvalidCallback",
+    "InvalidContext",
     "InvalidFiber",
     "InvalidMessage",
     "InvalidRetry",
@@ -77,6 +87,7 @@ __all__ = [
     "NotInFiber",
     "Problem",
     "ScriptExhausted",
+    "SessionBusy",
     "StoreClosed",
     "StoreError",
     "StoreFull",
@@ -96,6 +107,7 @@ __all__ = [
     "TurnInterrupted",
     "UnknownMessage",
     "UnknownModel",
+    "UnknownSession",
     "is_for_people",
 ]
 
@@ -189,6 +201,38 @@ class NoMessages(AgentError):
 
 class UnknownMessage(AgentError):
     """A message id that this session does not hold."""
+
+
+class InvalidContext(AgentError, ValueError):
+    """A context block was declared with a label, a limit or a provider that makes no sense."""
+
+
+class ContextRefused(AgentError):
+    """A context block does not take what was asked of it: unknown, readonly, keyed, or too much."""
+
+
+class ContextUnavailable(AgentError):
+    """What stands behind a context block could not be read or written; the reason is the `__cause__`."""
+
+
+class CompactionNotSetUp(AgentError):
+    """A compaction was asked for, and nothing says how to summarise."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This session has no compaction function.",
+            kept="The conversation is as it was.",
+            next_step="Give it one in configure_session(): "
+            "session.on_compaction(create_compact_function(summarize=...)).",
+        )
+
+
+class UnknownSession(AgentError):
+    """A session id that this agent does not have."""
+
+
+class SessionBusy(AgentError):
+    """Another session cannot be opened while a turn runs or waits."""
 
 
 class SubmissionConflict(AgentError):

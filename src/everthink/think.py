@@ -12,14 +12,19 @@ from .abort import AbortSignal
 from .agent import Agent
 from .errors import NoModel
 from .messages import Message, MessageInput, Part
+from .models.classify import default_context_overflow_classifier
 from .models.port import Model
 from .recovery.context import ChatRecoveryContext, RecoveryDecision
 from .recovery.incident import ChatRecovery
 from .runtime import control
 from .runtime.actor import Degradation
 from .schedules.task import ScheduledTask
+from .session.attachments import read_attachment
+from .session.media import MediaEviction
 from .session.repair import as_interrupted
-from .session.tree import UNSET, Session, Unset
+from .session.session import Session
+from .session.sessions import Sessions
+from .session.tree import UNSET, Unset
 from .submissions import Status, Submission
 from .tools.collect import collect_tools
 from .turn.hooks import (
@@ -36,6 +41,7 @@ from .turn.hooks import (
     TurnContext,
     TurnResult,
 )
+from .turn.overflow import ContextOverflow
 from .turn.overlap import MessageConcurrency
 from .turn.prompt import DEFAULT_SYSTEM_PROMPT
 from .turn.streamed import ChatStream, StreamCallback
@@ -84,6 +90,17 @@ class Think(Agent):
     """What happens to a turn that a crash, a deploy or a stall cut off: it goes on, within the bounds of
     `ChatRecovery(max_attempts=…)`. `False`: it fails, keeping what it had said."""
 
+    context_overflow: ContextOverflow | dict[str, Any] | None = None
+    """What happens when the conversation grows too long for the model in mid-turn. Default: the
+    turn fails. `ContextOverflow(reactive=True, proactive=Proactive(max_input_tokens=200_000))` shortens it."""
+
+    hydration_byte_budget: float = 24 * 1024 * 1024
+    """How much of a conversation is kept in memory, at most; what is older stays in the database.
+    0 or `math.inf`: everything."""
+
+    media_eviction: MediaEviction | dict[str, Any] | bool = True
+    """Whether files and large tool outputs leave old messages: see `MediaEviction`."""
+
     message_concurrency: MessageConcurrency = "queue"
     """What happens to a message typed while a turn runs:
     `"queue"`, `"latest"`, `"merge"`, `"drop"`, `"debounce"` or `Debounce(seconds)`."""
@@ -92,6 +109,9 @@ class Think(Agent):
         """Check the tools of a new agent class, so that a mistake shows where it was made."""
         super().__init_subclass__(**kwargs)
         collect_tools(cls)
+        if cls.__dict__.get("classify_chat_error") is default_context_overflow_classifier:
+            # Assigned as it is: it wants no agent.
+            cls.classify_chat_error = staticmethod(default_context_overflow_classifier)  # type: ignore[method-assign]
 
     # --- what the agent is made of
 
@@ -157,6 +177,15 @@ class Think(Agent):
         What was said before is stored already. Returning `None`, or raising, keeps the error.
         """
         return error
+
+    def classify_chat_error(
+        self, error: BaseException, ctx: ChatErrorContext
+    ) -> str | Awaitable[str | None] | None:
+        """Say what kind of failure this is. `"context_overflow"`: the conversation is too long for the model.
+
+        Default: `default_context_overflow_classifier`. Any other word, `None`, or raising: just a failure.
+        """
+        return default_context_overflow_classifier(error)
 
     def on_submission_status(self, submission: Submission) -> Awaitable[None] | None:
         """See a submission change its status. Raising is logged."""
@@ -376,6 +405,15 @@ class Think(Agent):
         return self._home.session
 
     @property
+    def sessions(self) -> Sessions:
+        """All sessions of this agent; `session` is the live one of them."""
+        return self._home.sessions
+
+    async def read_attachment(self, path: str) -> bytes | None:
+        """A file that left its message: the path stands in the marker. `None` when there is none."""
+        return await read_attachment(self._home.store, self._home.id, path)
+
+    @property
     def messages(self) -> list[Message]:
         """The conversation, as copies."""
         return [message.copy() for message in self._home.session.path]
@@ -432,6 +470,13 @@ class Think(Agent):
     ) -> bool:
         """Answer a call that asked for approval; `continue_last_turn` then runs it. False when none asked."""
         return await control.apply_approval(self._home, tool_call_id, approved, reason=reason)
+
+    async def generate_text(self, prompt: str, *, model: Model | str | None = None) -> str:
+        """Ask a model (this agent's own when none is named) something beside the conversation.
+
+        Made for `create_compact_function(summarize=self.generate_text)`. Raises the model's error.
+        """
+        return await control.generate_text(self._home, prompt, model)
 
     # --- configuration
 

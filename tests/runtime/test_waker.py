@@ -36,6 +36,7 @@ class Counting:
         self.reads: list[str] = []
         self.away = False
         self.apply = inner.apply
+        self.search = inner.search
 
     async def fetch(self, sql: str, *params: Any) -> Rows:
         self.reads.append(sql)

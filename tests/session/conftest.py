@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from everthink.runtime.schema import MIGRATIONS
-from everthink.session.tree import Session
+from everthink.session.context import Context
+from everthink.session.session import Session
 from everthink.store.open import open_store
+from tests.support.context import OpenContext
 from tests.support.postgres import postgres_database, postgres_server, postgres_url
 
 __all__ = ["postgres_database", "postgres_server", "postgres_url"]
@@ -41,3 +43,16 @@ async def open_session(store_url: str, anyio_backend: str) -> AsyncIterator[Open
             return session
 
         yield open_
+
+
+@pytest.fixture
+async def open_context(store_url: str, anyio_backend: str) -> AsyncIterator[OpenContext]:
+    """Opens contexts as a process would that has just started. All of them see the same database."""
+    store = await open_store(store_url, MIGRATIONS)
+    now = iter(range(1, 1_000_000))
+
+    def open_(agent: str = "Assistant/room", session: str = "") -> Context:
+        return Context(store, agent, session, now=lambda: next(now))
+
+    yield open_
+    await store.close()

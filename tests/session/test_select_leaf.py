@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everthink.messages import Message
-from everthink.session.tree import Session
+from everthink.session.session import Session
 
 from .conftest import OpenSession
 

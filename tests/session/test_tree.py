@@ -9,7 +9,8 @@ import pytest
 from everthink.errors import UnknownMessage
 from everthink.messages import Message
 from everthink.session import queries
-from everthink.session.tree import UNSET, Session
+from everthink.session.session import Session
+from everthink.session.tree import UNSET
 from everthink.store.port import Statement
 
 from .conftest import OpenSession

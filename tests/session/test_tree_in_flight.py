@@ -9,7 +9,7 @@ import pytest
 
 from everthink.errors import StoreFull
 from everthink.messages import Message
-from everthink.session.tree import Session
+from everthink.session.session import Session
 
 from .conftest import OpenSession
 from .test_tree import check_as_after_a_restart, grow, ids, said
@@ -87,7 +87,7 @@ async def test_a_read_that_was_overtaken_by_a_write_does_not_undo_it(
     # Given a read of the path that has its rows and has not put them into memory yet
     session = await open_session()
     await grow(session, "a", "b")
-    store = session._store = Slow(session._store)  # type: ignore[assignment]
+    store = session._store = session._shelf._store = Slow(session._store)  # type: ignore[assignment]
     reading = asyncio.create_task(session.load())
     await store.has_read.wait()
 

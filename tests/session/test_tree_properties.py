@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from everthink.messages import Message
 from everthink.runtime.schema import MIGRATIONS
-from everthink.session.tree import UNSET, Session
+from everthink.session.session import Session
+from everthink.session.tree import UNSET
 from everthink.store.open import open_store
 from tests.support.conversations import unhurried
 

@@ -27,7 +27,16 @@ ARROWS: dict[str, set[str]] = {
     "observe": {"errors", "models.port"},
     # The core: values and ports only.
     "wire": {"errors", "messages", "chunks"},
-    "session": {"errors", "clock", "messages", "chunks", "store.port", "models.port", "observe.events"},
+    "session": {
+        "errors",
+        "clock",
+        "messages",
+        "chunks",
+        "store.port",
+        "models.port",
+        "tools",
+        "observe.events",
+    },
     "turn": {
         "errors",
         "abort",
@@ -115,6 +124,7 @@ FOREIGN = {
     "httpx",
     "httpx2",
     "mcp",
+    "obstore",
     "openai",
     "opentelemetry",
     "pydantic_ai",

@@ -162,3 +162,16 @@ def test_the_second_list_may_have_gaps_but_its_numbers_go_up(two_lists: Path) ->
     listed = AGENT_CASES.replace("12", "7")
     (two_lists / "tests" / "contract" / "agent_cases.toml").write_text(listed)
     assert "agent_cases.toml: case numbers must go up" in cases("--root", str(two_lists)).stderr
+
+
+def test_each_list_has_marks_and_a_letter_of_its_own(two_lists: Path) -> None:
+    listed = AGENT_CASES.replace("9 =", "1 =").replace("12", "2")
+    (two_lists / "tests" / "contract" / "memory_cases.toml").write_text(listed)
+    (two_lists / "tests" / "test_memory.py").write_text(
+        "import pytest\n\n@pytest.mark.memory_case(1)\ndef test_one(): ...\n"
+    )
+    written = cases("--root", str(two_lists))
+    assert written.stdout.splitlines()[2] == "2 memory cases: 1 tested, 1 left for later, 0 missing."
+    index = (two_lists / "docs" / "contract-index.md").read_text()
+    assert "| M1 | Nine. | [test_one](../tests/test_memory.py) |  |" in index
+    assert "| A9 | Nine. | [test_nine](../tests/test_timers.py) |  |" in index

@@ -12,6 +12,7 @@ HEAVY = [
     "asyncpg",
     "httpx2",
     "mcp",
+    "obstore",
     "openai",
     "opentelemetry",
     "pydantic_ai",

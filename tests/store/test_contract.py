@@ -9,8 +9,8 @@ import pytest
 
 from everthink.store.port import Migration, Store
 from everthink.store.postgres import open_postgres
-from everthink.store.sqlite import open_sqlite
-from everthink.testing.contracts.store import StoreContract
+from everthink.store.sqlite import open_sqlite, texts
+from everthink.testing.contracts.store import SearchContract, StoreContract
 from tests.support.postgres import Server
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,23 @@ class TestSqliteInMemory(StoreContract):
         return await open_sqlite(":memory:", migrations)
 
 
+class TestSqliteWithoutFullText(SearchContract):
+    """A SQLite that was built without FTS5."""
+
+    finds_stems = folds_accents = keeps_words_apart = False
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(texts, "has_fts5", lambda connection: False)  # type: ignore
+        self.path = tmp_path / "agents.db"
+
+    async def open(self, migrations: Sequence[Migration]) -> Store:
+        return await open_sqlite(self.path, migrations)
+
+
 class TestPostgres(StoreContract):
+    folds_accents = False
+
     @pytest.fixture(autouse=True)
     def place(self, postgres_url: str) -> None:
         self.url = postgres_url
@@ -56,6 +72,8 @@ def modest_database(postgres_server: Server) -> Iterator[str]:
 
 class TestPostgresWithoutTemporaryFunctions(StoreContract):
     """A user who may make tables and nothing else."""
+
+    folds_accents = False
 
     @pytest.fixture(autouse=True)
     def place(self, postgres_server: Server, modest_database: str) -> Iterator[None]:

@@ -16,7 +16,7 @@ from everthink.observe.events import Event
 from everthink.runtime.actor import Actor
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
-from everthink.store.port import Commit, Rows, Statement, Store
+from everthink.store.port import Commit, Rows, Search, Statement, Store
 from everthink.turn.audience import Shown, ShownChunks, TurnAccepted
 from everthink.turn.segments import unpack
 
@@ -116,6 +116,9 @@ class GatedStore:
 
     async def fetch(self, sql: str, *params: Any) -> Rows:
         return await self._inner.fetch(sql, *params)
+
+    async def search(self, search: Search) -> Rows:
+        return await self._inner.search(search)
 
     async def close(self) -> None:
         await self._inner.close()

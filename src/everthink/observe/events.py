@@ -26,6 +26,7 @@ __all__ = [
     "EVENTS",
     "AlarmMemoryLimitReset",
     "ChatContextCompacted",
+    "ChatContextSlimmed",
     "ChatHydrationWindowed",
     "ChatMediaEvicted",
     "ChatOnstartDegraded",
@@ -435,6 +436,14 @@ class ChatContextCompacted(EventBody, frozen=True, kw_only=True):
     shortened: bool
     request_id: str | None = None
     attempt: int | None = None
+
+
+@event("chat:context:slimmed", level=logging.WARNING)
+class ChatContextSlimmed(EventBody, frozen=True, kw_only=True):
+    """Results of calls are left out of the prompt: shortening the conversation was not enough."""
+
+    request_id: str
+    tool_call_ids: Sequence[str]
 
 
 @event("chat:transcript:repaired", level=logging.INFO)

@@ -194,9 +194,9 @@ class Recovery:
 
     def _asked_by(self, turn: Turn) -> str | None:
         """The latest user message the turn answers."""
-        path = self._house.session.path
-        place = next((i for i, m in enumerate(path) if m.id == turn.question), len(path) - 1)
-        return next((m.id for m in reversed(path[: place + 1]) if m.role == "user"), None)
+        session = self._house.session
+        path = (session.up_to(turn.question) if turn.question else None) or session.path
+        return next((m.id for m in reversed(path) if m.role == "user"), None)
 
     def _awaits_person(self, turn: Turn, journal: Journal) -> bool:
         """True when all that is open is a question to a person or a browser."""

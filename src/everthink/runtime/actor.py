@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -18,22 +19,26 @@ import msgspec
 
 from ..abort import AbortRegistry
 from ..clock import Clock
-from ..errors import StoreError
+from ..errors import SessionBusy, StoreError
 from ..messages import encode_json
 from ..models.port import Model
 from ..observe.bus import EventBus
-from ..observe.events import ChatOnstartDegraded, EventBody
+from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, EventBody
 from ..recovery.recover import Recovering, Recovery
 from ..recovery.wake import wake
 from ..schedules.tasks import Tasks
-from ..session.tree import Session
+from ..session.compaction import SessionNews, SessionStatus
+from ..session.eviction import Evictor
+from ..session.reading import Shape
+from ..session.session import Session
+from ..session.sessions import MAIN, Sessions
 from ..store.port import Statement, Store
 from ..submissions import Submission, Submissions
 from ..tools.collect import client_tools_from, collect_tools
 from ..tools.tool import Tool
 from ..turn import queries as turns
 from ..turn.admission import Door, current_turn
-from ..turn.audience import Audience
+from ..turn.audience import Audience, HistoryChanged, SessionTold
 from ..turn.continuation import Continuations
 from ..turn.convert import Converter
 from ..turn.fold import Accumulator
@@ -76,6 +81,16 @@ class Resident(Hooks, Protocol):
     @property
     def chat_recovery(self) -> Any:
         """What happens to a turn that was cut off."""
+        ...
+
+    @property
+    def hydration_byte_budget(self) -> float:
+        """How much of a conversation is kept in memory."""
+        ...
+
+    @property
+    def media_eviction(self) -> Any:
+        """What happens to heavy contents of old messages."""
         ...
 
     def configure_session(self, session: Session) -> Any:
@@ -143,6 +158,9 @@ class Actor:
         self.store, self.clock, self._bus = store, clock, bus
         self.new_id, self.resolve_model = new_id, resolve_model
         self.session = Session(store, self.id, now=clock.now_ms)
+        self.sessions = Sessions(self)
+        self.evictor = Evictor(self)
+        self._windowed: tuple[int, int] | None = None
         self.audience = Audience()
         self.converter = Converter()
         self.aborts = AbortRegistry()
@@ -192,9 +210,8 @@ class Actor:
         self.last_body = _value(values.get("lastBody"))
         self.last_failure = _value(values.get("lastFailure"))
         await self.state_box.load(_value(values.get("state")))
-        configured = await call_hook(self.agent.configure_session, self.session)
-        self.session = configured or self.session
-        await self.session.load()
+        self._adopt(await self.make_session(_value(values.get("session")) or MAIN))
+        await self._try("transcript-hydration", self._hydrate())
         await self.fibers.recover()
         with self.alarms.starting():
             await call_hook(self.agent.on_start, props)
@@ -202,6 +219,80 @@ class Actor:
         await self._try("durable-work-recovery", wake(self))
         self.continuations.restore(_value(values.get("continuation")))
         await self.jobs.open()
+
+    async def _hydrate(self) -> None:
+        try:
+            await self.session.load()
+        except Exception:
+            self.session.fail()  # empty for now: whoever needs it reads it again
+            raise
+
+    # --- sessions
+
+    def now(self) -> int:
+        """The time in ms."""
+        return self.clock.now_ms()
+
+    async def make_session(self, id: str) -> Session:
+        """A session set up by `configure_session`."""
+        session = Session(self.store, self.id, now=self.clock.now_ms, id=id)
+        budget = self.agent.hydration_byte_budget
+        session.limit_hydration(budget if math.isfinite(budget) and budget > 0 else math.inf)
+        return await call_hook(self.agent.configure_session, session) or session
+
+    def _adopt(self, session: Session) -> None:
+        self.session = session
+        session.listener = self._session_told
+        session.hydrated = self._hydrated
+
+    def _session_told(self, news: SessionNews) -> None:
+        self.audience.show(SessionTold(news))
+        if isinstance(news, SessionStatus) and news.tokens_before is not None and self.is_at_rest:
+            self.audience.show(HistoryChanged())
+
+    def _hydrated(self, shape: Shape) -> None:
+        """Tell when only the end of a large conversation is in memory, and when that changes."""
+        windowed = (shape.total_bytes, len(shape.steps)) if shape.is_truncated else None
+        if windowed is not None and windowed != self._windowed:
+            if self._windowed is None:
+                log.warning(
+                    "%s: %d of %d bytes of the conversation are kept in memory (hydration_byte_budget)",
+                    self.id,
+                    self.agent.hydration_byte_budget,
+                    shape.total_bytes,
+                )
+            self.emit(
+                ChatHydrationWindowed(
+                    total_content_bytes=shape.total_bytes,
+                    budget_bytes=round(self.agent.hydration_byte_budget),
+                    hydrated_messages=len(shape.steps),
+                )
+            )
+        self._windowed = windowed
+
+    async def switch_session(self, session: Session) -> None:
+        """Make a session the live one. Raises `SessionBusy` while a turn runs or waits."""
+        if not self.is_at_rest:
+            raise SessionBusy(
+                "Another session cannot be opened while a turn runs or waits.",
+                kept="The live session stays.",
+                next_step="Wait for its end with wait_until_stable(), or stop it with cancel_chat().",
+            )
+        before = self.session
+        self._adopt(session)
+        before.listener = before.hydrated = None
+        # Asked for in the same breath: what is accepted from here on is stored after it.
+        applied = self.store.apply(
+            [self.remember("session", session.id or None), self.remember("lastFailure", None)]
+        )
+        self.last_failure = None
+        self.converter.forget()
+        try:
+            await applied
+        except BaseException:
+            self._adopt(before)
+            raise
+        self.audience.show(HistoryChanged())
 
     async def _try(self, step: str, work: Awaitable[None]) -> None:
         """Do what the agent can serve without. A database that fails is not among that."""
@@ -228,8 +319,13 @@ class Actor:
     def is_idle(self) -> bool:
         """True when nothing would be lost by leaving memory: no turn, no connection, nothing held."""
         is_alone = self.hall is None or not self.hall.connections
-        at_rest = self.queue.is_idle and not self.door.turns and self.continuations.is_at_rest
-        return is_alone and at_rest and not (self.holds.count or self._tasks)
+        return is_alone and self.is_at_rest and not (self.holds.count or self._tasks)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """True when no turn runs, waits or is about to."""
+        is_quiet = self.queue.is_idle and not self.door.turns and not self.submits.pending
+        return is_quiet and self.continuations.is_at_rest
 
     # --- state
 
@@ -263,6 +359,11 @@ class Actor:
     def chat_recovery(self) -> Any:
         """The agent's setting for turns that were cut off."""
         return self.agent.chat_recovery
+
+    @property
+    def media_eviction(self) -> Any:
+        """The agent's setting for heavy contents of old messages."""
+        return self.agent.media_eviction
 
     def emit(self, event: EventBody) -> None:
         """Tell observers."""

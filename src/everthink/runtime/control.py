@@ -17,6 +17,7 @@ from ..abort import AbortSignal
 from ..errors import InvalidTurn, UnknownMessage
 from ..messages import Message, Part, as_messages, copy_json, encode_json, json_object
 from ..observe.events import MessageCancel, MessageClear, ToolApproval, ToolResult
+from ..session.summary import model_summarizer
 from ..session.tree import UNSET, Plan, Unset
 from ..store.port import Statement
 from ..submissions import SKIPPED_TEXT, Submission
@@ -25,7 +26,7 @@ from ..tools.tool import Tool
 from ..turn import queries
 from ..turn.admission import in_active_turn
 from ..turn.audience import Cleared, HistoryChanged, MessageUpdated
-from ..turn.hooks import TurnResult
+from ..turn.hooks import TurnResult, call_hook
 from ..turn.interactions import holder_of, is_pending, with_approval, with_result
 from ..turn.journal import read_journal
 from ..turn.perform import with_stamps
@@ -41,6 +42,7 @@ __all__ = [
     "clear",
     "config_of",
     "configure",
+    "generate_text",
     "go_on",
     "is_waiting_for_person",
     "regenerate",
@@ -127,7 +129,7 @@ def regenerate(
         await home.session.refresh()
         turn = home.door.turn(
             "programmatic",
-            parent=_question_before(home, message_id).id,
+            parent=_question_before(home, message_id),
             body=home.last_body,
             client_tools=home.client_tools(),
         )
@@ -136,8 +138,8 @@ def regenerate(
     return ChatStream(prepare, raises=True)
 
 
-def _question_before(home: Actor, message_id: str | None) -> Message:
-    """The message that the answer `message_id` (or the last one) follows."""
+def _question_before(home: Actor, message_id: str | None) -> str:
+    """The id of the message that the answer `message_id` (or the last one) follows."""
     path = list(home.session.path)
     if message_id is None:
         while path and path[-1].role == "assistant":
@@ -151,7 +153,7 @@ def _question_before(home: Actor, message_id: str | None) -> Message:
         path = path[:place]
     if not path:
         raise InvalidTurn("regenerate: there is no message to answer.", kept="Nothing was changed.")
-    return path[-1]
+    return home.session.row_of(path[-1])
 
 
 def stream(
@@ -308,6 +310,7 @@ async def clear(home: Actor) -> None:
         raise
     home.session.confirm_clear()
     home.converter.forget()
+    await home.session.refresh_system_prompt("cleared")
     home.audience.show(Cleared())
     home.emit(MessageClear())
     await home.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
@@ -352,6 +355,8 @@ async def add(
         above = message.id
     if plan.statements:
         await session.write(plan)
+        home.evictor.nudge()
+        await session.compact_if_due()
     if broadcast and not in_active_turn(home.id):
         home.audience.show(HistoryChanged())
 
@@ -469,6 +474,8 @@ async def _apply(
         return str(part.get("toolName", ""))
     await home.session.refresh()
     holder = holder_of(reversed(home.session.path), call_id)
+    if holder is None and home.session.is_partial:
+        holder = await home.session.find_call(call_id)
     parts = change(holder.parts) if holder else None
     if holder is None:
         return await _apply_to_cut_off(home, call_id, change, state, more)
@@ -511,6 +518,12 @@ async def _apply_to_cut_off(
         home.audience.show(MessageUpdated(journal.fold.message()))
         return str(part.get("toolName", ""))
     return None
+
+
+async def generate_text(home: Actor, prompt: str, model: Any) -> str:
+    """See `Think.generate_text`."""
+    chosen = home.resolve_model(await call_hook(home.agent.get_model) if model is None else model)
+    return await model_summarizer(chosen)(prompt)
 
 
 # --- configuration

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from ..recovery import queries as recovery
 from ..schedules import queries as schedules
+from ..session import attachments
+from ..session import context_queries as context
 from ..session import queries as session
+from ..session import session_queries as sessions
 from ..store.port import Migration
 from ..turn import queries as turn
 from . import alarm_queries as alarms
@@ -23,4 +26,9 @@ MIGRATIONS = (
     Migration(3, "fibers", fibers.TABLES),
     Migration(4, "timers and the queue", (*alarms.TABLES, *jobs.TABLES)),
     Migration(5, "declared tasks", schedules.TABLES),
+    Migration(
+        6,
+        "memory",
+        (*session.MEMORY, *context.TABLES, *sessions.TABLES, *attachments.TABLES),
+    ),
 )

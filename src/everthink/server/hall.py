@@ -22,6 +22,7 @@ from ..recovery.recover import RECOVERING_TTL_MS
 from ..runtime import control
 from ..runtime.actor import Actor
 from ..runtime.context import current_connection
+from ..session.compaction import CompactionFailed, SessionNews
 from ..store.port import Statement
 from ..tools.collect import client_tools_from
 from ..turn.audience import (
@@ -29,6 +30,7 @@ from ..turn.audience import (
     HistoryChanged,
     MessageUpdated,
     RecoveryChanged,
+    SessionTold,
     Shown,
     ShownChunks,
     TurnAccepted,
@@ -114,6 +116,8 @@ class Hall:
                 self._all(wire.Recovering(recovering, turn.request_id))
             case TurnRewound(turn):
                 self._rewind(turn)
+            case SessionTold(news):
+                self._all(_session_frame(news))
             case Cleared():
                 self._accepted.clear()
                 self._refused()
@@ -500,6 +504,13 @@ class Hall:
             ):
                 connection.send(text)
         self.actor.emit(StateUpdate())
+
+
+def _session_frame(news: SessionNews) -> wire.ServerFrame:
+    if isinstance(news, CompactionFailed):
+        return wire.SessionError(news.error)
+    compacted = None if news.tokens_before is None else wire.Compacted(news.tokens_before)
+    return wire.SessionStatus(news.phase, news.token_estimate, news.token_threshold, compacted)
 
 
 async def _answer(value: Any) -> Any:

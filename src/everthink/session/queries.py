@@ -1,25 +1,35 @@
-"""The `messages` table: its definition and its few statements. Nobody else touches it."""
+"""The `messages` and `compactions` tables: their definitions and their few statements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..messages import Message, stored_content
-from ..store.port import Statement
+from ..store.port import Row, Statement, TextIndex
+from .overlay import Overlay
 
 __all__ = [
     "BEFORE",
+    "BETWEEN",
     "BRANCHES",
+    "COMPACTIONS",
     "COUNTS",
     "DEEPEST",
-    "LEAF",
+    "KNOWN",
+    "KNOWN_AT_ONCE",
+    "MEMORY",
     "ONE",
+    "PAGE",
     "PLACE",
+    "ROWS",
     "TABLES",
     "TREE",
     "appended",
+    "bytes_of",
     "cleared",
+    "compacted",
     "deleted",
+    "overlay_of",
     "reparented",
     "selected",
     "updated",
@@ -40,8 +50,23 @@ TABLES = (
     "CREATE UNIQUE INDEX messages_by_seq ON messages (agent, session, seq)",
 )
 
-# A child is always stored after its parent, so the newest row has no children: it is the tip.
-LEAF = "SELECT id, seq FROM messages WHERE agent = ? AND session = ? ORDER BY seq DESC LIMIT 1"
+MEMORY = (
+    "ALTER TABLE messages ADD COLUMN bytes BIGINT",
+    """CREATE TABLE compactions (
+        agent TEXT NOT NULL,
+        session TEXT NOT NULL,
+        id TEXT NOT NULL,
+        seq BIGINT NOT NULL,
+        from_message TEXT NOT NULL,
+        to_message TEXT NOT NULL,
+        summary TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        tokens_before BIGINT NOT NULL,
+        created_at BIGINT NOT NULL,
+        PRIMARY KEY (agent, session, id)
+    ) /* clustered */""",
+    TextIndex("messages", "content", parts=True),
+)
 
 ONE = "SELECT role, content, parent FROM messages WHERE agent = ? AND session = ? AND id = ?"
 
@@ -60,11 +85,37 @@ COUNTS = "SELECT agent, COUNT(*) AS messages FROM messages GROUP BY agent"
 
 PLACE = "SELECT seq FROM messages WHERE agent = ? AND session = ? AND id = ?"
 
-# A parent is older than its children, so a path is found by going back. A recursive query would follow
-# the parents directly, but PostgreSQL plans one badly for as long as a table has no statistics.
+# A child is always stored after its parent, so the newest row is the tip, and a path is found by going
+# back. A recursive query would follow the parents directly, but PostgreSQL plans one badly for as long as
+# a table has no statistics. Contents are read apart, when it is known how much they weigh.
+PAGE = 500
 BEFORE = (
+    "SELECT id, parent, role, seq, COALESCE(bytes, LENGTH(content)) FROM messages"
+    " WHERE agent = ? AND session = ? AND seq < ? ORDER BY seq DESC LIMIT 500"
+)
+
+ROWS = (
     "SELECT id, parent, role, content, seq FROM messages WHERE agent = ? AND session = ? AND seq < ?"
     " ORDER BY seq DESC LIMIT 200"
+)
+
+BETWEEN = (
+    "SELECT id, role, content FROM messages WHERE agent = ? AND session = ? AND seq >= ? AND seq <= ?"
+    " ORDER BY seq"
+)
+
+KNOWN_AT_ONCE = 50
+KNOWN = (
+    f"SELECT id FROM messages WHERE agent = ? AND session = ? AND id IN ({', '.join('?' * KNOWN_AT_ONCE)})"
+)
+
+# An overlay that lost one of its ends covers nothing any more.
+COMPACTIONS = (
+    "SELECT c.id, c.from_message, c.to_message, c.summary, c.reason, c.tokens_before, c.created_at, c.seq,"
+    " f.seq, f.parent FROM compactions c"
+    " JOIN messages f ON f.agent = c.agent AND f.session = c.session AND f.id = c.from_message"
+    " JOIN messages t ON t.agent = c.agent AND t.session = c.session AND t.id = c.to_message"
+    " WHERE c.agent = ? AND c.session = ? ORDER BY c.seq"
 )
 
 DEEPEST = 10_000
@@ -75,18 +126,30 @@ def appended(
     agent: str, session: str, message: Message, *, seq: int, parent: str | None, now: int
 ) -> Statement:
     """Store a new message. Returns its id; nothing when the id is known, whose row stays as it is."""
+    content, size = _sized(message)
     return Statement(
-        "INSERT INTO messages (agent, session, id, seq, parent, role, content, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, session, id) DO NOTHING RETURNING id",
-        (agent, session, message.id, seq, parent, message.role, stored_content(message), now),
+        "INSERT INTO messages (agent, session, id, seq, parent, role, content, created_at, bytes)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, session, id) DO NOTHING RETURNING id",
+        (agent, session, message.id, seq, parent, message.role, content, now, size),
     )
+
+
+def bytes_of(statement: Statement) -> int:
+    """What a message weighs that `appended` stores."""
+    return statement.params[-1]
+
+
+def _sized(message: Message) -> tuple[str, int]:
+    content = stored_content(message)
+    return content, len(content) if content.isascii() else len(content.encode())
 
 
 def updated(agent: str, session: str, message: Message) -> Statement:
     """Replace a message's content. Returns its id; nothing when there is no such message."""
+    content, size = _sized(message)
     return Statement(
-        "UPDATE messages SET content = ? WHERE agent = ? AND session = ? AND id = ? RETURNING id",
-        (stored_content(message), agent, session, message.id),
+        "UPDATE messages SET content = ?, bytes = ? WHERE agent = ? AND session = ? AND id = ? RETURNING id",
+        (content, size, agent, session, message.id),
     )
 
 
@@ -113,6 +176,38 @@ def deleted(agent: str, session: str, ids: Sequence[str]) -> list[Statement]:
     return [Statement(sql, (agent, session, id)) for id in ids]
 
 
-def cleared(agent: str, session: str) -> Statement:
-    """Remove every message of the session."""
-    return Statement("DELETE FROM messages WHERE agent = ? AND session = ?", (agent, session))
+def cleared(agent: str, session: str) -> list[Statement]:
+    """Remove every message of the session, and what stands for them."""
+    return [
+        Statement("DELETE FROM messages WHERE agent = ? AND session = ?", (agent, session)),
+        Statement("DELETE FROM compactions WHERE agent = ? AND session = ?", (agent, session)),
+    ]
+
+
+def compacted(agent: str, session: str, overlay: Overlay) -> Statement:
+    """Keep an overlay. Returns its id; nothing when one of its ends is gone."""
+    there = "EXISTS (SELECT 1 FROM messages WHERE agent = ? AND session = ? AND id = ?)"
+    return Statement(
+        "INSERT INTO compactions (agent, session, id, seq, from_message, to_message, summary, reason,"
+        " tokens_before, created_at) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+        f" WHERE {there} AND {there} RETURNING id",
+        (
+            agent,
+            session,
+            overlay.id,
+            overlay.seq,
+            overlay.from_message_id,
+            overlay.to_message_id,
+            overlay.summary,
+            overlay.reason,
+            overlay.tokens_before,
+            overlay.created_at,
+            *(agent, session, overlay.from_message_id),
+            *(agent, session, overlay.to_message_id),
+        ),
+    )
+
+
+def overlay_of(row: Row) -> Overlay:
+    """A row of `COMPACTIONS`."""
+    return Overlay(*row)

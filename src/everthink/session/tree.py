@@ -3,13 +3,16 @@
     turn/, add_messages --plan--> (caller's commit) --confirm--> path
 
 Each message has at most one parent; the tip is the newest message, the active path leads
-from the root to it. A write is planned (statements for the caller's commit) and confirmed
-once that commit is durable, so nobody reads a message that a crash can take back.
+from the root to it. In memory is the path as it is shown: a summary stands for the messages it
+covers, and what is older than the budget allows stays in the database. A write is planned
+(statements for the caller's commit) and confirmed once that commit is durable, so nobody reads a
+message that a crash can take back.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,8 +21,11 @@ from ..messages import Message, parse_stored
 from ..store.port import Rows, Statement, Store
 from . import queries
 from .budget import storable
+from .overlay import Overlay, applied, is_overlay
+from .reading import RowStats, Shape, Shelf, Step
+from .tokens import estimate_message
 
-__all__ = ["UNSET", "Plan", "Session", "Unset"]
+__all__ = ["UNSET", "Plan", "RecentHistory", "Tree", "Unset"]
 
 
 class Unset(enum.Enum):
@@ -43,16 +49,36 @@ class Plan:
     """(message, parent, sequence number) in the order of the statements. An update has no number."""
 
 
-class Session:
-    """One conversation of one agent."""
+@dataclass(frozen=True, slots=True)
+class RecentHistory:
+    """The end of a path: as many of its messages as a budget allows."""
+
+    messages: list[Message]
+    truncated: bool
+    total_content_bytes: int
+    """Of the whole path."""
+
+
+class Tree:
+    """The messages of one session."""
 
     def __init__(self, store: Store, agent: str, *, now: Callable[[], int], id: str = "") -> None:
         self.id = id
         self._store, self._agent, self._now = store, agent, now
-        # The confirmed active path, where each id stands in it, and the number of its last row.
+        self._shelf = Shelf(store, agent, id)
+        # The confirmed active path as it is shown, what each message weighs in tokens (-1: not estimated),
+        # and where each id stands in it. The last message that a summary covers stands where that does.
         self._path: list[Message] = []
+        self._weights: list[int] = []
         self._places: dict[str, int] = {}
+        # Its last row.
+        self._leaf: str | None = None
         self._leaf_seq = 0
+        self._overlays: list[Overlay] = []
+        self._is_partial = False
+        self._budget, self._floor = math.inf, 4
+        self.heaviest = 0
+        """The bytes of the largest row that was read or written here."""
         # The tip as planned: ahead of the path while a commit is in flight. 0: take the database's.
         self._tip: str | None = None
         self._tip_seq = 0
@@ -81,10 +107,34 @@ class Session:
         """The last message of the active path."""
         return self._path[-1] if self._path else None
 
+    @property
+    def is_partial(self) -> bool:
+        """True when the path has messages that are not in memory: summarised, or beyond the budget."""
+        return self._is_partial
+
     def find(self, id: str) -> Message | None:
         """A message of the active path."""
         place = self._places.get(id)
-        return None if place is None else self._path[place]
+        found = None if place is None else self._path[place]
+        return found if found is not None and found.id == id else None
+
+    def weigh(self) -> int:
+        """What the active path weighs in tokens, roughly. Each message is estimated once."""
+        for place, weight in enumerate(self._weights):
+            if weight < 0:
+                self._weights[place] = estimate_message(self._path[place])
+        return sum(self._weights)
+
+    def up_to(self, id: str) -> list[Message] | None:
+        """The active path up to a message of it, or `None` when it is not on it (or inside a summary)."""
+        place = self._places.get(id)
+        return None if place is None else self._path[: place + 1]
+
+    def row_of(self, message: Message) -> str:
+        """The id that a message hangs on below this one: for a summary, the last message it covers."""
+        if not is_overlay(message):
+            return message.id
+        return next(one.to_message_id for one in self._overlays if one.message_id == message.id)
 
     def expects(self, id: str) -> bool:
         """True when the message is on the active path, or is being written."""
@@ -94,17 +144,23 @@ class Session:
         """Read the active path from the database."""
         while True:
             confirmed = self._confirmed
-            rows = await self._store.fetch(queries.LEAF, self._agent, self.id)
-            leaf, seq = (rows[0][0], rows[0][1]) if rows else (None, 0)
-            path = await self._read_path(leaf, seq) if leaf is not None else []
+            shape = await self._shelf.walk(covers=True, max_bytes=self._budget, min_recent=self._floor)
+            path = await self._shelf.read(shape)
             if confirmed == self._confirmed:
                 break  # otherwise a commit was confirmed while we read: what we read may be older
         self._stale = False
+        leaf, seq = shape.leaf, shape.leaf_seq
         if seq >= self._tip_seq:
             self._tip, self._tip_seq = leaf, seq
         self._seq = max(self._seq, seq)
-        self._leaf_seq = seq
+        self._leaf, self._leaf_seq = leaf, seq
+        self._overlays, self._is_partial = shape.overlays, shape.is_partial
         self._set_path(path)
+        self.heaviest = max([self.heaviest, *(step.bytes for step in shape.steps if isinstance(step, Step))])
+        self._hydrated(shape)
+
+    def _hydrated(self, shape: Shape) -> None:
+        """The path was read."""
 
     async def refresh(self) -> None:
         """Read the path again if a write made the one in memory unsure."""
@@ -112,7 +168,7 @@ class Session:
             await self.load()
 
     async def get_message(self, id: str) -> Message | None:
-        """A message by id, on whichever branch."""
+        """A message by id, on whichever branch, also one that a summary covers."""
         rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
         return parse_stored(id, *rows[0][:2]) if rows else None
 
@@ -125,7 +181,27 @@ class Session:
         if leaf_id is None:
             await self.refresh()
             return [message.copy() for message in self._path]
-        return await self._path_to(leaf_id)
+        return await self._shelf.read(await self._shelf.walk(leaf_id, covers=True))
+
+    async def get_recent_history(self, max_bytes: float, min_recent: int = 1) -> RecentHistory:
+        """The longest end of the active path that fits `max_bytes`; at least its last `min_recent`."""
+        shape = await self._shelf.walk(max_bytes=max_bytes, min_recent=max(1, int(min_recent)))
+        overlays = await self._shelf.overlays() if shape.steps else []
+        messages = applied(await self._shelf.read(shape), overlays)
+        return RecentHistory(messages, shape.is_truncated, shape.total_bytes)
+
+    async def get_history_row_stats(self, leaf_id: str | None = None) -> list[RowStats]:
+        """The rows of a path with their sizes, root first, without reading what they say."""
+        shape = await self._shelf.walk(leaf_id)
+        return [RowStats(step.id, step.role, step.bytes) for step in shape.steps if isinstance(step, Step)]
+
+    async def get_compactions(self) -> list[Overlay]:
+        """Every compaction of this session, oldest first, also those that a later one covers."""
+        return await self._shelf.overlays()
+
+    async def known(self, ids: Sequence[str]) -> set[str]:
+        """Those of `ids` that this session holds, on whichever branch."""
+        return await self._shelf.known(ids)
 
     async def get_latest_leaf(self) -> Message | None:
         """The tip of the active path."""
@@ -139,10 +215,7 @@ class Session:
 
     async def get_path_length(self, leaf_id: str | None = None) -> int:
         """How many messages lead to `leaf_id` (the tip when omitted)."""
-        if leaf_id is not None:
-            return len(await self._path_to(leaf_id))
-        await self.refresh()
-        return len(self._path)
+        return len((await self._shelf.walk(leaf_id)).steps)
 
     # --- planning: pure statements for the caller's commit
 
@@ -151,13 +224,15 @@ class Session:
         plan = Plan()
         above = self._tip if isinstance(parent, Unset) else parent
         for message in messages:
-            if message.id in self._places:
+            if message.id in self._places or is_overlay(message):
                 continue  # stays where it is, and so does the place of what follows
             message = storable(message)
             self._seq += 1
-            plan.statements.append(
-                queries.appended(self._agent, self.id, message, seq=self._seq, parent=above, now=self._now())
+            statement = queries.appended(
+                self._agent, self.id, message, seq=self._seq, parent=above, now=self._now()
             )
+            plan.statements.append(statement)
+            self.heaviest = max(self.heaviest, queries.bytes_of(statement))
             plan.writes.append((message, above, self._seq))
             self._planned.add(message.id)
             above = message.id
@@ -177,7 +252,7 @@ class Session:
     def plan_clear(self) -> list[Statement]:
         """Remove everything but what is planned later. Follow a durable commit with `confirm_clear`."""
         self._tip, self._tip_seq = None, self._seq
-        return [queries.cleared(self._agent, self.id)]
+        return queries.cleared(self._agent, self.id)
 
     # --- confirming: the commit is durable
 
@@ -197,8 +272,9 @@ class Session:
     def foresee(self, message: Message) -> None:
         """Put an update into the path ahead of its commit, so that the next one builds on it."""
         place = self._places.get(message.id)
-        if place is not None:
+        if place is not None and self._path[place].id == message.id:
             self._path[place] = message
+            self._weights[place] = -1
 
     def fail(self, plan: Plan | None = None) -> None:
         """A planned row was not written: what memory believes about the tip may be wrong."""
@@ -206,12 +282,13 @@ class Session:
             self._planned.difference_update(message.id for message, _, _ in plan.writes)
         self._confirmed += 1
         self._stale = True
-        self._tip, self._tip_seq = self._path[-1].id if self._path else None, 0
+        self._tip, self._tip_seq = self._leaf, 0
 
     def confirm_clear(self) -> None:
         """The session was emptied."""
         self._confirmed += 1
-        self._leaf_seq = 0
+        self._leaf, self._leaf_seq = None, 0
+        self._overlays, self._is_partial = [], False
         self._set_path([])
 
     def _hang(self, message: Message, parent: str | None, seq: int) -> None:
@@ -221,12 +298,12 @@ class Session:
         if place == -2 or seq <= self._leaf_seq:
             self._stale = self._stale or message.id not in self._places
             return
-        self._leaf_seq = seq
-        for dropped in self._path[place + 1 :]:
-            del self._places[dropped.id]
-        del self._path[place + 1 :]
+        self._leaf, self._leaf_seq = message.id, seq
+        if len(self._path) > place + 1:
+            self._set_path(self._path[: place + 1])
         self._places[message.id] = len(self._path)
         self._path.append(message)
+        self._weights.append(-1)
 
     # --- writing directly
 
@@ -292,26 +369,11 @@ class Session:
 
     # --- helpers
 
-    async def _path_to(self, leaf: str) -> list[Message]:
-        rows = await self._store.fetch(queries.PLACE, self._agent, self.id, leaf)
-        return await self._read_path(leaf, rows[0][0]) if rows else []
-
-    async def _read_path(self, leaf: str, seq: int) -> list[Message]:
-        """The path to `leaf`, which has number `seq`: going back through the rows meets each parent."""
-        path: list[Message] = []
-        wanted: str | None = leaf
-        depth, before = 0, seq + 1
-        while wanted is not None:
-            rows = await self._store.fetch(queries.BEFORE, self._agent, self.id, before)
-            for id, parent, role, content, before in rows:  # noqa: B007 - the last one is where the next page begins
-                if id == wanted:
-                    if message := parse_stored(id, role, content):
-                        path.append(message)
-                    wanted, depth = parent, depth + 1
-            if not rows or depth > queries.DEEPEST:
-                break
-        return path[: queries.DEEPEST + 1][::-1]
-
     def _set_path(self, messages: list[Message]) -> None:
         self._path = messages
+        self._weights = [-1] * len(messages)
         self._places = {message.id: place for place, message in enumerate(messages)}
+        for overlay in self._overlays:
+            place = self._places.get(overlay.message_id)
+            if place is not None:
+                self._places[overlay.to_message_id] = place

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..errors import StoreError
 from .outcomes import Job
-from .port import Commit, Rows, Statement, Store
+from .port import Commit, Rows, Search, Statement, Store
 from .wording import closed
 
 __all__ = [
@@ -115,6 +115,10 @@ class CrashPoints:
     async def fetch(self, sql: str, *params: Any) -> Rows:
         """Read rows."""
         return await self._store.fetch(sql, *params)
+
+    async def search(self, search: Search) -> Rows:
+        """Find texts."""
+        return await self._store.search(search)
 
     async def quiet(self) -> None:
         """Return once no commit is being written or waits: what comes next is a commit of its own."""

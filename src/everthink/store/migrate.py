@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import StoreError, StoreTooNew
-from .port import Migration
+from .port import Migration, TextIndex
 from .wording import shortened
 
 __all__ = ["CREATE_SCHEMA_TABLE", "READ_APPLIED", "RECORD_APPLIED", "failed_step", "outstanding"]
@@ -41,11 +41,11 @@ def outstanding(migrations: Sequence[Migration], applied: int, *, where: str) ->
     return migrations[applied:]
 
 
-def failed_step(migration: Migration, sql: str, reason: object, *, where: str) -> StoreError:
+def failed_step(migration: Migration, sql: str | TextIndex, reason: object, *, where: str) -> StoreError:
     """A step of the schema could not be applied."""
     return StoreError(
         f"{where} rejected schema step {migration.number} ({migration.name}): {reason}. "
-        f"The statement was: {shortened(sql)}",
+        f"The statement was: {shortened(str(sql))}",
         kept="The schema and the data are as they were before this start.",
         next_step="Correct the step and start again.",
     )

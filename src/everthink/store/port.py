@@ -1,4 +1,4 @@
-"""What the core asks of a database: apply a commit, fetch rows, close.
+"""What the core asks of a database: apply a commit, fetch rows, search texts, close.
 
     turn/, session/, submissions --Commit--> store --rows--> back
 
@@ -10,7 +10,8 @@ a server was lost in the middle).
 The SQL is the subset that SQLite >= 3.35 and PostgreSQL >= 14 share: `?` placeholders,
 `ON CONFLICT`, `RETURNING`, JSON as TEXT, times as BIGINT milliseconds. A table definition may
 end in `/* clustered */`: small rows that are found by their key; an engine that can keep them
-in the key's own tree does.
+in the key's own tree does. A `TextIndex` among the statements of a migration makes a table searchable;
+how words are cut, stemmed and ranked is the engine's affair, behind `Store.search`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Commit", "Migration", "Row", "Rows", "Statement", "Store"]
+__all__ = ["Commit", "Migration", "Row", "Rows", "Search", "Statement", "Store", "TextIndex"]
 
 Row = Sequence[Any]
 Rows = list[Row]
@@ -40,12 +41,46 @@ class Statement(NamedTuple):
 Commit = Sequence[Statement]
 
 
+class TextIndex(NamedTuple):
+    """Stands in a migration among its statements: makes the text of a table's rows searchable with
+    `Store.search`, those that are there already and those to come.
+
+    The table has a column `agent` and is not `/* clustered */`. With `parts` the column holds a message's
+    JSON (`{"parts": [{"type": "text", "text": "…"}, …]}`) and its text parts, joined by a space, are the
+    text; a row whose JSON cannot be read is simply not found. One index for a table. Rows of the table are
+    written with INSERT (also `ON CONFLICT … DO UPDATE`), UPDATE and DELETE, never with `REPLACE`.
+    """
+
+    table: str
+    column: str
+    parts: bool = False
+
+
 class Migration(NamedTuple):
     """A numbered, forward-only step of the schema. Numbers start at 1 without gaps."""
 
     number: int
     name: str
-    statements: tuple[str, ...]
+    statements: tuple[str | TextIndex, ...]
+
+
+class Search(NamedTuple):
+    """A full-text search over the rows of one agent in a table with a `TextIndex`.
+
+    `words` are plain words of a person or a model: whatever they contain is looked for, never obeyed.
+    The first 32 words count, and the first 200 characters of each. All of them must be in the text,
+    anywhere, or one after the other with `is_phrase`. `where` is a further condition over the table's
+    columns, with a `?` for each of `params`.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    agent: str
+    words: tuple[str, ...]
+    is_phrase: bool = False
+    where: str = ""
+    params: tuple[Any, ...] = ()
+    limit: int = 20
 
 
 class Store(Protocol):
@@ -62,6 +97,16 @@ class Store(Protocol):
 
     async def fetch(self, sql: str, *params: Any) -> Rows:
         """Read rows. Sees every commit whose `apply` has resolved."""
+        ...
+
+    async def search(self, search: Search) -> Rows:
+        """Rows `(*columns, text, snippet)` of the texts that have the words, the best first, of equals
+        the newest. Sees every commit whose `apply` has resolved.
+
+        `snippet` is some 24 words around the first hit: hits between `**`, `…` where the text was cut.
+        `[]` when there are no words, or none that an index holds: signs alone, and on PostgreSQL what
+        English leaves out ("the", "of"). Of very many hits the newest thousand are ranked.
+        """
         ...
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ from .prompt import CONTINUE_NUDGE, with_capabilities
 from .structured import Structured, structured
 from .turn import Host, Turn
 
-__all__ = ["Assembled", "asking", "assemble", "mended_history"]
+__all__ = ["Assembled", "asking", "assemble", "history_so_far", "mended_history"]
 
 
 DEFAULT_RETRIES = 2
@@ -54,8 +54,14 @@ class Assembled:
 async def assemble(host: Host, turn: Turn) -> Assembled:
     """Put the turn together and ask `before_turn`."""
     agent = host.agent
-    tools = {**host.own_tools(), **as_tools(await call_hook(agent.get_tools)), **turn.client_tools}
-    base = cast("str", await call_hook(agent.get_system_prompt))
+    tools = {
+        **host.own_tools(),
+        **as_tools(await call_hook(agent.get_tools)),
+        **await host.session.tools(),
+        **turn.client_tools,
+    }
+    base = await host.session.freeze_system_prompt()
+    base = base or cast("str", await call_hook(agent.get_system_prompt))
     system = with_capabilities(base, tools)
     history = await mended_history(host, turn)
     messages = host.converter.convert(history, tools)
@@ -171,11 +177,15 @@ async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
     return history
 
 
+async def history_so_far(host: Host, turn: Turn) -> Sequence[Message]:
+    """The messages a running turn answers, as the conversation shows them now."""
+    await host.session.refresh()
+    question = turn.question if isinstance(turn.parent, Unset) else turn.parent
+    history = host.session.path if question is None else await _up_to(host, question)
+    return [message for message in history if message.id != turn.message_id]
+
+
 async def _up_to(host: Host, parent: str | None) -> Sequence[Message]:
     if parent is None:
         return []
-    path = host.session.path
-    for index, message in enumerate(path):
-        if message.id == parent:
-            return path[: index + 1]
-    return await host.session.get_history(parent)
+    return host.session.up_to(parent) or await host.session.get_history(parent)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..chunks import Chunk
 from ..messages import Message
+from ..session.compaction import SessionNews
 
 if TYPE_CHECKING:
     from .hooks import TurnStatus
@@ -26,6 +27,7 @@ __all__ = [
     "HistoryChanged",
     "MessageUpdated",
     "RecoveryChanged",
+    "SessionTold",
     "Shown",
     "ShownChunks",
     "TurnAccepted",
@@ -103,6 +105,13 @@ class TurnRewound:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionTold:
+    """The conversation's length changed, or it is being shortened."""
+
+    news: SessionNews
+
+
+@dataclass(frozen=True, slots=True)
 class Cleared:
     """The conversation was emptied."""
 
@@ -116,6 +125,7 @@ Shown = (
     | MessageUpdated
     | RecoveryChanged
     | TurnRewound
+    | SessionTold
     | Cleared
 )
 Reader = Callable[[Shown], object]

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from ..abort import AbortSignal
-from ..errors import ErrorKind
 from ..messages import Message, tool_name
 from ..models import port as model
 from ..session.tree import UNSET
@@ -339,8 +338,8 @@ class ChatErrorContext:
     messages_persisted: bool
     """Whether the person's messages are stored."""
     request_id: str | None = None
-    classification: ErrorKind | None = None
-    """`"context_overflow"` when the conversation is too long for the model."""
+    classification: str | None = None
+    """What `classify_chat_error` said: `"context_overflow"` when the conversation is too long."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -455,6 +454,15 @@ class Hooks(Protocol):
     @property
     def chat_stream_stall_timeout(self) -> float:
         """Seconds of silence after which a turn is given up; 0 never."""
+        ...
+
+    @property
+    def context_overflow(self) -> Any:
+        """What to do when the conversation grows too long for the model."""
+        ...
+
+    def classify_chat_error(self, error: BaseException, ctx: ChatErrorContext) -> Any:
+        """See `Think.classify_chat_error`."""
         ...
 
     def get_model(self) -> Any:

@@ -15,7 +15,9 @@ import msgspec
 
 from .. import chunks as ui
 from ..messages import Message, is_settled
-from ..session.tree import Plan, Session, Unset
+from ..session.loaded import without_unloaded
+from ..session.session import Session
+from ..session.tree import Plan, Unset
 from ..store.port import Store
 from . import queries
 from .fold import Accumulator
@@ -101,6 +103,7 @@ def keep_answer(session: Session, message: Message, parent: str | Unset | None) 
 
     A client that sends again while the turn streams posts the answer as far as it has seen it.
     """
+    message = without_unloaded(message)
     if session.expects(message.id):
         return session.plan_update(message)
     return session.plan_append([message], parent)

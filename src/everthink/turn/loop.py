@@ -22,8 +22,10 @@ from ..errors import ModelError
 from ..messages import normalize_input
 from ..models import port as model
 from ..observe.events import ChatStepFinish, ChatStepStart, ModelRetry
+from ..session.slim import slimmed
 from ..tools.tool import Tool
-from .assemble import Assembled, asking
+from . import overflow
+from .assemble import Assembled, asking, history_so_far
 from .calls import StepCalls
 from .convert import has_approvals, paired
 from .hooks import StepConfig, StepContext, StepResult, call_hook
@@ -124,6 +126,7 @@ class Loop:
         self.steps: list[StepResult] = []
         self.is_waiting = False
         self._calls: StepCalls | None = None
+        self._compactions = 0
 
     async def run(self) -> None:
         """Go through the steps. Raises what broke the answer off."""
@@ -135,9 +138,11 @@ class Loop:
             goes_on = await self._pick_up(head)
             produced = self._picked_up.produced
             while goes_on:
+                head = await self._with_room(head)
                 with self._limit("step", limits.step):
                     step = await self._step([*head, *produced])
                 self.steps.append(step)
+                self._use(step.usage)
                 produced += step.response_messages
                 goes_on = await self._goes_on()
         if self._assembled.output is not None and not self.is_waiting:
@@ -159,6 +164,30 @@ class Loop:
             return False
         ended_with_calls = bool(found.steps) and not found.has_begun and not found.cut
         return await self._goes_on() if ended_with_calls else True
+
+    async def _with_room(self, head: list[model.ModelMessage]) -> list[model.ModelMessage]:
+        """The conversation so far; a shorter one when the last step came near the model's limit."""
+        run, settings = self._run, overflow.overflow_of(self._run.host.agent.context_overflow).proactive
+        usage = self.steps[-1].usage if self.steps else None
+        if settings is None or not overflow.is_near(settings, usage):
+            return head
+        if self._compactions >= max(1, settings.max_compactions):
+            return head
+        self._compactions += 1  # also when it shortens nothing: the next step would ask again in vain
+        if not await overflow.before_step(run.host, run.turn):
+            return head
+        try:
+            history = await history_so_far(run.host, run.turn)
+            fresh = run.host.converter.convert(history, self._assembled.tools)
+        except Exception as error:  # noqa: BLE001 - the longer one may still fit
+            run.host.complain("context_overflow", error)
+            return head
+        return asking(fresh) if fresh else head
+
+    def _use(self, usage: model.Usage) -> None:
+        total = self._run.usage
+        total.input_tokens = (total.input_tokens or 0) + (usage.input_tokens or 0)
+        total.output_tokens = (total.output_tokens or 0) + (usage.output_tokens or 0)
 
     def abandon(self) -> bool:
         """Stop tools that still run. True when something did."""
@@ -247,6 +276,7 @@ class Loop:
             self._context = change.context if change.context is not None else self._context
         if change.messages is not None:
             messages = paired(change.messages)
+        messages = run.asked = slimmed(messages, omitted=run.host.session.omitted)
         active = change.active_tools if change.active_tools is not None else config.active_tools
         tools = assembled.tools if active is None else _only(assembled.tools, active)
         choice = change.tool_choice if change.tool_choice is not None else config.tool_choice

@@ -20,16 +20,18 @@ from ..abort import AbortController
 from ..errors import UNTOLD, CommitRefused, ModelError, StoreError, StreamStalled, is_for_people
 from ..messages import Message, as_messages
 from ..observe.events import ChatRequestFailed, ChatTurnFinish, ChatTurnStart, MessageError
+from ..session.session_queries import used
 from ..session.tree import Plan
 from ..store.port import Statement
 from . import queries
 from .assemble import assemble
-from .audience import HistoryChanged, TurnEnded, TurnStarted
+from .audience import HistoryChanged, TurnEnded, TurnRewound, TurnStarted
 from .envelope import sealed
 from .hooks import ChatErrorContext, Stage, TurnStatus, call_hook
-from .journal import keep_answer, read_journal
+from .journal import Journal, keep_answer, read_journal
 from .loop import Loop
 from .outcome import Outcome, PutOff, reason_of
+from .overflow import classified, overflow_of, relieve
 from .run import Run
 from .turn import Host, Turn
 
@@ -73,6 +75,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
         host.inflight = None
     if isinstance(outcome, PutOff):
         return outcome
+    await _tidy(host, outcome)
     host.emit(
         ChatTurnFinish(
             **common,
@@ -83,6 +86,18 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
         )
     )
     return outcome
+
+
+async def _tidy(host: Host, outcome: Outcome) -> None:
+    """Shorten a conversation that this turn has made too long, before the next one is asked anything."""
+    if outcome.message is None:
+        return
+    host.evictor.nudge()
+    try:
+        if await host.session.compact_if_due():
+            host.audience.show(HistoryChanged())
+    except asyncio.CancelledError:  # the process stops: the turn has ended, and the next one will do this
+        log.info("%s stops before its conversation was shortened", host.id)
 
 
 async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome | None:
@@ -115,6 +130,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
 
 
 async def _work(run: Run, abort: AbortController) -> None:
+    await run.host.session.compact_if_due()
     run.assembled = await assemble(run.host, run.turn)
     loop = Loop(run, run.assembled, abort)
     try:
@@ -152,14 +168,79 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | 
     if failure is not None and not isinstance(failure, Exception):
         raise failure
     if isinstance(failure, Exception):
-        return await _failed(host, turn, failure, "stream" if run.assembled else "turn", run)
+        return await _broken_off(host, run, failure)
+    return await _ended_as(host, run, status)
+
+
+async def _ended_as(host: Host, run: Run, status: TurnStatus) -> Outcome:
+    turn = run.turn
     reason = reason_of(turn) if status == "aborted" else None
     try:
-        message = await _store(host, run, closing(host, turn, status, reason))
+        message = await _store(host, run, [*closing(host, turn, status, reason), *_used(host, run)])
     except StoreError as error:
         return await _failed(host, turn, error, "stream", run)
     close(host, TurnEnded(turn, status, streamed=run.writer.streamed, stored=message is not None))
     return Outcome(turn, status, message=message, output=run.output, fires_response=True)
+
+
+def _used(host: Host, run: Run) -> list[Statement]:
+    """Add what the provider reported to the session's totals."""
+    taken, given = run.usage.input_tokens or 0, run.usage.output_tokens or 0
+    if not taken and not given:
+        return []
+    return [used(host.id, host.session.id, input=taken, output=given, cost=0.0, now=host.clock.now_ms())]
+
+
+async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | None:
+    """The answer broke off. `None`: there was no room for it, there is now, and it is to be tried again."""
+    turn = run.turn
+    stage: Stage = "stream" if run.assembled else "turn"
+    context = ChatErrorContext(stage, turn.is_applied, turn.request_id)
+    kind = await classified(host, failure, context)
+    is_overflow = kind == "context_overflow" and run.assembled is not None
+    if is_overflow and overflow_of(host.agent.context_overflow).reactive:
+        try:
+            if await _relieved(run) and host.generation == turn.generation:
+                return await _try_again(host, run)
+        except StoreError as error:
+            failure = error
+    if host.generation != turn.generation:
+        return await end_unstarted(host, turn, "skipped")
+    if turn.signal.aborted:
+        return await _ended_as(host, run, "aborted")
+    return await _failed(host, turn, failure, stage, run, kind)
+
+
+async def _relieved(run: Run) -> bool:
+    """Make room for another attempt, unless somebody stops the turn meanwhile."""
+    if run.turn.signal.aborted:
+        return False
+    work = asyncio.ensure_future(relieve(run))
+    leave = run.turn.signal.on_abort(lambda _: work.cancel())
+    try:
+        await asyncio.wait([work])
+    finally:
+        leave()
+        work.cancel()
+    return not work.cancelled() and work.result() and not run.turn.signal.aborted
+
+
+async def _try_again(host: Host, run: Run) -> None:
+    """Another attempt of the same turn. What it had said goes, unless a tool has run for it."""
+    turn = run.turn
+    run.is_closed = True
+    await run.writer.close([])
+    journal = await _journal(host, turn)
+    if journal.fold.has_content and not journal.has_settled_results:
+        turn.message_id = host.new_id()
+        await host.store.apply(queries.rewound(host.id, turn.id, message_id=turn.message_id))
+        host.audience.show(TurnRewound(turn))
+        journal = await _journal(host, turn)
+    turn.journal = journal
+
+
+async def _journal(host: Host, turn: Turn) -> Journal:
+    return await read_journal(host, turn.id, message_id=turn.message_id, continuation=turn.continuation)
 
 
 async def _stalled(host: Host, run: Run, stall: StreamStalled) -> Outcome | None:
@@ -217,7 +298,7 @@ async def _store_shown(host: Host, run: Run) -> Message | None:
     """Store what readers have seen of an answer whose chunks could not all be written."""
     run.is_closed = True
     turn = run.turn
-    journal = await read_journal(host, turn.id, message_id=turn.message_id, continuation=turn.continuation)
+    journal = await _journal(host, turn)
     if not journal.fold.has_content:
         return None
     await host.session.refresh()
@@ -236,7 +317,9 @@ def _pruning(host: Host) -> list[Statement]:
     return [queries.pruned(host.id, before=now - SEGMENT_GRACE_MS)]
 
 
-async def _failed(host: Host, turn: Turn, error: Exception, stage: Stage, run: Run | None) -> Outcome:
+async def _failed(
+    host: Host, turn: Turn, error: Exception, stage: Stage, run: Run | None, kind: str | None = None
+) -> Outcome:
     """Store the partial answer, then ask what to say, then end the row."""
     message: Message | None = None
     is_kept = True
@@ -246,11 +329,12 @@ async def _failed(host: Host, turn: Turn, error: Exception, stage: Stage, run: R
         except StoreError as broken:
             log.error("the partial answer of turn %s could not be stored: %s", turn.id, broken)
             is_kept = False
-    said = await explain(host, error, stage, turn.request_id, turn.is_applied)
+    said = await explain(host, error, stage, turn.request_id, turn.is_applied, kind)
     told, text = said.error, said.text
     if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds
         try:
-            await host.store.apply([*closing(host, turn, "error", text), remembered(host, turn, said.shown)])
+            last = [remembered(host, turn, said.shown), *(_used(host, run) if run else [])]
+            await host.store.apply([*closing(host, turn, "error", text), *last])
         except StoreError as broken:
             log.error("turn %s failed and could not be ended: %s", turn.id, broken)
     streamed = run.writer.streamed if run else False
@@ -282,15 +366,21 @@ class Explained:
 
 
 async def explain(
-    host: Host, error: Exception, stage: Stage, request_id: str | None, persisted: bool
+    host: Host,
+    error: Exception,
+    stage: Stage,
+    request_id: str | None,
+    persisted: bool,
+    kind: str | None = None,
 ) -> Explained:
     """Ask `on_chat_error` what to say of a failure, and tell observers. Once per failed turn.
 
     What we raise is written to be read; what the application or a library raises may hold anything,
     and is shown only when `on_chat_error` chose the words.
     """
-    overflows = isinstance(error, ModelError) and error.kind == "context_overflow"
-    context = ChatErrorContext(stage, persisted, request_id, "context_overflow" if overflows else None)
+    if kind is None and isinstance(error, ModelError) and error.kind == "context_overflow":
+        kind = error.kind
+    context = ChatErrorContext(stage, persisted, request_id, kind)
     told: Any = error
     try:
         answer = await call_hook(host.agent.on_chat_error, error, context)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ..messages import Message
+from ..session.overlay import is_overlay
 from ..session.reconcile import adopt_by_call, reconcile, strip_reserved
 from ..session.tree import UNSET, Plan
 from ..store.port import Statement
@@ -81,6 +82,7 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
         kept = _remember(room, request)  # may refuse the request, which then supersedes nobody
         number = room.submits.number() if isinstance(decision, Supersede) else None
         elsewhere = await _off_the_path(room, request) if regenerates else {}
+        hidden = await _hidden(room, request)
         turn = room.door.turn(
             "ws-chat",
             request_id=request.request_id,
@@ -96,7 +98,7 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
             turn.gate = _gate(room, turn, decision, number, room.clock.monotonic())
 
         def plan() -> Plan:
-            planned, turn.message_ids, tip = _plan(room, request, elsewhere)
+            planned, turn.message_ids, tip = _plan(room, request, elsewhere, hidden)
             turn.parent = tip if regenerates else UNSET
             return planned
 
@@ -135,8 +137,17 @@ async def _off_the_path(room: ChatRoom, request: ChatRequest) -> dict[str, Messa
     return {message.id: message for message in found if message is not None}
 
 
+async def _hidden(room: ChatRoom, request: ChatRequest) -> set[str]:
+    """What the client has from before the conversation was summarised, or from beyond what is in memory."""
+    session = room.session
+    await session.refresh()
+    if not session.is_partial:
+        return set()
+    return await session.known([m.id for m in request.messages if session.find(m.id) is None])
+
+
 def _plan(
-    room: ChatRoom, request: ChatRequest, elsewhere: dict[str, Message]
+    room: ChatRoom, request: ChatRequest, elsewhere: dict[str, Message], hidden: set[str]
 ) -> tuple[Plan, list[str], str | None]:
     """Upserts for what the client sent, the ids of what is new, and the last id of its list.
 
@@ -144,13 +155,16 @@ def _plan(
     """
     session = room.session
     stored = list(session.path)
-    incoming = [strip_reserved(m) for m in reconcile(request.messages, stored)]
+    given = [m for m in request.messages if not is_overlay(m)]
+    incoming = [strip_reserved(m) for m in reconcile(given, stored)]
     incoming = [_as_running(room, adopt_by_call(message, stored)) for message in incoming]
     by_id = {message.id: message for message in stored}
     new: list[Message] = []
     changed: list[Message] = []
     for message in incoming:
         known = by_id.get(message.id) or elsewhere.get(message.id)
+        if known is None and message.id in hidden:
+            continue  # it stays as it is stored
         if known is None:
             new.append(_stamped(message, request))
         elif known.parts != message.parts and message.role == "user":

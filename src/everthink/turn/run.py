@@ -9,7 +9,7 @@ the journal can never disagree.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from .. import chunks as ui
@@ -17,6 +17,7 @@ from ..abort import AbortController, AbortSignal
 from ..clock import Timer
 from ..errors import StreamStalled
 from ..messages import Message
+from ..models.port import ModelMessage, Usage
 from ..observe.events import ChatStreamStalled
 from ..store.port import Statement
 from .assemble import Assembled
@@ -71,6 +72,10 @@ class Run:
         self.unlink = turn.signal.on_abort(lambda signal: self.abort.abort(signal.reason))
         self.assembled: Assembled | None = None
         self.output: Any = None
+        self.asked: Sequence[ModelMessage] = ()
+        """What the model was asked last."""
+        self.usage = Usage(0, 0)
+        """What the provider reported for the steps of this attempt."""
         self.watches_chunks = host.overrides("on_chunk")
         self._watchdog: Watchdog | None = None
         # Once closed nothing more is said: a tool that ignored the abort finishes in vain.

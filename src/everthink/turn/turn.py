@@ -16,7 +16,9 @@ from ..clock import Clock
 from ..messages import Message, MessageInput
 from ..models.port import Model
 from ..observe.events import EventBody
-from ..session.tree import UNSET, Session, Unset
+from ..session.eviction import Evictor
+from ..session.session import Session
+from ..session.tree import UNSET, Unset
 from ..store.port import Statement, Store
 from ..tools.tool import Tool
 from .audience import Audience
@@ -91,6 +93,10 @@ class Turn:
     """True while it was cut off and has not gone on."""
     journal: Journal | None = None
     """What it had said when it was cut off, for a turn that goes on."""
+    overflows: int = 0
+    """How often it was too long for the model and the conversation was shortened for it."""
+    slims: int = 0
+    """How often results were left out of its prompt because that did not help."""
     heard: asyncio.Event | None = None
     """Set once whoever streams a completed turn was told so: the response hook comes after that."""
 
@@ -105,6 +111,7 @@ class Host(Protocol):
     audience: Audience
     converter: Converter
     aborts: AbortRegistry
+    evictor: Evictor
     inflight: Accumulator | None
     last_failure: dict[str, Any] | None
     """The last turn, when it failed: what a chat window that comes later is told."""

@@ -22,6 +22,7 @@ __all__ = [
     "ClearChat",
     "ClientFrame",
     "ClientMessages",
+    "Compacted",
     "Identity",
     "McpServers",
     "MessageChanged",
@@ -32,6 +33,8 @@ __all__ = [
     "ResumeNone",
     "ResumeRequest",
     "ServerFrame",
+    "SessionError",
+    "SessionStatus",
     "SetState",
     "State",
     "StateError",
@@ -234,6 +237,27 @@ class Recovering(_Frame, tag="cf_agent_chat_recovering"):
     id: str | None = None
 
 
+class Compacted(msgspec.Struct, rename="camel"):
+    """What a compaction did."""
+
+    tokens_before: int
+
+
+class SessionStatus(_Frame, tag="cf_agent_session"):
+    """How long the conversation is, and whether it is being shortened."""
+
+    phase: Literal["idle", "compacting"]
+    token_estimate: int
+    token_threshold: int | None
+    compacted: Compacted | None = None
+
+
+class SessionError(_Frame, tag="cf_agent_session_error"):
+    """The conversation could not be shortened."""
+
+    error: str
+
+
 ServerFrame = (
     Identity
     | State
@@ -248,4 +272,6 @@ ServerFrame = (
     | StreamPending
     | ResumeNone
     | Recovering
+    | SessionStatus
+    | SessionError
 )

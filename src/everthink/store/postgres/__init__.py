@@ -5,6 +5,7 @@ sql.py       our SQL as PostgreSQL wants it
 calls.py     a commit as one round trip
 writer.py    commits in order, grouped behind the one in flight
 migrate.py   the schema
+texts.py     full-text search
 failures.py  what the server says, as our errors
 """
 

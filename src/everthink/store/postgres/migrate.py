@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from ...errors import StoreError
 from ..migrate import CREATE_SCHEMA_TABLE, READ_APPLIED, RECORD_APPLIED, failed_step, outstanding
-from ..port import Migration
+from ..port import Migration, TextIndex
 from .driver import Connection
 from .failures import failures, state_of
 from .sql import kinds_of, numbered
+from .texts import install
 
 __all__ = ["migrate"]
 
@@ -45,7 +46,10 @@ async def migrate(connection: Connection, migrations: Sequence[Migration], where
 async def _run_step(connection: Connection, step: Migration, where: str) -> None:
     for sql in step.statements:
         try:
-            await connection.execute(sql)
+            if isinstance(sql, TextIndex):
+                await install(connection, sql)
+            else:
+                await connection.execute(sql)
         except failures() as error:
             if not state_of(error) or connection.is_closed():
                 raise

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ..params import storable
-from ..port import Commit, Migration, Rows
+from ..port import Commit, Migration, Rows, Search, TextIndex
+from ..texts import not_indexed, text_indexes, words_of
 from ..wording import closed, only_reads
 from .calls import Session
 from .driver import Pool, connect, connect_readers, load
@@ -16,6 +17,7 @@ from .failures import failures, from_server, place, state_of
 from .migrate import migrate
 from .patience import patiently
 from .sql import kinds_of, numbered, present
+from .texts import answer, query
 from .writer import Writer
 
 __all__ = ["PostgresStore", "open_postgres"]
@@ -45,7 +47,7 @@ async def open_postgres(
     except failures() as error:
         raise from_server(error, where, kept=_UNTOUCHED) from error
     writer = Writer(session, partial(_connect, url, where), where=where, patience=patience)
-    return PostgresStore(where, writer, pool, patience=patience)
+    return PostgresStore(where, writer, pool, text_indexes(migrations), patience=patience)
 
 
 async def _connect(url: str, where: str) -> Session:
@@ -64,8 +66,11 @@ async def _migrate(url: str, migrations: Sequence[Migration], where: str) -> Non
 class PostgresStore:
     """A `Store` on PostgreSQL. Use it from the event loop that opened it."""
 
-    def __init__(self, where: str, writer: Writer, pool: Pool, *, patience: float) -> None:
+    def __init__(
+        self, where: str, writer: Writer, pool: Pool, indexes: Mapping[str, TextIndex], *, patience: float
+    ) -> None:
         self.where = where
+        self._indexes = indexes
         self._writer = writer
         self._pool = pool
         self._patience = patience
@@ -86,6 +91,17 @@ class PostgresStore:
         clean = storable(params)
         read = partial(self._read, sql, numbered(sql, kinds_of(clean)), present(clean))
         return await patiently(read, self.where, self._patience, kept=_UNTOUCHED)
+
+    async def search(self, search: Search) -> Rows:
+        """Find texts. See `Store.search`."""
+        if self._closing:
+            raise closed(self.where)
+        if (index := self._indexes.get(search.table)) is None:
+            raise not_indexed(search.table)
+        if not (words := words_of(search)):
+            return []
+        sql, params = query(search, index, words)
+        return answer(await self.fetch(sql, *params))
 
     async def close(self) -> None:
         """Finish the commits already accepted and the reads under way, then disconnect."""

@@ -5,6 +5,7 @@ database.py  open it, migrate it, close it
 commits.py   apply a group of commits in one transaction
 writer.py    the one thread that does so
 reader.py    reads beside it
+texts.py     full-text search
 failures.py  what SQLite says, as our errors
 """
 

@@ -95,12 +95,23 @@ class Commits:
     def _run(self, statement: Statement) -> Rows:
         sql, params, guard = statement
         cursor = self._cursor
-        before = self._connection.total_changes if guard else 0
         cursor.execute(sql, storable(params))
         rows: Rows = cursor.fetchall() if cursor.description is not None else []
-        if guard and not rows and self._connection.total_changes == before:
+        if guard and not rows and not self._is_touched():
             raise refused(sql)
         return rows
+
+    def _is_touched(self) -> bool:
+        """Did the last statement, which returned no rows, change any?
+
+        `total_changes` would not tell: a text index may write, during one statement, what those before it
+        left it to write.
+        """
+        if self._cursor.description is not None or self._cursor.rowcount >= 0:
+            return self._cursor.rowcount > 0
+        # WITH … UPDATE: Python does not count its rows.
+        [(changed,)] = self._cursor.execute("SELECT changes()").fetchall()
+        return bool(changed)
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:

@@ -36,8 +36,8 @@ _THREADS = 4
 class Reader(Protocol):
     """What a `SqliteStore` reads through."""
 
-    async def fetch(self, sql: str, params: tuple[Any, ...]) -> Rows:
-        """The rows of `sql`."""
+    async def fetch(self, sql: str, params: tuple[Any, ...], *, apart: bool = False) -> Rows:
+        """The rows of `sql`. `apart` for one that may be slow in a way that cannot be broken off."""
         ...
 
     async def close(self) -> None:
@@ -59,11 +59,11 @@ class FileReader:
         # Connections for the threads; pop and append are atomic.
         self._idle: list[sqlite3.Connection] = []
 
-    async def fetch(self, sql: str, params: tuple[Any, ...]) -> Rows:
+    async def fetch(self, sql: str, params: tuple[Any, ...], *, apart: bool = False) -> Rows:
         """The rows of `sql`."""
         try:
             params = storable(params)
-            if sql not in self._slow and (rows := self._read_here(sql, params)) is not None:
+            if not apart and sql not in self._slow and (rows := self._read_here(sql, params)) is not None:
                 return rows
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="everthink reader")
@@ -119,7 +119,7 @@ class MemoryReader:
         self._connection = database.connection
         self._mutex = database.mutex
 
-    async def fetch(self, sql: str, params: tuple[Any, ...]) -> Rows:
+    async def fetch(self, sql: str, params: tuple[Any, ...], *, apart: bool = False) -> Rows:
         """The rows of `sql`."""
         with self._mutex:
             self._connection.execute("PRAGMA query_only = ON")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ...errors import StoreError
-from ..port import Commit, Migration, Rows
+from ..port import Commit, Migration, Rows, Search, TextIndex
+from ..texts import not_indexed, text_indexes, words_of
 from ..wording import closed
 from .database import Synchronous, open_database, resolved
 from .reader import FileReader, MemoryReader, Reader
+from .texts import answer, query
 from .writer import Writer
 
 __all__ = ["SqliteStore", "open_sqlite"]
@@ -46,14 +48,25 @@ async def open_sqlite(
     except BaseException:
         await writer.stop()
         raise
-    return SqliteStore(str(file or path), writer, reader)
+    indexes = text_indexes(migrations)
+    return SqliteStore(str(file or path), writer, reader, indexes, has_index=database.has_index)
 
 
 class SqliteStore:
     """A `Store` on SQLite. Use it from the event loop that opened it."""
 
-    def __init__(self, path: str, writer: Writer, reader: Reader) -> None:
+    def __init__(
+        self,
+        path: str,
+        writer: Writer,
+        reader: Reader,
+        indexes: Mapping[str, TextIndex],
+        *,
+        has_index: bool,
+    ) -> None:
         self.path = path
+        self._indexes = indexes
+        self._has_index = has_index
         self._writer = writer
         self._reader = reader
         self._closing: asyncio.Task[None] | None = None
@@ -70,6 +83,18 @@ class SqliteStore:
         if self._closing:
             raise closed(self.path)
         return await self._reader.fetch(sql, params)
+
+    async def search(self, search: Search) -> Rows:
+        """Find texts. See `Store.search`."""
+        if self._closing:
+            raise closed(self.path)
+        if search.table not in self._indexes:
+            raise not_indexed(search.table)
+        if not (words := words_of(search)):
+            return []
+        sql, params = query(search, words, is_indexed=self._has_index)
+        rows = await self._reader.fetch(sql, params, apart=True)
+        return answer(rows, words, is_indexed=self._has_index)
 
     async def close(self) -> None:
         """Finish the commits already accepted, move them into the main file, release it."""

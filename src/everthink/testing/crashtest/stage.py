@@ -162,7 +162,7 @@ class Stage(App):
         home = await self._home()
         messages: list[Any] = []
         before = _LAST
-        while rows := await home.store.fetch(session.BEFORE, home.id, home.session.id, before):
+        while rows := await home.store.fetch(session.ROWS, home.id, home.session.id, before):
             messages += [_told(row) for row in rows]
             before = rows[-1][4]
         rows = await home.store.fetch(turns.TURNS, home.id)

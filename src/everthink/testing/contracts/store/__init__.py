@@ -19,10 +19,12 @@ from .case import SCHEMA
 from .commits import CommitsContract
 from .guards import GuardsContract
 from .lifetime import LifetimeContract
+from .searches import SearchContract
 from .values import ValuesContract
 
-__all__ = ["SCHEMA", "StoreContract"]
+__all__ = ["SCHEMA", "SearchContract", "StoreContract"]
 
 
-class StoreContract(CommitsContract, GuardsContract, ValuesContract, LifetimeContract):
-    """All the tests. Override `open`; set `keeps_data` to False when nothing outlives `close`."""
+class StoreContract(CommitsContract, GuardsContract, ValuesContract, LifetimeContract, SearchContract):
+    """All the tests. Override `open`; set `keeps_data` to False when nothing outlives `close`, and
+    `folds_accents` to False when a search for "cafe" does not find "café"."""

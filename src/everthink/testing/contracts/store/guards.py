@@ -14,6 +14,10 @@ from .case import BUMP, PUT, StoreCase, notes, put
 
 __all__ = ["GuardsContract"]
 
+WITH_BUMP = (
+    "WITH wanted AS (SELECT ? AS id) UPDATE notes SET n = n + 1 WHERE id IN (SELECT wanted.id FROM wanted)"
+)
+
 
 class GuardsContract(StoreCase):
     """What a guard promises."""
@@ -27,8 +31,9 @@ class GuardsContract(StoreCase):
             Statement("SELECT 1 FROM notes WHERE id = ?", ("missing",), guard=True),
             Statement(PUT + " ON CONFLICT (id) DO NOTHING", ("known", 1), guard=True),
             Statement("WITH x AS (SELECT ? AS id) SELECT id FROM x WHERE id <> id", ("a",), guard=True),
+            Statement(WITH_BUMP, ("missing",), guard=True),
         ],
-        ids=["update", "update returning", "delete", "select", "insert", "with"],
+        ids=["update", "update returning", "delete", "select", "insert", "with", "with update"],
     )
     @pytest.mark.parametrize("position", ["first", "last", "only"])
     async def test_a_guard_that_matches_nothing_refuses_the_commit(
@@ -57,10 +62,11 @@ class GuardsContract(StoreCase):
             guards = [
                 Statement(BUMP, (0, "known"), guard=True),
                 Statement("SELECT id FROM notes WHERE id = ?", ("known",), guard=True),
+                Statement(WITH_BUMP, ("known",), guard=True),
             ]
-            assert await store.apply([*guards, put("a")]) == [[], [("known",)], []]
+            assert await store.apply([*guards, put("a")]) == [[], [("known",)], [], []]
             assert await asyncio.gather(store.apply(guards), store.apply(guards[:1])) == [
-                [[], [("known",)]],
+                [[], [("known",)], []],
                 [[]],
             ]
 

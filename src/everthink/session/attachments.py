@@ -1,0 +1,42 @@
+"""Files that left their messages: the `attachments` table and its few statements.
+
+They are kept beside the conversation, so that history stays light and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from ..store.port import Statement, Store
+from .media import Blob
+
+__all__ = ["TABLES", "kept", "read_attachment"]
+
+TABLES = (
+    """CREATE TABLE attachments (
+        agent TEXT NOT NULL,
+        path TEXT NOT NULL,
+        media_type TEXT NOT NULL,
+        size BIGINT NOT NULL,
+        content TEXT NOT NULL,
+        created_at BIGINT NOT NULL,
+        PRIMARY KEY (agent, path)
+    )""",
+)
+
+_ONE = "SELECT content FROM attachments WHERE agent = ? AND path = ?"
+
+
+def kept(agent: str, blob: Blob, *, now: int) -> Statement:
+    """Keep a file. One that is there already stays: a path is never used twice."""
+    return Statement(
+        "INSERT INTO attachments (agent, path, media_type, size, content, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (agent, path) DO NOTHING",
+        (agent, blob.path, blob.media_type, len(blob.data), base64.b64encode(blob.data).decode(), now),
+    )
+
+
+async def read_attachment(store: Store, agent: str, path: str) -> bytes | None:
+    """The bytes of a file, or `None` when there is none at that path."""
+    rows = await store.fetch(_ONE, agent, path)
+    return base64.b64decode(rows[0][0]) if rows else None

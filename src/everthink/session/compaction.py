@@ -1,0 +1,211 @@
+"""Compaction: when a conversation grows too long, a summary takes the place of its middle.
+
+    append --is it due?--> compact --fn(messages)--> Overlay --> the path is read again
+
+Nothing is destroyed: the messages stay where they are, searchable and readable, and only what is
+shown changes. The overlay and the end of the cached prompt are one commit, so a process that is
+killed anywhere in here leaves the conversation as it was or as it should be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, cast
+
+from ..errors import CompactionNotSetUp
+from ..messages import Message
+from .overlay import Overlay
+from .summary import CompactContext, Compaction
+from .tokens import TokenCount
+
+__all__ = [
+    "CompactFunction",
+    "CompactionFailed",
+    "CompactionReason",
+    "Compactor",
+    "SessionNews",
+    "SessionStatus",
+    "TokenCounter",
+]
+
+log = logging.getLogger("everthink.session")
+
+CompactionReason = Literal["asked", "threshold", "reactive", "proactive"]
+CompactFunction = Callable[[list[Message], CompactContext], Compaction | Awaitable[Compaction | None] | None]
+TokenCounter = Callable[[TokenCount], float | Awaitable[float]]
+ErrorHandler = Callable[[Exception], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatus:
+    """How long the conversation is, and whether it is being shortened."""
+
+    phase: Literal["idle", "compacting"]
+    token_estimate: int
+    token_threshold: int | None
+    tokens_before: int | None = None
+    """After a compaction: the estimate before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFailed:
+    """A compaction raised. The conversation is as it was."""
+
+    error: str
+
+
+SessionNews = SessionStatus | CompactionFailed
+
+
+class Conversation(Protocol):
+    """What a compaction needs of its session."""
+
+    async def get_history(self, leaf_id: str | None = None) -> list[Message]:
+        """A path as it is shown."""
+        ...
+
+    async def get_compactions(self) -> list[Overlay]:
+        """Every compaction there is."""
+        ...
+
+    async def count(self, counter: TokenCounter | None) -> int:
+        """What the conversation weighs in tokens, with its prompt."""
+        ...
+
+    def tell(self, news: SessionNews) -> None:
+        """Tell whoever watches."""
+        ...
+
+    async def cover(
+        self, first: str, last: str, summary: str, *, reason: str, tokens_before: int
+    ) -> Overlay | None:
+        """Store an overlay and read the path again. `None` when one of its ends is gone."""
+        ...
+
+
+class Compactor:
+    """The compaction of one session: its settings, and carrying it out."""
+
+    def __init__(self, session: Conversation) -> None:
+        self._session = session
+        self.fn: CompactFunction | None = None
+        self.threshold: int | None = None
+        self.counter: TokenCounter | None = None
+        self.on_error: ErrorHandler | None = None
+        self._lock = asyncio.Lock()
+        self._has_warned = False
+
+    @property
+    def is_set_up(self) -> bool:
+        """True when there is something to do or to tell."""
+        return self.fn is not None or self.threshold is not None
+
+    async def estimate(self) -> int:
+        """What the conversation weighs now. A counter that raises is reported and counts as nothing."""
+        try:
+            return await self._session.count(self.counter)
+        except Exception as error:  # noqa: BLE001 - whatever a developer's counter raises
+            await self._failed(error)
+            return 0
+
+    async def compact_if_due(self) -> bool:
+        """Shorten the conversation when it has outgrown its threshold. Never raises; True when it did."""
+        if self.fn is None or self.threshold is None:
+            return False
+        try:
+            if await self.estimate() <= self.threshold:
+                return False
+            done = await self.compact(reason="threshold")
+        except Exception as error:  # noqa: BLE001 - the append that led here succeeded
+            await self._failed(error)
+            return False
+        if done is not None:
+            self._has_warned = False
+        elif not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "the conversation is above %d tokens, and its compaction found nothing to shorten",
+                self.threshold,
+            )
+        return done is not None
+
+    async def compact(
+        self, leaf_id: str | None = None, *, reason: CompactionReason = "asked"
+    ) -> Compaction | None:
+        """Shorten the path to `leaf_id` (the active one when omitted). `None` when nothing was shortened."""
+        if self.fn is None:
+            raise CompactionNotSetUp()
+        async with self._lock:
+            before = await self.estimate()
+            self._session.tell(SessionStatus("compacting", before, self.threshold))
+            done: Compaction | None = None
+            try:
+                done = await self._compact(leaf_id, reason, before)
+            finally:
+                # Whatever happened: nobody is left looking at "compacting".
+                after = before if done is None else await self.estimate()
+                told = None if done is None else before
+                self._session.tell(SessionStatus("idle", after, self.threshold, told))
+            return done
+
+    async def _compact(self, leaf_id: str | None, reason: CompactionReason, before: int) -> Compaction | None:
+        history = await self._session.get_history(leaf_id)
+        overlays = {overlay.message_id: overlay for overlay in await self._session.get_compactions()}
+        try:
+            result = await self._ask(history)
+        except Exception as error:
+            log.warning("a compaction failed; the conversation is as it was", exc_info=error)
+            self._session.tell(CompactionFailed(str(error) or type(error).__name__))
+            return None
+        ends = None if result is None else _ends(result, history, overlays)
+        if result is None or ends is None:
+            return None
+        made = await self._session.cover(*ends, result.summary, reason=reason, tokens_before=before)
+        return None if made is None else Compaction(*ends, result.summary)
+
+    async def _ask(self, history: list[Message]) -> Compaction | None:
+        assert self.fn is not None
+        answer: Any = self.fn(history, CompactContext(token_counter=self.counter))
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, Mapping):
+            answer = Compaction(**cast("Mapping[str, Any]", answer))
+        return cast("Compaction | None", answer)
+
+    async def _failed(self, error: Exception) -> None:
+        """Report what went wrong around a compaction; what the handler raises is only logged."""
+        log.warning("a compaction failed; the conversation is as it was", exc_info=error)
+        self._session.tell(CompactionFailed(str(error) or type(error).__name__))
+        if self.on_error is None:
+            return
+        try:
+            answer = self.on_error(error)
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception:
+            log.exception("the handler of compaction errors raised")
+
+
+def _ends(
+    result: Compaction, history: Sequence[Message], overlays: Mapping[str, Overlay]
+) -> tuple[str, str] | None:
+    """The real messages the new overlay covers, from the start of the first one it takes over."""
+    places = {message.id: place for place, message in enumerate(history)}
+    first, last = places.get(result.from_message_id), places.get(result.to_message_id)
+    if first is None or last is None or first > last:
+        log.warning(
+            "a compaction named messages %r to %r, which are not on this path in that order; it is ignored",
+            result.from_message_id,
+            result.to_message_id,
+        )
+        return None
+    # It grows over the overlays before it: what they say was given to the function that wrote this one.
+    older = [place for id, place in places.items() if id in overlays and place <= last]
+    start, end = history[min([first, *older])].id, history[last].id
+    from_id = overlays[start].from_message_id if start in overlays else start
+    to_id = overlays[end].to_message_id if end in overlays else end
+    return from_id, to_id

@@ -1,0 +1,102 @@
+"""Take heavy contents out of old messages, a few rows at a time, beside the turns.
+
+    turn ended, large history opened --nudge--> Evictor --> files and lighter rows, in one commit each
+
+A file and the row that names it are one commit, so whatever is killed in here leaves a message
+whole or its file in place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import Any, Protocol
+
+from ..clock import Clock
+from ..observe.events import ChatMediaEvicted, EventBody
+from ..store.port import Store
+from . import attachments
+from .media import MediaEviction, aged, evicted, eviction_of
+from .session import Session
+
+__all__ = ["Evictor"]
+
+log = logging.getLogger("everthink.session")
+
+
+class Home(Protocol):
+    """The agent, as the evictor sees it."""
+
+    id: str
+    store: Store
+    session: Session
+    clock: Clock
+
+    @property
+    def media_eviction(self) -> Any:
+        """The agent's setting."""
+        ...
+
+    def emit(self, event: EventBody) -> None:
+        """Tell observers."""
+        ...
+
+    def background(self, work: Awaitable[Any]) -> None:
+        """Keep a task alive until it ends."""
+        ...
+
+
+class Evictor:
+    """Keeps the messages of one agent light."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._is_running = False
+        # Messages that are large because somebody wrote much: there is nothing to take out.
+        self._seen: set[str] = set()
+
+    def nudge(self) -> None:
+        """Look at old messages in the background, if some may be too heavy and nobody does so already."""
+        settings = eviction_of(self._home.media_eviction)
+        session = self._home.session
+        if settings is None or self._is_running or session.heaviest < settings.min_part_bytes:
+            return
+        if len(session.path) <= settings.keep_recent_messages and not session.is_partial:
+            return
+        self._is_running = True
+        self._home.background(self._run(settings))
+
+    async def _run(self, settings: MediaEviction) -> None:
+        try:
+            while await self.run_pass(settings):
+                pass
+        finally:
+            self._is_running = False
+
+    async def run_pass(self, settings: MediaEviction) -> bool:
+        """Look at so many rows as one pass may. True when there are more."""
+        home, session = self._home, self._home.session
+        stats = await session.get_history_row_stats()
+        waiting = aged([(row.id, row.bytes) for row in stats], settings, seen=self._seen)
+        total = {"messages": 0, "parts": 0, "bytes": 0, "externalized_bytes": 0}
+        for id in waiting[: settings.max_rows_per_pass]:
+            message = session.find(id) or await session.get_message(id)
+            lighter = message and evicted(
+                message,
+                min_part_bytes=settings.min_part_bytes,
+                externalize=settings.externalize_to_workspace,
+            )
+            if lighter is None:
+                self._seen.add(id)
+                continue
+            now = home.clock.now_ms()
+            files = [attachments.kept(home.id, blob, now=now) for blob in lighter.blobs]
+            await session.rewrite(lighter.message, *files)
+            self._seen.add(id)  # what was taken out is not there a second time
+            total["messages"] += 1
+            total["parts"] += lighter.parts
+            total["bytes"] += lighter.bytes
+            total["externalized_bytes"] += lighter.externalized_bytes
+        if total["messages"]:
+            home.emit(ChatMediaEvicted(**total))
+        return len(waiting) > settings.max_rows_per_pass

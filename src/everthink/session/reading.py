@@ -1,0 +1,180 @@
+"""Read a path of the tree: first its shape, from the tip back, then what its messages say.
+
+    leaf --walk--> steps (ids and sizes) --read--> messages
+
+The shape is read without contents, so it is known what a path weighs before any of it is in
+memory; contents then come in pieces that are bounded in rows and in bytes. A range that an
+overlay covers is stepped over: a conversation that was summarised is as quick to open as a new one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+from ..messages import Message, parse_stored
+from ..store.port import Store
+from . import queries
+from .overlay import Overlay, by_last
+
+__all__ = ["RowStats", "Shape", "Shelf", "Step"]
+
+MAX_ROWS, MAX_BYTES = 200, 4 * 1024 * 1024
+"""So much is read by one query."""
+
+
+class RowStats(NamedTuple):
+    """A stored message without what it says."""
+
+    id: str
+    role: str
+    bytes: int
+
+
+class Step(NamedTuple):
+    """A message on a path, as the walk meets it."""
+
+    id: str
+    role: str
+    seq: int
+    bytes: int
+    gap: int
+    """The bytes of rows of other branches between this one and the next on the path."""
+
+
+@dataclass(slots=True)
+class Shape:
+    """A path without contents, root first. An overlay stands for the messages it covers."""
+
+    steps: list[Step | Overlay] = field(default_factory=list[Step | Overlay])
+    leaf: str | None = None
+    leaf_seq: int = 0
+    total_bytes: int = 0
+    """Of all its messages, also of those that were left out."""
+    is_truncated: bool = False
+    """True when older messages were left out because of the budget."""
+    is_partial: bool = False
+    """True when rows of the path are not among the steps: left out, or covered."""
+    overlays: list[Overlay] = field(default_factory=list[Overlay])
+    """All there are in the session, when they were asked for."""
+
+
+class Shelf:
+    """The rows of one session, for reading."""
+
+    def __init__(self, store: Store, agent: str, session: str) -> None:
+        self._store, self._agent, self._session = store, agent, session
+
+    async def fetch(self, sql: str, *params: Any) -> list[Sequence[Any]]:
+        """Rows of this session."""
+        return await self._store.fetch(sql, self._agent, self._session, *params)
+
+    async def overlays(self) -> list[Overlay]:
+        """The compactions whose ends exist, oldest first."""
+        return [queries.overlay_of(row) for row in await self.fetch(queries.COMPACTIONS)]
+
+    async def known(self, ids: Sequence[str]) -> set[str]:
+        """Those of `ids` that are stored."""
+        found: set[str] = set()
+        for start in range(0, len(ids), queries.KNOWN_AT_ONCE):
+            asked = list(ids[start : start + queries.KNOWN_AT_ONCE])
+            asked += [asked[-1]] * (queries.KNOWN_AT_ONCE - len(asked))
+            found.update(row[0] for row in await self.fetch(queries.KNOWN, *asked))
+        return found
+
+    async def walk(
+        self,
+        leaf: str | None = None,
+        *,
+        covers: bool = False,
+        max_bytes: float = math.inf,
+        min_recent: int = 1,
+    ) -> Shape:
+        """The path to `leaf`: the newest message when omitted, nothing when there is none of that id.
+
+        With `covers`, what an overlay covers is stepped over. With `max_bytes` the older messages are
+        left out, but never the last `min_recent`.
+        """
+        shape = Shape(leaf=leaf)
+        ends: dict[str, Overlay] | None = None if covers else {}
+        before = await self._after(leaf)
+        wanted, depth, gap = leaf, 0, 0
+        is_open = True
+        while is_open and before:
+            rows = await self.fetch(queries.BEFORE, before)
+            is_open = len(rows) == queries.PAGE
+            if ends is None and rows:
+                shape.overlays = await self.overlays()
+                ends = by_last(shape.overlays)
+            for id, parent, role, seq, size in cast("list[tuple[str, str | None, str, int, int]]", rows):
+                before = seq
+                if wanted is None:
+                    shape.leaf = wanted = id
+                if id != wanted:
+                    gap += size
+                    continue
+                shape.leaf_seq = shape.leaf_seq or seq
+                overlay = ends.get(id) if ends else None
+                if overlay is not None:
+                    step: Step | Overlay = overlay
+                    wanted, size, shape.is_partial = overlay.above, len(overlay.summary), True
+                else:
+                    step = Step(id, role, seq, size, gap)
+                    wanted = parent
+                gap = 0
+                shape.total_bytes += size
+                depth += 1
+                if shape.total_bytes > max_bytes and depth > min_recent:
+                    shape.is_truncated = shape.is_partial = True
+                if not shape.is_truncated:
+                    shape.steps.append(step)
+                if wanted is None or depth > queries.DEEPEST:
+                    is_open = False
+                    break
+                if overlay is not None:
+                    before = overlay.first
+                    is_open = True
+                    break
+        shape.steps.reverse()
+        return shape
+
+    async def _after(self, leaf: str | None) -> int:
+        """A sequence number that a walk to `leaf` may begin below; 0: there is no such message."""
+        if leaf is None:
+            return _LAST
+        rows = await self.fetch(queries.PLACE, leaf)
+        return rows[0][0] + 1 if rows else 0
+
+    async def read(self, shape: Shape) -> list[Message]:
+        """What the steps of a path say. Rows that hold no message are left out."""
+        texts: dict[str, Message] = {}
+        for first, last in _pieces(step for step in shape.steps if isinstance(step, Step)):
+            for id, role, content in await self.fetch(queries.BETWEEN, first, last):
+                if message := parse_stored(id, role, content):
+                    texts[id] = message
+        return [
+            step.message() if isinstance(step, Overlay) else texts[step.id]
+            for step in shape.steps
+            if isinstance(step, Overlay) or step.id in texts
+        ]
+
+
+_LAST = 2**62
+
+
+def _pieces(steps: Iterable[Step]) -> Iterable[tuple[int, int]]:
+    """Ranges of sequence numbers, each small enough to be read at once."""
+    first = last = rows = size = 0
+    for step in steps:
+        if rows and (step.seq - first >= MAX_ROWS or size + step.bytes > MAX_BYTES):
+            yield first, last
+            rows = 0
+        if not rows:
+            first, size = step.seq, 0
+        last = step.seq
+        rows += 1
+        size += step.bytes + step.gap  # what lies between two steps is read along
+    if rows:
+        yield first, last

@@ -1,0 +1,354 @@
+"""One conversation of one agent: the tree, its memory, its summaries.
+
+    configure_session(session) --> with_context, on_compaction, compact_after, with_cached_prompt
+
+`Session` declares and delegates: messages are in `tree.py`, what the model is told about itself and
+may edit in `context.py`, shortening in `compaction.py`. Nothing here costs a session that asked for
+none of it anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..messages import Message
+from ..store.port import Search, Statement, Store
+from . import queries
+from .blocks import ContextBlock
+from .compaction import (
+    CompactFunction,
+    CompactionReason,
+    Compactor,
+    ErrorHandler,
+    SessionNews,
+    SessionStatus,
+    TokenCounter,
+)
+from .context import Context
+from .loaded import restored, unloaded_in
+from .overlay import Overlay
+from .reading import Shape
+from .summary import Compaction
+from .tokens import TokenCount, counted, estimate_tokens
+from .tree import UNSET, Plan, Tree, Unset
+
+if TYPE_CHECKING:
+    from ..store.port import Rows
+    from ..tools.tool import Tool
+
+__all__ = ["SearchHit", "Session"]
+
+log = logging.getLogger("everthink.session")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A message that holds what was searched for."""
+
+    id: str
+    role: str
+    content: str
+    """Its text."""
+    snippet: str
+    """The words around the first hit; hits stand between `**`."""
+    session_id: str = ""
+    created_at: int = 0
+
+
+class Session(Tree):
+    """One conversation of one agent, set up in `configure_session`. Nothing is read before its first use."""
+
+    def __init__(self, store: Store, agent: str, *, now: Callable[[], int], id: str = "") -> None:
+        super().__init__(store, agent, now=now, id=id)
+        self._context = Context(store, agent, id, now=now)
+        self._compactor = Compactor(self)
+        self._has_restored = False
+        self._restoring = asyncio.Lock()
+        self.omitted: set[str] = set()
+        """Calls whose results are left out of prompts, because nothing else made room (turn/overflow.py)."""
+        self.listener: Callable[[SessionNews], None] | None = None
+        """Told how long the conversation is, for sessions with compaction."""
+        self.hydrated: Callable[[Shape], None] | None = None
+        """Told what was read into memory."""
+
+    # --- setting it up
+
+    def with_context(
+        self,
+        label: str,
+        *,
+        description: str | None = None,
+        max_tokens: int | None = None,
+        provider: Any = None,
+    ) -> Session:
+        """Add a block to the system prompt. Without a provider the model may write it, and it is kept."""
+        self._context.declare(label, description=description, max_tokens=max_tokens, provider=provider)
+        return self
+
+    def with_cached_prompt(self, provider: Any = None) -> Session:
+        """Keep the rendered prompt across restarts, so that the provider's cache stays warm."""
+        self._context.cache_prompt(provider)
+        return self
+
+    def on_compaction(self, fn: CompactFunction) -> Session:
+        """How to shorten the conversation: `create_compact_function(summarize=…)`, or a function of yours."""
+        self._compactor.fn = fn
+        return self
+
+    def compact_after(self, threshold: int, *, token_counter: TokenCounter | None = None) -> Session:
+        """Shorten the conversation once it is estimated at more than `threshold` tokens."""
+        self._compactor.threshold = threshold
+        self._compactor.counter = token_counter or self._compactor.counter
+        return self
+
+    def on_compaction_error(self, handler: ErrorHandler) -> Session:
+        """Told what went wrong around an automatic compaction: the store, the counter."""
+        self._compactor.on_error = handler
+        return self
+
+    # --- context blocks
+
+    @property
+    def context(self) -> Context:
+        """The blocks of the system prompt."""
+        return self._context
+
+    def get_context_block(self, label: str) -> ContextBlock | None:
+        """A block as it is in memory."""
+        return self._context.get_block(label)
+
+    def get_context_blocks(self) -> list[ContextBlock]:
+        """All blocks as they are in memory, in their order."""
+        return self._context.get_blocks()
+
+    async def replace_context_block(self, label: str, content: str) -> ContextBlock:
+        """Write a block. The prompt does not change before its next refresh."""
+        return await self._context.replace(label, content)
+
+    async def append_context_block(self, label: str, content: str) -> ContextBlock:
+        """Add to a block, on a line of its own."""
+        return await self._context.append(label, content)
+
+    async def set_context_entry(
+        self, label: str, key: str, content: str, *, description: str | None = None
+    ) -> None:
+        """Write one entry of a block that has entries."""
+        await self._context.set_entry(label, key, content, description)
+
+    async def load_context(self, label: str, key: str) -> str | None:
+        """A document of a loadable block."""
+        return await self._context.load_document(label, key)
+
+    async def unload_context(self, label: str, key: str) -> bool:
+        """Take a loaded document out of the conversation again. False when it is not loaded."""
+        await self._restore()
+        if not self._context.unload_document(label, key):
+            return False
+        await self._forget_document(label, key)
+        return True
+
+    async def search_context(self, label: str, query: str) -> str | None:
+        """What a searchable block finds."""
+        return await self._context.search(label, query)
+
+    async def add_context(
+        self,
+        label: str,
+        *,
+        description: str | None = None,
+        max_tokens: int | None = None,
+        provider: Any = None,
+    ) -> ContextBlock:
+        """Add a block while the agent runs. It is in the prompt after `refresh_system_prompt`."""
+        block = await self._context.add(
+            label, description=description, max_tokens=max_tokens, provider=provider
+        )
+        await self._restore()
+        return block
+
+    def remove_context(self, label: str) -> bool:
+        """Remove a block; what it holds is kept. It leaves the prompt with `refresh_system_prompt`."""
+        return self._context.remove(label)
+
+    async def freeze_system_prompt(self) -> str:
+        """The prompt of the blocks, the same text each time until it is refreshed. Empty without blocks."""
+        return "" if self._context.is_empty else await self._context.freeze()
+
+    async def refresh_system_prompt(self, reason: str = "asked") -> str:
+        """Read every block again and render the prompt anew."""
+        return "" if self._context.is_empty else await self._context.refresh(reason)
+
+    async def tools(self) -> dict[str, Tool]:
+        """The tools that the blocks give the model."""
+        if self._context.is_empty:
+            return {}
+        await self._restore()
+        return await self._context.tools(on_unload=self._forget_document)
+
+    async def _restore(self) -> None:
+        """Learn once which documents the conversation has loaded."""
+        if self._has_restored or not self._context.has_loadable:
+            return
+        async with self._restoring:
+            if self._has_restored:
+                return
+            try:
+                self._context.loaded |= restored([message async for message in self._assistant_messages()])
+            except Exception:
+                log.exception("the loaded documents of a conversation were not found; none counts as loaded")
+            self._has_restored = True
+
+    async def _assistant_messages(self, *, newest_first: bool = False) -> AsyncIterator[Message]:
+        """Every assistant message of the path, one at a time, also those that a summary covers."""
+        rows = [row for row in await self.get_history_row_stats() if row.role == "assistant"]
+        for row in reversed(rows) if newest_first else rows:
+            message = self.find(row.id) or await self.get_message(row.id)
+            if message is not None:
+                yield message
+
+    async def find_call(self, call_id: str) -> Message | None:
+        """The message of the path that holds a tool call, also one that is not in memory."""
+        async for message in self._assistant_messages(newest_first=True):
+            if any(part.get("toolCallId") == call_id for part in message.parts):
+                return message
+        return None
+
+    async def _forget_document(self, label: str, key: str) -> None:
+        async for message in self._assistant_messages(newest_first=True):
+            changed = unloaded_in(message, label, key)
+            if changed is not None:
+                await self.rewrite(changed)
+                return
+
+    # --- compaction
+
+    @property
+    def has_compaction(self) -> bool:
+        """True when there is a function that shortens the conversation."""
+        return self._compactor.fn is not None
+
+    @property
+    def token_threshold(self) -> int | None:
+        """The number of tokens after which the conversation is shortened."""
+        return self._compactor.threshold
+
+    async def estimate_tokens(self) -> int:
+        """What the conversation and its prompt weigh in tokens, roughly."""
+        return await self._compactor.estimate()
+
+    async def compact(
+        self, leaf_id: str | None = None, *, reason: CompactionReason = "asked"
+    ) -> Compaction | None:
+        """Shorten the conversation now. `None` when there was nothing to shorten, or it failed."""
+        return await self._compactor.compact(leaf_id, reason=reason)
+
+    async def compact_if_due(self) -> bool:
+        """Shorten the conversation if it has outgrown `compact_after`. Never raises."""
+        return await self._compactor.compact_if_due()
+
+    async def add_compaction(self, summary: str, from_message_id: str, to_message_id: str) -> Overlay | None:
+        """Show `summary` in place of a range of messages. `None` when one of its ends is not here."""
+        return await self.cover(from_message_id, to_message_id, summary, reason="asked", tokens_before=0)
+
+    async def cover(
+        self, first: str, last: str, summary: str, *, reason: str, tokens_before: int
+    ) -> Overlay | None:
+        """Store an overlay, read the path again and render the prompt anew."""
+        known = await self._shelf.overlays()
+        seq = 1 + max((overlay.seq for overlay in known), default=0)
+        now = self._now()
+        overlay = Overlay(f"{now:x}-{seq}", first, last, summary, reason, tokens_before, now, seq)
+        stored = queries.compacted(self._agent, self.id, overlay)
+        [rows, *_] = await self._store.apply([stored, *self._context.unfrozen()])
+        if not rows:
+            return None
+        await self.load()
+        await self.refresh_system_prompt("compaction")
+        return next(one for one in await self._shelf.overlays() if one.id == overlay.id)
+
+    async def count(self, counter: TokenCounter | None) -> int:
+        """What the conversation weighs in tokens, with its prompt, by `counter` or by our estimate."""
+        await self.refresh()
+        prompt = "" if self._context.is_empty else await self._context.peek()
+        if counter is None:
+            return self.weigh() + estimate_tokens(prompt)
+        if not self._context.is_empty:
+            await self._context.load()
+        messages = [message.copy() for message in self._path]
+        return await counted(counter, TokenCount(messages, prompt, self._context.get_blocks()))
+
+    def tell(self, news: SessionNews) -> None:
+        """Tell whoever watches this session."""
+        if self.listener is not None:
+            self.listener(news)
+
+    # --- search
+
+    async def search(self, query: str, *, limit: int = 20) -> list[SearchHit]:
+        """Messages of this session that hold `query` as a phrase, best first; also summarised ones."""
+        rows = await self._store.search(
+            Search(
+                "messages",
+                ("id", "role", "created_at"),
+                self._agent,
+                tuple(query.split()),
+                is_phrase=True,
+                where="session = ?",
+                params=(self.id,),
+                limit=limit,
+            )
+        )
+        return [SearchHit(id, role, text, snip, self.id, at) for id, role, at, text, snip in rows]
+
+    # --- writing
+
+    async def append_message(self, message: Message, parent_id: str | Unset | None = UNSET) -> bool:
+        """Store one message; an unknown parent means a new root. False when the id was known already."""
+        inserted = await super().append_message(message, parent_id)
+        if inserted:
+            await self.compact_if_due()
+        return inserted
+
+    async def rewrite(self, message: Message, *more: Statement) -> None:
+        """Replace a stored message without telling those who watch how long the conversation is."""
+        plan = self.plan_update(message)
+        rows = await self._store.apply([*plan.statements, *more])
+        super().confirm(plan, rows[:1])
+
+    def confirm(self, plan: Plan, rows: Sequence[Rows]) -> None:
+        """Take a committed plan into the path."""
+        super().confirm(plan, rows)
+        self._tell_length()
+
+    def confirm_clear(self) -> None:
+        """The session was emptied. Follow with `clear_memory`."""
+        super().confirm_clear()
+        self._context.forget_loaded()
+        self.omitted.clear()
+        self._tell_length()
+
+    async def clear_messages(self) -> None:
+        """Remove every message of this session, and render its prompt anew."""
+        await super().clear_messages()
+        await self.refresh_system_prompt("cleared")
+
+    def plan_delete(self) -> list[Statement]:
+        """What removes the session for good: its messages, its summaries, its blocks, its prompt."""
+        return [*self.plan_clear(), *self._context.cleared()]
+
+    def _tell_length(self) -> None:
+        if self.listener is not None and self._compactor.is_set_up:
+            prompt = self._context.prompt_tokens
+            self.tell(SessionStatus("idle", self.weigh() + prompt, self._compactor.threshold))
+
+    def _hydrated(self, shape: Shape) -> None:
+        if self.hydrated is not None:
+            self.hydrated(shape)
+
+    def limit_hydration(self, max_bytes: float) -> None:
+        """How much of the path is kept in memory; what is older stays in the database."""
+        self._budget = max_bytes

@@ -1,0 +1,321 @@
+"""Several sessions of one agent: make, list, rename, fork, delete for good.
+
+    agent.sessions --> Sessions --> session.py (one conversation), session_queries.py (what is known of it)
+
+One of them is live: turns run in it and chat windows show it. The others rest in the database
+and cost nothing until somebody reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import SessionBusy, UnknownSession
+from ..messages import Message
+from ..store.port import Search, Store
+from . import session_queries as queries
+from .session import SearchHit, Session
+from .session_queries import SessionInfo
+from .tree import UNSET, Plan, Unset
+
+if TYPE_CHECKING:
+    from ..tools.tool import Tool
+
+__all__ = ["MAIN", "SessionInfo", "Sessions"]
+
+MAIN = ""
+"""The id of the session that every agent has."""
+
+FORKED = "Fork of {}"
+CARRIED_ON = "# What was said in the session before this one\n\n"
+
+
+class Home(Protocol):
+    """The agent, as its sessions see it."""
+
+    id: str
+    store: Store
+    session: Session
+
+    @property
+    def new_id(self) -> Callable[[], str]:
+        """Gives a fresh id."""
+        ...
+
+    def now(self) -> int:
+        """The time in ms."""
+        ...
+
+    async def make_session(self, id: str) -> Session:
+        """A session set up as the developer asked for."""
+        ...
+
+    async def switch_session(self, session: Session) -> None:
+        """Make a session the live one. Raises `SessionBusy` while a turn runs or waits."""
+        ...
+
+
+class Sessions:
+    """The sessions of one agent."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._known: dict[str, Session] = {}
+
+    # --- one of them
+
+    @property
+    def live(self) -> Session:
+        """The session that turns run in."""
+        return self._home.session
+
+    async def session(self, id: str) -> Session:
+        """A session to read from or write to, also one that is not live."""
+        if id == self._home.session.id:
+            return self._home.session
+        session = self._known.get(id)
+        if session is None:
+            session = self._known[id] = await self._home.make_session(id)
+            await session.load()
+        return session
+
+    async def open(self, id: str) -> SessionInfo:
+        """Make a session the live one. Raises `SessionBusy` while a turn runs or waits."""
+        info = await self._required(id)
+        if id != self._home.session.id:
+            before = self._home.session
+            opened = await self.session(id)
+            await opened.load()
+            await self._home.switch_session(opened)
+            self._known.pop(id, None)
+            self._known[before.id] = before
+        return info
+
+    # --- what there is
+
+    async def create(
+        self,
+        name: str,
+        *,
+        parent_session_id: str | None = None,
+        model: str | None = None,
+        source: str | None = None,
+    ) -> SessionInfo:
+        """A new, empty session."""
+        home, now = self._home, self._home.now()
+        info = SessionInfo(home.new_id(), name, parent_session_id, model, source, 0, 0, 0.0, None, now, now)
+        await home.store.apply([queries.created(home.id, info)])
+        return info
+
+    async def get(self, id: str) -> SessionInfo | None:
+        """What is known about a session; `None` when there is none of that id."""
+        rows = await self._home.store.fetch(queries.ONE, self._home.id, id)
+        return queries.info_of(rows[0]) if rows else None
+
+    async def list(self) -> list[SessionInfo]:
+        """Every session, the one used last first. The main one is among them once it was used."""
+        rows = await self._home.store.fetch(queries.ALL, self._home.id)
+        return [queries.info_of(row) for row in rows]
+
+    async def rename(self, id: str, name: str) -> None:
+        """Give a session another name."""
+        if id == MAIN:
+            await self._note_main()
+        home = self._home
+        [rows] = await home.store.apply([queries.renamed(home.id, id, name, now=home.now())])
+        if not rows:
+            raise _unknown(id)
+
+    async def delete(self, id: str) -> None:
+        """Remove a session for good: messages, summaries, blocks, prompt. Not the live one."""
+        home = self._home
+        if id == home.session.id:
+            raise SessionBusy(
+                "The live session cannot be deleted.",
+                kept="It is as it was.",
+                next_step="Open another one first, or empty this one with clear_messages().",
+            )
+        session = await self.session(id)
+        await home.store.apply([*session.plan_delete(), queries.removed(home.id, id)])
+        self._known.pop(id, None)
+
+    async def fork(self, id: str, at_message_id: str, new_name: str | None = None) -> SessionInfo:
+        """A new session with the conversation up to a message, as it is shown there."""
+        source = await self.session(id)
+        await source.require(at_message_id, what="fork: at_message_id")
+        info = await self.get(id)
+        name = new_name if new_name is not None else FORKED.format((info and info.name) or "the conversation")
+        made = await self.create(
+            name,
+            parent_session_id=id,
+            model=info.model if info else None,
+            source=info.source if info else None,
+        )
+        history = await source.get_history(at_message_id)
+        target = await self.session(made.id)
+        copies = [
+            Message(self._home.new_id(), one.role, one.parts, one.metadata, createdAt=one.createdAt)
+            for one in history
+        ]
+        await target.write(target.plan_append(copies), *self._touched(id))
+        return made
+
+    async def compact_and_split(self, id: str, summary: str, new_name: str | None = None) -> SessionInfo:
+        """End a session and go on in a new one that begins with a summary of it."""
+        home, info = self._home, await self._required(id)
+        made = await self.create(
+            new_name if new_name is not None else info.name or "Compacted",
+            parent_session_id=id,
+            model=info.model,
+            source=info.source,
+        )
+        begun = Message(home.new_id(), "assistant", [{"type": "text", "text": CARRIED_ON + summary}])
+        target = await self.session(made.id)
+        over = queries.ended(home.id, id, reason="compaction", now=home.now())
+        await target.write(target.plan_append([begun]), over)
+        return made
+
+    async def add_usage(
+        self, id: str, input_tokens: int, output_tokens: int, estimated_cost: float = 0.0
+    ) -> None:
+        """Add to a session's totals. What providers report for turns is added without this."""
+        home = self._home
+        await home.store.apply(
+            [
+                queries.used(
+                    home.id,
+                    id,
+                    input=input_tokens,
+                    output=output_tokens,
+                    cost=estimated_cost,
+                    now=home.now(),
+                )
+            ]
+        )
+
+    # --- what is in one of them
+
+    async def append(self, id: str, message: Message, parent_id: str | Unset | None = UNSET) -> bool:
+        """Store a message in a session. False when its id is known there."""
+        inserted = await (await self.session(id)).append_message(message, parent_id)
+        await self._touch(id)
+        return inserted
+
+    async def upsert(self, id: str, message: Message, parent_id: str | Unset | None = UNSET) -> None:
+        """Store a message in a session, in its place when its id is known there."""
+        session = await self.session(id)
+        if not await session.update_message(message):
+            await session.append_message(message, parent_id)
+        await self._touch(id)
+
+    async def append_all(
+        self, id: str, messages: Sequence[Message], parent_id: str | Unset | None = UNSET
+    ) -> None:
+        """Store messages one under the other, below the session's tip or below `parent_id`."""
+        session = await self.session(id)
+        if isinstance(parent_id, str):
+            await session.require(parent_id, what="append_all: parent_id")
+        plan: Plan = session.plan_append(messages, parent_id)
+        await session.write(plan, *self._touched(id))
+        await session.compact_if_due()
+
+    async def get_history(self, id: str, leaf_id: str | None = None) -> list[Message]:
+        """The conversation of a session."""
+        return await (await self.session(id)).get_history(leaf_id)
+
+    async def get_message_count(self, id: str) -> int:
+        """How many messages lead to the tip of a session."""
+        return await (await self.session(id)).get_path_length()
+
+    async def delete_messages(self, id: str, ids: Sequence[str]) -> None:
+        """Remove messages of a session."""
+        await (await self.session(id)).delete_messages(ids)
+        await self._touch(id)
+
+    async def clear_messages(self, id: str) -> None:
+        """Empty a session. The live one is emptied with `Think.clear_messages`, which stops its turns."""
+        if id == self._home.session.id:
+            raise SessionBusy(
+                "The live session is emptied with clear_messages() of the agent.", kept="It is as it was."
+            )
+        await (await self.session(id)).clear_messages()
+        await self._touch(id)
+
+    async def search(self, query: str, *, limit: int = 20) -> list[SearchHit]:
+        """Messages of all sessions that hold every word of `query`, best first."""
+        rows = await self._home.store.search(
+            Search(
+                "messages",
+                ("id", "role", "session", "created_at"),
+                self._home.id,
+                tuple(query.split()),
+                limit=limit,
+            )
+        )
+        return [SearchHit(id, role, text, snip, session, at) for id, role, session, at, text, snip in rows]
+
+    def tools(self) -> dict[str, Tool]:
+        """`session_search`: lets the model look through all sessions."""
+        from ..tools.tool import Tool
+
+        async def session_search(input: dict[str, str]) -> str:
+            hits = await self.search(input["query"], limit=10)
+            return "\n---\n".join(f"[{hit.role}] {hit.content}" for hit in hits) or "No results found."
+
+        schema = {
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "The words to look for."}},
+            "required": ["query"],
+        }
+        about = "Search everything that was said in any session with this person, also long ago."
+        return {"session_search": Tool.from_schema("session_search", about, schema, session_search)}
+
+    def history_provider(self) -> HistoryProvider:
+        """A searchable block over all sessions: `session.with_context("history", provider=…)`."""
+        return HistoryProvider(self)
+
+    # --- helpers
+
+    async def _required(self, id: str) -> SessionInfo:
+        if id == MAIN:
+            await self._note_main()
+        info = await self.get(id)
+        if info is None:
+            raise _unknown(id)
+        return info
+
+    async def _note_main(self) -> None:
+        home, now = self._home, self._home.now()
+        main = SessionInfo(MAIN, "", None, None, None, 0, 0, 0.0, None, now, now)
+        await home.store.apply([queries.created(home.id, main)])
+
+    def _touched(self, id: str) -> Sequence[queries.Statement]:
+        home = self._home
+        return [queries.used(home.id, id, input=0, output=0, cost=0.0, now=home.now())]
+
+    async def _touch(self, id: str) -> None:
+        await self._home.store.apply(self._touched(id))
+
+
+class HistoryProvider:
+    """What was said in all sessions, as a block the model can search."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def get(self) -> str | None:
+        """How many sessions there are."""
+        count = len(await self._sessions.list())
+        return f"{count} session{'' if count == 1 else 's'} to search." if count else None
+
+    async def search(self, query: str) -> str | None:
+        """What was said about something, in any session."""
+        hits = await self._sessions.search(query, limit=10)
+        return "\n---\n".join(f"[{hit.role}] {hit.content}" for hit in hits) or None
+
+
+def _unknown(id: str) -> UnknownSession:
+    return UnknownSession(
+        f"There is no session {id!r}.", kept="Nothing was changed.", next_step="See sessions.list()."
+    )

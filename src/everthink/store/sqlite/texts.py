@@ -1,0 +1,207 @@
+"""Full-text search in a SQLite file, with FTS5.
+
+    INSERT, UPDATE, DELETE --triggers--> <table>_fts <-- search
+
+The index keeps no text: it reads it through the view `<table>_text`, which takes it out of the table.
+Triggers write the index in the transaction of the row, so a row and its entry come and go together; a row
+without text, or with JSON that cannot be read, has no entry. A file holds many agents, so each entry also
+holds its agent as one word: a search walks the entries of its agent and leaps over those of the others.
+For the same reason hits are counted here and FTS5's own ranking is not used, which reads every entry
+of a word to learn how rare it is.
+
+A Python whose SQLite was built without FTS5 searches the texts one by one.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from ..params import storable
+from ..port import Row, Rows, Search, TextIndex
+from ..texts import MOST_HITS, OPEN, SHUT, snippet_of
+
+__all__ = ["answer", "has_fts5", "install", "keep", "query"]
+
+log = logging.getLogger("everthink.store")
+
+# Every step is guarded by the one around it, because a write must never fail for what a row contains.
+_PARTS = (
+    "(SELECT group_concat(CASE WHEN type='object' THEN CASE WHEN json_extract(value,'$.type')='text'"
+    " AND json_type(value,'$.text')='text' THEN json_extract(value,'$.text') END END,' ') FROM"
+    " json_each(CASE WHEN json_valid({0}) THEN replace({0},'\\u0000','\\ufffd') ELSE '{{}}' END,'$.parts'))"
+)
+
+_VIEW = (
+    "CREATE VIEW {table}_text AS SELECT id, text, scope FROM"
+    " (SELECT rowid AS id, {text} AS text, hex(agent) || '0' AS scope FROM {table}) WHERE text <> ''"
+)
+
+# The text first: an entry in the first column is two bytes shorter. `columnsize` serves FTS5's ranking only.
+_INDEX = (
+    "CREATE VIRTUAL TABLE {table}_fts USING fts5(text, scope, content='{table}_text', content_rowid='id',"
+    " columnsize=0, tokenize='porter unicode61')"
+)
+
+# FTS5's own 'rebuild' may not read a view that reads JSON.
+_FILL = "INSERT INTO {table}_fts (rowid, text, scope) SELECT id, text, scope FROM {table}_text"
+
+# SQLite keeps these words in the file, so they go through the view where they can.
+_TRIGGERS = {
+    "insert": "CREATE TRIGGER {table}_fts_insert AFTER INSERT ON {table} BEGIN "
+    + _FILL
+    + " WHERE id = new.rowid; END",
+    "delete": "CREATE TRIGGER {table}_fts_delete BEFORE DELETE ON {table} BEGIN"
+    " INSERT INTO {table}_fts ({table}_fts, rowid, text, scope)"
+    " SELECT 'delete', id, text, scope FROM {table}_text WHERE id = old.rowid; END",
+    # An answer is stored again whenever a tool of it has settled: its text is the same.
+    "update": "CREATE TRIGGER {table}_fts_update AFTER UPDATE OF agent, {column} ON {table}"
+    " WHEN old.agent <> new.agent OR (old.{column} IS NOT new.{column} AND {old} IS NOT {new}) BEGIN"
+    " INSERT INTO {table}_fts ({table}_fts, rowid, text, scope)"
+    " SELECT 'delete', old.rowid, text, hex(old.agent) || '0' FROM (SELECT {old} AS text) WHERE text <> ''; "
+    + _FILL
+    + " WHERE id = new.rowid; END",
+}
+
+# How good a hit is: BM25 for a word whose rareness does not matter, in characters.
+_SCORE = "everthink_hits / (everthink_hits + 0.3 + length(everthink_text) * 0.9 / 400)"
+
+# As bytes: JSON may spell half a character, SQLite takes it as it is, and Python would refuse the row.
+_SEARCH = """SELECT {names} CAST(everthink_text AS BLOB), CAST(everthink_marked AS BLOB) FROM (
+  SELECT {names} everthink_text, everthink_marked, everthink_place,
+    length(everthink_marked) - length(everthink_text) AS everthink_hits
+  FROM (
+    SELECT {columns} {hits}.text AS everthink_text, {marked} AS everthink_marked,
+      everthink_row.rowid AS everthink_place
+    FROM {hits} CROSS JOIN {table} AS everthink_row ON everthink_row.rowid = {hits}.{id}
+    WHERE {matches} AND everthink_row.agent = ?
+      AND EXISTS (SELECT 1 FROM {table} WHERE {table}.rowid = {hits}.{id} AND ({where}))
+    ORDER BY {hits}.{id} DESC LIMIT {most}))
+ORDER BY {score} DESC, everthink_place DESC LIMIT ?"""
+
+
+def has_fts5(connection: sqlite3.Connection) -> bool:
+    """True when this SQLite can index texts."""
+    return bool(connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchall())
+
+
+def install(connection: sqlite3.Connection, index: TextIndex) -> None:
+    """Index the rows that are there, and those to come. Inside the caller's transaction."""
+    names = {
+        "table": index.table,
+        "column": index.column,
+        "text": _text(index, index.column),
+        "old": _text(index, f"old.{index.column}"),
+        "new": _text(index, f"new.{index.column}"),
+    }
+    _drop_triggers(connection, index)
+    connection.execute(f"DROP VIEW IF EXISTS {index.table}_text")
+    connection.execute(_VIEW.format_map(names))
+    if not has_fts5(connection):
+        return
+    connection.execute(f"DROP TABLE IF EXISTS {index.table}_fts")
+    connection.execute(_INDEX.format_map(names))
+    connection.execute(_FILL.format_map(names))
+    for sql in _TRIGGERS.values():
+        connection.execute(sql.format_map(names))
+
+
+def keep(connection: sqlite3.Connection, indexes: Mapping[str, TextIndex]) -> bool:
+    """At every open: let the indexes fit this SQLite. True when they can be searched.
+
+    Without FTS5 the triggers would refuse every write, so they go; the next SQLite that has it begins anew.
+    """
+    if not indexes:
+        return False
+    triggers = {
+        name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+    }
+    kept = [index for index in indexes.values() if f"{index.table}_fts_update" in triggers]
+    is_able = has_fts5(connection)
+    if not is_able:
+        log.warning(
+            "This Python's SQLite (%s) has no FTS5: searches read every text of an agent, without stems. "
+            "Nothing else is different.",
+            sqlite3.sqlite_version,
+        )
+    stale = [index for index in indexes.values() if index not in kept] if is_able else kept
+    if stale:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for index in stale:
+                if is_able:
+                    install(connection, index)
+                else:
+                    _drop_triggers(connection, index)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+    return is_able
+
+
+def query(search: Search, words: list[str], *, is_indexed: bool) -> tuple[str, tuple[Any, ...]]:
+    """The SQL of a search and its parameters."""
+    hits = f"{search.table}_fts" if is_indexed else f"{search.table}_text"
+    names = [f"everthink_{number}" for number in range(len(search.columns))]
+    finds: tuple[Any, ...]
+    if is_indexed:
+        matches, marked = f"{hits} MATCH ?", f"highlight({hits}, 0, '{OPEN}', '{SHUT}')"
+        finds = (_expression(search, words),)
+    else:
+        wanted = [" ".join(words)] if search.is_phrase else words
+        matches = " AND ".join([f"{hits}.text LIKE ?"] * len(wanted))
+        marked = f"{hits}.text"
+        finds = tuple(f"%{word}%" for word in wanted)
+    sql = _SEARCH.format(
+        names="".join(f"{name}, " for name in names),
+        columns="".join(
+            f"everthink_row.{column} AS {name}, " for column, name in zip(search.columns, names, strict=True)
+        ),
+        hits=hits,
+        id="rowid" if is_indexed else "id",
+        table=search.table,
+        marked=marked,
+        matches=matches,
+        where=search.where or "1",
+        most=MOST_HITS,
+        score=_SCORE if is_indexed else "-length(everthink_text)",
+    )
+    return sql, (*finds, search.agent, *search.params, max(0, search.limit))
+
+
+def answer(rows: Rows, words: list[str], *, is_indexed: bool) -> Rows:
+    """The rows of a query with the snippet in the place of the marked text."""
+    pattern = None if is_indexed else re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
+    return [_shown(row, pattern) for row in rows]
+
+
+def _shown(row: Row, pattern: re.Pattern[str] | None) -> Row:
+    *columns, text, marked = row
+    text, marked = text.decode(errors="replace"), marked.decode(errors="replace")
+    return (*columns, text, snippet_of(text, pattern.sub(_mark, marked) if pattern else marked))
+
+
+def _mark(match: re.Match[str]) -> str:
+    return f"{OPEN}{match[0]}{SHUT}"
+
+
+def _expression(search: Search, words: list[str]) -> str:
+    """What FTS5 is asked: the agent's word, and the words in the text. Words are letters, so quotes hold."""
+    (agent,) = storable((search.agent,))
+    # It ends in a digit, here as in the view, so that FTS5 takes no stem of it.
+    scope = agent.encode().hex() + "0"
+    wanted = f'"{" ".join(words)}"' if search.is_phrase else " ".join(f'"{word}"' for word in words)
+    return f'scope : "{scope}" AND text : ({wanted})'
+
+
+def _text(index: TextIndex, column: str) -> str:
+    return _PARTS.format(column) if index.parts else column
+
+
+def _drop_triggers(connection: sqlite3.Connection, index: TextIndex) -> None:
+    for verb in _TRIGGERS:
+        connection.execute(f"DROP TRIGGER IF EXISTS {index.table}_fts_{verb}")
