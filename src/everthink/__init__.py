@@ -1,67 +1,73 @@
-"""everthink: chat agents that do not lose their thread."""
+"""everthink: chat agents that do not lose their thread.
 
-from .abort import AbortController, AbortSignal
-from .agent import Agent
-from .errors import AgentError, ModelError, TurnFailed
-from .messages import Message
-from .models.classify import default_context_overflow_classifier
-from .recovery.context import ChatRecoveryContext, RecoveryDecision
-from .recovery.incident import ChatRecovery, Exhausted, KeepRecovering
-from .runtime.alarms import Schedule
-from .runtime.callables import StreamingResponse, callable
-from .runtime.fiber_values import (
-    FiberAborted,
-    FiberCompleted,
-    FiberContext,
-    FiberFailed,
-    FiberInspection,
-    FiberInterrupted,
-    FiberRecovery,
-    FiberRecoveryContext,
-)
-from .runtime.jobs import Job
-from .runtime.retry import Retry
-from .schedules.task import ScheduledTask, TaskContext
-from .server.app import App, Handle
-from .server.connections import Connection
-from .session.blocks import ContextBlock, ContextProvider
-from .session.media import MediaEviction
-from .session.overlay import Overlay
-from .session.providers import DirectoryProvider, SearchableEntries, StoredBlock, StoredEntries
-from .session.session import SearchHit, Session
-from .session.session_queries import SessionInfo
-from .session.sessions import Sessions
-from .session.summary import CompactContext, Compaction, create_compact_function, model_summarizer
-from .session.tokens import TokenCount
-from .session.tree import UNSET
-from .submissions import Submission
-from .think import Think
-from .tools.ask import REPORT, RERUN
-from .tools.tool import Tool, ToolContext, client_tool, tool
-from .turn.convert import prune_tool_calls
-from .turn.hooks import (
-    Allow,
-    Block,
-    ChatErrorContext,
-    ChatResponse,
-    ChunkContext,
-    PendingCall,
-    StepConfig,
-    StepContext,
-    StepResult,
-    Substitute,
-    Timeouts,
-    ToolCall,
-    ToolOutcome,
-    TurnConfig,
-    TurnContext,
-    TurnResult,
-    has_tool_call,
-    step_count_is,
-)
-from .turn.overflow import ContextOverflow, Proactive
-from .turn.overlap import Debounce
-from .turn.streamed import ChatStream
+What is named here is loaded when it is first used: an import costs what it needs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .abort import AbortController, AbortSignal
+    from .agent import Agent
+    from .errors import AgentError, ModelError, TurnFailed
+    from .messages import UNSET, Message
+    from .models.classify import default_context_overflow_classifier
+    from .recovery.context import ChatRecoveryContext, RecoveryDecision
+    from .recovery.incident import ChatRecovery, Exhausted, KeepRecovering
+    from .runtime.alarms import Schedule
+    from .runtime.callables import StreamingResponse, callable
+    from .runtime.fiber_values import (
+        FiberAborted,
+        FiberCompleted,
+        FiberContext,
+        FiberFailed,
+        FiberInspection,
+        FiberInterrupted,
+        FiberRecovery,
+        FiberRecoveryContext,
+    )
+    from .runtime.jobs import Job
+    from .runtime.retry import Retry
+    from .schedules.task import ScheduledTask, TaskContext
+    from .server.app import App, Handle
+    from .server.connections import Connection
+    from .session.blocks import ContextBlock, ContextProvider
+    from .session.media import MediaEviction
+    from .session.overlay import Overlay
+    from .session.providers import DirectoryProvider, SearchableEntries, StoredBlock, StoredEntries
+    from .session.session import SearchHit, Session
+    from .session.session_queries import SessionInfo
+    from .session.sessions import Sessions
+    from .session.summary import CompactContext, Compaction, create_compact_function, model_summarizer
+    from .session.tokens import TokenCount
+    from .submissions import Submission
+    from .think import Think
+    from .tools.ask import REPORT, RERUN
+    from .tools.tool import Tool, ToolContext, client_tool, tool
+    from .turn.convert import prune_tool_calls
+    from .turn.hooks import (
+        Allow,
+        Block,
+        ChatErrorContext,
+        ChatResponse,
+        ChunkContext,
+        PendingCall,
+        StepConfig,
+        StepContext,
+        StepResult,
+        Substitute,
+        Timeouts,
+        ToolCall,
+        ToolOutcome,
+        TurnConfig,
+        TurnContext,
+        TurnResult,
+        has_tool_call,
+        step_count_is,
+    )
+    from .turn.overflow import ContextOverflow, Proactive
+    from .turn.overlap import Debounce
+    from .turn.streamed import ChatStream
 
 __all__ = [
     "REPORT",
@@ -145,3 +151,81 @@ __all__ = [
     "step_count_is",
     "tool",
 ]
+
+_HOMES = {
+    ".abort": ("AbortController", "AbortSignal"),
+    ".agent": ("Agent",),
+    ".errors": ("AgentError", "ModelError", "TurnFailed"),
+    ".messages": ("Message", "UNSET"),
+    ".models.classify": ("default_context_overflow_classifier",),
+    ".recovery.context": ("ChatRecoveryContext", "RecoveryDecision"),
+    ".recovery.incident": ("ChatRecovery", "Exhausted", "KeepRecovering"),
+    ".runtime.alarms": ("Schedule",),
+    ".runtime.callables": ("StreamingResponse", "callable"),
+    ".runtime.fiber_values": (
+        "FiberAborted",
+        "FiberCompleted",
+        "FiberContext",
+        "FiberFailed",
+        "FiberInspection",
+        "FiberInterrupted",
+        "FiberRecovery",
+        "FiberRecoveryContext",
+    ),
+    ".runtime.jobs": ("Job",),
+    ".runtime.retry": ("Retry",),
+    ".schedules.task": ("ScheduledTask", "TaskContext"),
+    ".server.app": ("App", "Handle"),
+    ".server.connections": ("Connection",),
+    ".session.blocks": ("ContextBlock", "ContextProvider"),
+    ".session.media": ("MediaEviction",),
+    ".session.overlay": ("Overlay",),
+    ".session.providers": ("DirectoryProvider", "SearchableEntries", "StoredBlock", "StoredEntries"),
+    ".session.session": ("SearchHit", "Session"),
+    ".session.session_queries": ("SessionInfo",),
+    ".session.sessions": ("Sessions",),
+    ".session.summary": ("CompactContext", "Compaction", "create_compact_function", "model_summarizer"),
+    ".session.tokens": ("TokenCount",),
+    ".submissions": ("Submission",),
+    ".think": ("Think",),
+    ".tools.ask": ("REPORT", "RERUN"),
+    ".tools.tool": ("Tool", "ToolContext", "client_tool", "tool"),
+    ".turn.convert": ("prune_tool_calls",),
+    ".turn.hooks": (
+        "Allow",
+        "Block",
+        "ChatErrorContext",
+        "ChatResponse",
+        "ChunkContext",
+        "PendingCall",
+        "StepConfig",
+        "StepContext",
+        "StepResult",
+        "Substitute",
+        "Timeouts",
+        "ToolCall",
+        "ToolOutcome",
+        "TurnConfig",
+        "TurnContext",
+        "TurnResult",
+        "has_tool_call",
+        "step_count_is",
+    ),
+    ".turn.overflow": ("ContextOverflow", "Proactive"),
+    ".turn.overlap": ("Debounce",),
+    ".turn.streamed": ("ChatStream",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what `__all__` names when it is asked for."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME_OF[name], __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """What there is to import."""
+    return sorted([*globals(), *__all__])

@@ -10,22 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import AgentError
 from .runtime.context import current_connection
-from .runtime.fiber_values import (
-    FiberInspection,
-    FiberOutcome,
-    FiberRecovery,
-    FiberRecoveryContext,
-    FiberStatus,
-)
-from .runtime.fibers import FiberFunction
+from .runtime.fiber_values import FiberRecovery
 from .runtime.keepalive import Hold, while_held
 from .runtime.retry import Retry
 from .runtime.state import NO_STATE
-from .turn.admission import in_readonly_turn
 
 if TYPE_CHECKING:
     from .runtime.actor import Actor
     from .runtime.alarms import Schedule
+    from .runtime.fiber_values import FiberInspection, FiberOutcome, FiberRecoveryContext, FiberStatus
+    from .runtime.fibers import FiberFunction
     from .runtime.jobs import Job
     from .runtime.moments import Kind
 
@@ -71,7 +65,7 @@ class Agent:
         """
         caller = current_connection.get()
         is_theirs = caller is not None and caller.agent_id == self.id and caller.is_readonly
-        if is_theirs or in_readonly_turn(self.id):
+        if is_theirs or self._home.is_in_readonly_turn:
             raise AgentError("Connection is readonly")
         await self._home.set_state(state, source="server")
 

@@ -9,6 +9,7 @@ a message is stored: whoever changes one makes a new message.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -18,10 +19,12 @@ from .errors import InvalidMessage, InvalidTurn
 
 __all__ = [
     "SETTLED_STATES",
+    "UNSET",
     "Message",
     "MessageInput",
     "Part",
     "Role",
+    "Unset",
     "as_messages",
     "copy_json",
     "encode_json",
@@ -36,6 +39,15 @@ __all__ = [
     "tool_name",
     "user_message",
 ]
+
+class Unset(enum.Enum):
+    """The type of `UNSET`: an argument that was not given (`None` means something else)."""
+
+    UNSET = "unset"
+
+
+UNSET = Unset.UNSET
+"""An argument that was not given, where `None` means something of its own."""
 
 Role = Literal["system", "user", "assistant"]
 Part = dict[str, Any]

@@ -6,50 +6,59 @@ save_messages, chat, submit_messages, … --> turn/admission --> turn/perform --
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from .abort import AbortSignal
 from .agent import Agent
 from .errors import NoModel
-from .messages import Message, MessageInput, Part
-from .models.classify import default_context_overflow_classifier
-from .models.port import Model
-from .recovery.context import ChatRecoveryContext, RecoveryDecision
-from .recovery.incident import ChatRecovery
-from .runtime import control
-from .runtime.actor import Degradation
-from .schedules.task import ScheduledTask
-from .session.attachments import read_attachment
-from .session.media import MediaEviction
-from .session.repair import as_interrupted
-from .session.session import Session
-from .session.sessions import Sessions
-from .session.tree import UNSET, Unset
-from .submissions import Status, Submission
+from .messages import UNSET, Message, MessageInput, Part, Unset
 from .tools.collect import collect_tools
-from .turn.hooks import (
-    ChatErrorContext,
-    ChatResponse,
-    ChunkContext,
-    StepConfig,
-    StepContext,
-    StepResult,
-    ToolCall,
-    ToolDecision,
-    ToolOutcome,
-    TurnConfig,
-    TurnContext,
-    TurnResult,
-)
-from .turn.overflow import ContextOverflow
-from .turn.overlap import MessageConcurrency
 from .turn.prompt import DEFAULT_SYSTEM_PROMPT
-from .turn.streamed import ChatStream, StreamCallback
-from .turn.turn import InputFunction
+
+if TYPE_CHECKING:
+    from .abort import AbortSignal
+    from .models.port import Model
+    from .recovery.context import ChatRecoveryContext, RecoveryDecision
+    from .recovery.incident import ChatRecovery
+    from .runtime import control
+    from .runtime.actor import Degradation
+    from .schedules.task import ScheduledTask
+    from .session.media import MediaEviction
+    from .session.session import Session
+    from .session.sessions import Sessions
+    from .submissions import Status, Submission
+    from .turn.hooks import (
+        ChatErrorContext,
+        ChatResponse,
+        ChunkContext,
+        StepConfig,
+        StepContext,
+        StepResult,
+        ToolCall,
+        ToolDecision,
+        ToolOutcome,
+        TurnConfig,
+        TurnContext,
+        TurnResult,
+    )
+    from .turn.overflow import ContextOverflow
+    from .turn.overlap import MessageConcurrency
+    from .turn.streamed import ChatStream, StreamCallback
+    from .turn.turn import InputFunction
+
+    Input = MessageInput | Sequence[MessageInput] | InputFunction
+else:
+
+    class _OnUse:
+        """The machinery is loaded with the first turn, so that declaring an agent costs little."""
+
+        def __getattr__(self, name):
+            from .runtime import control
+
+            return getattr(control, name)
+
+    control = _OnUse()
 
 __all__ = ["Think"]
-
-Input = MessageInput | Sequence[MessageInput] | InputFunction
 
 
 class Think(Agent):
@@ -92,7 +101,7 @@ class Think(Agent):
 
     context_overflow: ContextOverflow | dict[str, Any] | None = None
     """What happens when the conversation grows too long for the model in mid-turn. Default: the
-    turn fails. `ContextOverflow(reactive=True, proactive=Proactive(max_input_tokens=200_000))` shortens it."""
+    turn fails. `ContextOverflow(reactive=True, proactive=Proactive(max_input_tokens=200_000))` makes room."""
 
     hydration_byte_budget: float = 24 * 1024 * 1024
     """How much of a conversation is kept in memory, at most; what is older stays in the database.
@@ -109,9 +118,9 @@ class Think(Agent):
         """Check the tools of a new agent class, so that a mistake shows where it was made."""
         super().__init_subclass__(**kwargs)
         collect_tools(cls)
-        if cls.__dict__.get("classify_chat_error") is default_context_overflow_classifier:
-            # Assigned as it is: it wants no agent.
-            cls.classify_chat_error = staticmethod(default_context_overflow_classifier)  # type: ignore[method-assign]
+        classifier: Any = cls.__dict__.get("classify_chat_error")
+        if getattr(classifier, "__name__", "") == "default_context_overflow_classifier":
+            cls.classify_chat_error = staticmethod(classifier)  # assigned as it is: it wants no agent
 
     # --- what the agent is made of
 
@@ -185,7 +194,7 @@ class Think(Agent):
 
         Default: `default_context_overflow_classifier`. Any other word, `None`, or raising: just a failure.
         """
-        return default_context_overflow_classifier(error)
+        return control.default_kind(error)
 
     def on_submission_status(self, submission: Submission) -> Awaitable[None] | None:
         """See a submission change its status. Raising is logged."""
@@ -204,7 +213,7 @@ class Think(Agent):
 
         Default: a failed call whose error says that it was interrupted.
         """
-        return as_interrupted(part)
+        return control.as_interrupted(part)
 
     # --- declared tasks
 
@@ -411,7 +420,7 @@ class Think(Agent):
 
     async def read_attachment(self, path: str) -> bytes | None:
         """A file that left its message: the path stands in the marker. `None` when there is none."""
-        return await read_attachment(self._home.store, self._home.id, path)
+        return await control.read_attachment(self._home.store, self._home.id, path)
 
     @property
     def messages(self) -> list[Message]:

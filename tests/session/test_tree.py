@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from everthink.errors import UnknownMessage
-from everthink.messages import Message
+from everthink.messages import UNSET, Message
 from everthink.session import queries
 from everthink.session.session import Session
-from everthink.session.tree import UNSET
 from everthink.store.port import Statement
 
 from .conftest import OpenSession

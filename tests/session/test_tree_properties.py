@@ -11,10 +11,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everthink.messages import Message
+from everthink.messages import UNSET, Message
 from everthink.runtime.schema import MIGRATIONS
 from everthink.session.session import Session
-from everthink.session.tree import UNSET
 from everthink.store.open import open_store
 from tests.support.conversations import unhurried
 

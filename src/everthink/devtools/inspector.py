@@ -4,10 +4,12 @@
     GET  /everthink/inspect/{class}/{name}/turns/{id}     one turn with its chunks
     GET  /everthink/inspect/{class}/{name}/answers/{id}   every version of what follows a message
     POST /everthink/inspect/{class}/{name}/leaf           go on from another version
+    …    /everthink/inspect/{class}/{name}/{memory, …}    memory, sessions, search: memory.py
     WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
 
-Only `everthink dev` serves it. It shows nobody more than the agent's own address would: origin,
-`authenticate` and the other checks of the app come first. Looking starts no agent.
+Only `everthink dev` serves it, and only to those who may talk to the agent: origin, `authenticate`
+and the other checks of the app come first. Messages are those of the live session. Looking at the
+journal starts no agent.
 """
 
 from __future__ import annotations
@@ -29,19 +31,24 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ..errors import AgentError
 from ..messages import Message, encode_json, parse_stored
+from ..runtime import queries as runtime
+from ..runtime.actor import Actor
 from ..server.access import is_foreign, refusal
 from ..server.app import App
 from ..server.connections import Connection
 from ..server.names import kebab
 from ..session import queries as session
+from ..session import session_queries as sessions
 from ..store.port import Store
 from ..think import Think
 from ..turn import queries as turn
 from ..turn.audience import HistoryChanged
 from ..turn.fold import fold
 from ..turn.segments import unpack
-from . import view
+from . import memory, view
+from .layout import Layout
 from .recorder import Recorder
+from .replies import as_json, body_of, fields_of, letter
 
 __all__ = ["Inspector"]
 
@@ -51,7 +58,6 @@ HTTP, SOCKET = ["everthink", "inspect"], ["everthink", "events"]
 TURNS, CALLS, MESSAGES = 50, 100, 2000
 """So many of each are shown, the newest."""
 MAIN_SESSION = ""
-MAX_BODY = 10_000
 
 
 class Inspector:
@@ -76,10 +82,10 @@ class Inspector:
         try:
             response = await self._http(request)
         except AgentError as error:
-            response = _letter(503, str(error))
+            response = letter(503, str(error))
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
-            response = _letter(500, "The inspector failed; the terminal says how.")
+            response = letter(500, "The inspector failed; the terminal says how.")
         await response(scope, receive, send)
 
     # --- who asks for what
@@ -88,7 +94,7 @@ class Inspector:
         """Class, name and the rest of the path; or a refusal."""
         if is_foreign(self._app, connection) or not self._is_here(connection):
             host = connection.headers.get("host", "")
-            return _letter(
+            return letter(
                 403,
                 "The inspector answers its own page, at localhost or an IP address; this request is for"
                 f" {host!r} from {connection.headers.get('origin', 'nowhere')!r}. Nothing was shown."
@@ -96,13 +102,13 @@ class Inspector:
             )
         parts = _parts(connection.scope)[2:]
         if len(parts) < 2:
-            return _letter(404, "Name an agent: /everthink/inspect/{class}/{name}.")
+            return letter(404, "Name an agent: /everthink/inspect/{class}/{name}.")
         kind, name, *rest = parts
         for cls in self._app.classes:
             if kebab(cls.__name__) == kind:
                 return await refusal(self._app, connection, cls, name) or (cls, name, rest)
         known = ", ".join(kebab(cls.__name__) for cls in self._app.classes)
-        return _letter(404, f"There is no agent {kind!r} here. There are: {known}.")
+        return letter(404, f"There is no agent {kind!r} here. There are: {known}.")
 
     def _is_here(self, connection: HTTPConnection) -> bool:
         """False for a name that any site could point at this machine to read along."""
@@ -125,17 +131,19 @@ class Inspector:
         cls, name, rest = found
         match request.method, [unquote(part) for part in rest]:
             case "GET" | "HEAD", []:
-                return _json(await self._overview(cls, name))
+                return as_json(await self._overview(cls, name))
             case "GET" | "HEAD", ["turns", id]:
                 return await self._turn(cls, name, id)
             case "GET" | "HEAD", ["answers", id]:
-                return _json(await self._answers(cls, name, id))
+                return as_json(await self._answers(cls, name, id))
             case "POST", ["leaf"]:
-                return await self._go_on_from(cls, name, await _body(request))
+                return await self._go_on_from(cls, name, await body_of(request))
+            case ("GET" | "HEAD" | "POST"), [room, *_] if room in memory.ROOMS:
+                return await memory.answer(await self._actor(cls, name), request, rest)
             case "GET" | "HEAD" | "POST", _:
-                return _letter(404, "There is nothing at this address of the inspector.")
+                return letter(404, "There is nothing at this address of the inspector.")
             case _:
-                return _letter(405, "The inspector only reads, and selects a leaf with POST.")
+                return letter(405, "The inspector answers GET and POST.")
 
     # --- what it shows
 
@@ -150,74 +158,93 @@ class Inspector:
             if row["id"] in with_calls
             for message in await self._said(store, agent, row)
         ]
-        tree = await self._tree(store, agent)
+        layout = await self._layout(store, agent)
         return {
             "agent": agent,
             "turns": view.turns(turn_rows, functools.partial(self._recorder.steps, cls.__name__, name)),
             "calls": view.calls(call_rows, view.in_and_out(holders)),
-            "messages": tree.to_json(),
-            "leaf": tree.leaf,
-            "forks": tree.forks(),
+            "messages": layout.tree.toas_json(),
+            "leaf": layout.tree.leaf,
+            "forks": layout.forks(),
         }
 
     async def _turn(self, cls: type[Think], name: str, id: str) -> Response:
         store, agent = await self._store(), f"{cls.__name__}/{name}"
         rows = [row for row in await store.fetch(turn.TURNS_OF, agent, TURNS) if row[0] == id]
         if not rows:
-            return _letter(404, f"{agent} has no turn {id!r} among its latest {TURNS}.")
+            return letter(404, f"{agent} has no turn {id!r} among its latest {TURNS}.")
         spans = await store.fetch(turn.SPANS, agent, id)
         [found] = view.turns(rows, functools.partial(self._recorder.steps, cls.__name__, name))
-        return _json({**found, "chunks": view.chunks(spans)})
+        return as_json({**found, "chunks": view.chunks(spans)})
 
     async def _answers(self, cls: type[Think], name: str, id: str) -> dict[str, Any]:
         store, agent = await self._store(), f"{cls.__name__}/{name}"
-        tree = await self._tree(store, agent)
+        live = await self._live(store, agent)
+        layout = await memory.layout_of(store, agent, live, MESSAGES)
+        tree = layout.tree
         path = set(tree.path())
-        branches = {version: tree.answer(version) for version in tree.versions(id)}
-        messages = await self._messages(store, agent, (one for branch in branches.values() for one in branch))
+        branches = {version: tree.answer(version) for version in tree.versions(layout.row(id))}
+        ids = (one for branch in branches.values() for one in branch)
+        messages = await self._messages(store, agent, [live], ids)
         return {
             "versions": [
-                {"id": version, "messages": [messages[one].to_json() for one in branch if one in messages]}
+                {"id": version, "messages": [messages[one].toas_json() for one in branch if one in messages]}
                 for version, branch in branches.items()
             ],
             "active": next((place for place, version in enumerate(branches) if version in path), None),
         }
 
     async def _go_on_from(self, cls: type[Think], name: str, body: bytes) -> Response:
-        try:
-            wanted = msgspec.json.decode(body, type=dict[str, str]).get("message", "")
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            return _letter(400, 'Send {"message": "…"}: the id of the version to go on from.')
-        actor = await (await self._app.open()).reach(cls, name)
-        leaf = (await self._tree(actor.store, actor.id)).tip_below(wanted)
+        fields = fields_of(body)
+        if fields is None:
+            return letter(400, 'Send {"message": "…"}: the id of the version to go on from.')
+        wanted = fields.get("message", "")
+        actor = await self._actor(cls, name)
+        layout = await memory.layout_of(actor.store, actor.id, actor.session.id, MESSAGES)
+        leaf = layout.tree.tip_below(layout.row(wanted))
         if leaf is None:
-            return _letter(404, f"{actor.id} has no message {wanted!r}. Nothing was changed.")
+            return letter(404, f"{actor.id} has no message {wanted!r}. Nothing was changed.")
         if not actor.queue.is_idle or actor.submits.pending:
-            return _letter(409, "A turn runs or waits. Nothing was changed. Wait for its end, or stop it.")
+            return letter(409, "A turn runs or waits. Nothing was changed. Wait for its end, or stop it.")
         if not await actor.session.select_leaf(leaf):
-            return _letter(409, "The conversation went on meanwhile. Nothing was changed. Look again.")
+            return letter(409, "The conversation went on meanwhile. Nothing was changed. Look again.")
         actor.audience.show(HistoryChanged())
-        return _json({"leaf": leaf})
+        return as_json({"leaf": leaf})
 
     async def _store(self) -> Store:
         return (await self._app.open()).store
 
-    async def _tree(self, store: Store, agent: str) -> view.Tree:
-        return view.Tree(await store.fetch(session.TREE, agent, MAIN_SESSION, MESSAGES))
+    async def _actor(self, cls: type[Think], name: str) -> Actor:
+        return await (await self._app.open()).reach(cls, name)
+
+    async def _live(self, store: Store, agent: str) -> str:
+        """The id of the live session, from what is stored: this starts no agent."""
+        values = dict(await store.fetch(runtime.VALUES, agent))
+        return msgspec.json.decode(values["session"], type=str) if "session" in values else MAIN_SESSION
+
+    async def _layout(self, store: Store, agent: str) -> Layout:
+        return await memory.layout_of(store, agent, await self._live(store, agent), MESSAGES)
 
     async def _said(self, store: Store, agent: str, facts: dict[str, Any]) -> Iterable[Message]:
         """The answer of a turn: as stored, or as far as it has come."""
         if facts["ended_at"] is not None:
-            return (await self._messages(store, agent, [facts["message_id"]])).values()
+            known = [row[0] for row in await store.fetch(sessions.ALL, agent)]
+            places = dict.fromkeys([await self._live(store, agent), MAIN_SESSION, *known])
+            return (await self._messages(store, agent, places, [facts["message_id"]])).values()
         rows = await store.fetch(turn.SEGMENTS, agent, facts["id"])
         return [fold((chunk for row in rows for chunk in unpack(row[0])), id=facts["message_id"]).message()]
 
-    async def _messages(self, store: Store, agent: str, ids: Iterable[str]) -> dict[str, Message]:
+    async def _messages(
+        self, store: Store, agent: str, places: Iterable[str], ids: Iterable[str]
+    ) -> dict[str, Message]:
+        """Messages by id, from the first of these sessions that has them."""
         found: dict[str, Message] = {}
         for id in ids:
-            for role, content, _ in await store.fetch(session.ONE, agent, MAIN_SESSION, id):
-                if message := parse_stored(id, role, content):
+            for place in places:
+                rows = await store.fetch(session.ONE, agent, place, id)
+                if rows and (message := parse_stored(id, *rows[0][:2])):
                     found[id] = message
+                    break
         return found
 
     # --- events as they happen
@@ -235,7 +262,7 @@ class Inspector:
         connection = Connection(str(uuid.uuid4()), socket, socket)
 
         def tell(event: dict[str, Any]) -> None:
-            connection.send(encode_json(event).decode())
+            connection.send(encodeas_json(event).decode())
 
         for event in self._recorder.events(cls.__name__, name):
             tell(event)
@@ -256,22 +283,3 @@ def _parts(scope: Any) -> list[str]:
     """The path as it was sent: agents' names are taken as they are."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     return [part for part in raw.decode("ascii", "replace").partition("?")[0].split("/") if part]
-
-
-async def _body(request: Request) -> bytes:
-    """What was sent, as far as it can be meant."""
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_BODY:
-            return b""
-    return body
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-    return Response(encode_json(value), status, headers, "application/json")
-
-
-def _letter(status: int, text: str) -> Response:
-    return _json({"error": text}, status)

@@ -204,6 +204,11 @@ class Tree:
         said = itertools.takewhile(lambda node: node.role != "user", branch)
         return [node.id for node in said]
 
+    def between(self, first: str, last: str) -> list[str]:
+        """The messages from `first` down to `last`; none when that is no way down."""
+        found = [node.id for node in self._up(last, to=first)]
+        return found if found[:1] == [first] else []
+
     def to_json(self) -> list[Json]:
         """Every message without its content, oldest first."""
         return [

@@ -37,7 +37,7 @@ from ..submissions import Submission, Submissions
 from ..tools.collect import client_tools_from, collect_tools
 from ..tools.tool import Tool
 from ..turn import queries as turns
-from ..turn.admission import Door, current_turn
+from ..turn.admission import Door, current_turn, in_readonly_turn
 from ..turn.audience import Audience, HistoryChanged, SessionTold
 from ..turn.continuation import Continuations
 from ..turn.convert import Converter
@@ -290,6 +290,7 @@ class Actor:
         try:
             await applied
         except BaseException:
+            session.listener = session.hydrated = None
             self._adopt(before)
             raise
         self.audience.show(HistoryChanged())
@@ -338,6 +339,11 @@ class Actor:
     def state(self) -> Any:
         """The agent's state."""
         return self.state_box.value
+
+    @property
+    def is_in_readonly_turn(self) -> bool:
+        """True inside a turn of this agent which may not change its state."""
+        return in_readonly_turn(self.id)
 
     async def set_state(self, state: Any, *, source: Any) -> None:
         """Replace the state."""

@@ -15,10 +15,13 @@ import msgspec
 
 from ..abort import AbortSignal
 from ..errors import InvalidTurn, UnknownMessage
-from ..messages import Message, Part, as_messages, copy_json, encode_json, json_object
+from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json, encode_json, json_object
+from ..models.classify import default_context_overflow_classifier
 from ..observe.events import MessageCancel, MessageClear, ToolApproval, ToolResult
+from ..session.attachments import read_attachment
+from ..session.repair import as_interrupted
 from ..session.summary import model_summarizer
-from ..session.tree import UNSET, Plan, Unset
+from ..session.tree import Plan
 from ..store.port import Statement
 from ..submissions import SKIPPED_TEXT, Submission
 from ..tools.collect import as_tools, client_tools_from
@@ -38,13 +41,16 @@ __all__ = [
     "add",
     "apply_approval",
     "apply_result",
+    "as_interrupted",
     "cancel",
     "clear",
     "config_of",
     "configure",
+    "default_kind",
     "generate_text",
     "go_on",
     "is_waiting_for_person",
+    "read_attachment",
     "regenerate",
     "reset",
     "run_turn",
@@ -524,6 +530,11 @@ async def generate_text(home: Actor, prompt: str, model: Any) -> str:
     """See `Think.generate_text`."""
     chosen = home.resolve_model(await call_hook(home.agent.get_model) if model is None else model)
     return await model_summarizer(chosen)(prompt)
+
+
+def default_kind(error: BaseException) -> str | None:
+    """See `Think.classify_chat_error`."""
+    return default_context_overflow_classifier(error)
 
 
 # --- configuration

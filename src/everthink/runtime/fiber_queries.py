@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ..session.tree import UNSET
+from ..messages import UNSET
 from ..store.port import Row, Statement, Store
 
 __all__ = [

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, cast
 
 from ..clock import Clock, Timer
 from ..errors import FiberHandlerTimeout, InvalidFiber
+from ..messages import UNSET
 from ..observe.events import (
     EventBody,
     FiberRecoveryAttempt,
@@ -26,7 +27,6 @@ from ..observe.events import (
     FiberRecoverySkipped,
     FiberRunInterrupted,
 )
-from ..session.tree import UNSET
 from ..store.port import Statement, Store
 from ..turn.admission import step_outside
 from ..turn.hooks import call_hook

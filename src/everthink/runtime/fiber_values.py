@@ -16,8 +16,7 @@ import msgspec
 
 from ..abort import AbortSignal
 from ..errors import InvalidFiber
-from ..messages import encode_json
-from ..session.tree import UNSET
+from ..messages import UNSET, encode_json
 from ..store.port import Row
 
 __all__ = [

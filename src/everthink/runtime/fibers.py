@@ -20,8 +20,8 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from ..errors import FiberConflict, FiberStopped, InvalidFiber, NotInFiber, StoreClosed, StoreError
+from ..messages import UNSET
 from ..observe.events import FiberRunCompleted, FiberRunFailed, FiberRunStarted
-from ..session.tree import UNSET
 from ..turn.admission import current_turn, in_active_turn, step_outside
 from ..turn.hooks import call_hook
 from . import fiber_queries as queries

@@ -11,21 +11,21 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
-from ..messages import Message
-from ..models.port import Model
 from ..observe.bus import EventBus
-from ..runtime.directory import Directory
-from ..runtime.schema import MIGRATIONS
-from ..store.open import open_store
-from ..store.port import Store
 from ..think import Think
-from ..turn.hooks import TurnResult
-from ..turn.streamed import ChatStream, Prepared
 from .names import kebab
+
+if TYPE_CHECKING:
+    from ..messages import Message
+    from ..models.port import Model
+    from ..runtime.directory import Directory
+    from ..store.port import Store
+    from ..turn.hooks import TurnResult
+    from ..turn.streamed import ChatStream, Prepared
 
 __all__ = ["App", "Handle"]
 
@@ -180,6 +180,11 @@ class App:
             raise
 
     async def _open(self) -> Directory:
+        # What agents run on is loaded with the first of them, not with the import.
+        from ..runtime.directory import Directory
+        from ..runtime.schema import MIGRATIONS
+        from ..store.open import open_store
+
         given = self._given_store
         if any(isinstance(cls.model, str) and ":" in cls.model for cls in self._classes.values()):
             # The providers' libraries take a second to import: not on the event loop, not in the first turn.
@@ -265,6 +270,8 @@ class Handle(Generic[T]):
         return self._stream("continue_last_turn", None, body, **options)
 
     def _stream(self, method: str, callback: Any, /, *args: Any, **options: Any) -> ChatStream:
+        from ..turn.streamed import ChatStream
+
         async def prepare() -> Prepared | TurnResult:
             stream: ChatStream = getattr(await self.instance(), method)(*args, **options)
             return await stream.prepare()

@@ -119,7 +119,11 @@ class Compactor:
         try:
             if await self.estimate() <= self.threshold:
                 return False
-            done = await self.compact(reason="threshold")
+            async with self._lock:
+                before = await self.estimate()
+                if before <= self.threshold:
+                    return False  # whoever was here before has shortened it
+                done = await self._told(None, "threshold", before)
         except Exception as error:  # noqa: BLE001 - the append that led here succeeded
             await self._failed(error)
             return False
@@ -140,17 +144,20 @@ class Compactor:
         if self.fn is None:
             raise CompactionNotSetUp()
         async with self._lock:
-            before = await self.estimate()
-            self._session.tell(SessionStatus("compacting", before, self.threshold))
-            done: Compaction | None = None
-            try:
-                done = await self._compact(leaf_id, reason, before)
-            finally:
-                # Whatever happened: nobody is left looking at "compacting".
-                after = before if done is None else await self.estimate()
-                told = None if done is None else before
-                self._session.tell(SessionStatus("idle", after, self.threshold, told))
-            return done
+            return await self._told(leaf_id, reason, await self.estimate())
+
+    async def _told(self, leaf_id: str | None, reason: CompactionReason, before: int) -> Compaction | None:
+        """Shorten, and tell whoever watches that it begins and that it is over."""
+        self._session.tell(SessionStatus("compacting", before, self.threshold))
+        done: Compaction | None = None
+        try:
+            done = await self._compact(leaf_id, reason, before)
+        finally:
+            # Whatever happened: nobody is left looking at "compacting".
+            after = before if done is None else await self.estimate()
+            told = None if done is None else before
+            self._session.tell(SessionStatus("idle", after, self.threshold, told))
+        return done
 
     async def _compact(self, leaf_id: str | None, reason: CompactionReason, before: int) -> Compaction | None:
         history = await self._session.get_history(leaf_id)

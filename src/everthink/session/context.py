@@ -49,6 +49,8 @@ class Context:
         self._weighed = ("", 0)  # a prompt and its tokens
         self.last_refresh: tuple[str, int] | None = None
         """Why and when (ms) this process last rebuilt the prompt."""
+        self.rendered_at: int | None = None
+        """When (ms) this process first made the prompt because none was kept."""
         self.loaded: set[str] = set()
         """The documents that the conversation holds, as `label:key`."""
 
@@ -63,6 +65,11 @@ class Context:
     def is_frozen(self) -> bool:
         """True once the prompt is fixed: later changes of blocks show after a refresh."""
         return self._frozen is not None
+
+    @property
+    def keeps_prompt(self) -> bool:
+        """True when the frozen prompt outlives the process."""
+        return self._prompt is not None
 
     @property
     def has_loadable(self) -> bool:
@@ -253,6 +260,7 @@ class Context:
                 if prompt is None:
                     await self.load()
                     prompt = blocks.render(self.get_blocks())
+                    self.rendered_at = self._now()
                 await self._keep(prompt)
             return prompt
 

@@ -171,9 +171,14 @@ def selected(agent: str, session: str, id: str, *, seq: int) -> Statement:
 
 
 def deleted(agent: str, session: str, ids: Sequence[str]) -> list[Statement]:
-    """Remove messages by id."""
-    sql = "DELETE FROM messages WHERE agent = ? AND session = ? AND id = ?"
-    return [Statement(sql, (agent, session, id)) for id in ids]
+    """Remove messages by id, and the overlays that end at one of them: its id may come again."""
+    row = "DELETE FROM messages WHERE agent = ? AND session = ? AND id = ?"
+    ends = "DELETE FROM compactions WHERE agent = ? AND session = ? AND (from_message = ? OR to_message = ?)"
+    return [
+        statement
+        for id in ids
+        for statement in (Statement(row, (agent, session, id)), Statement(ends, (agent, session, id, id)))
+    ]
 
 
 def cleared(agent: str, session: str) -> list[Statement]:

@@ -117,7 +117,7 @@ class Shelf:
                     continue
                 shape.leaf_seq = shape.leaf_seq or seq
                 overlay = ends.get(id) if ends else None
-                if overlay is not None:
+                if overlay is not None and overlay.first <= seq:
                     step: Step | Overlay = overlay
                     wanted, size, shape.is_partial = overlay.above, len(overlay.summary), True
                 else:
@@ -133,8 +133,8 @@ class Shelf:
                 if wanted is None or depth > queries.DEEPEST:
                     is_open = False
                     break
-                if overlay is not None:
-                    before = overlay.first
+                if isinstance(step, Overlay):
+                    before = step.first
                     is_open = True
                     break
         shape.steps.reverse()

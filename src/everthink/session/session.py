@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..messages import Message
+from ..messages import UNSET, Message, Unset
 from ..store.port import Search, Statement, Store
 from . import queries
 from .blocks import ContextBlock
@@ -34,7 +34,7 @@ from .overlay import Overlay
 from .reading import Shape
 from .summary import Compaction
 from .tokens import TokenCount, counted, estimate_tokens
-from .tree import UNSET, Plan, Tree, Unset
+from .tree import Plan, Tree
 
 if TYPE_CHECKING:
     from ..store.port import Rows
@@ -66,6 +66,8 @@ class Session(Tree):
         super().__init__(store, agent, now=now, id=id)
         self._context = Context(store, agent, id, now=now)
         self._compactor = Compactor(self)
+        # The number of the last overlay that was made here.
+        self._last_cover = 0
         self._has_restored = False
         self._restoring = asyncio.Lock()
         self.omitted: set[str] = set()
@@ -251,7 +253,12 @@ class Session(Tree):
         return await self._compactor.compact_if_due()
 
     async def add_compaction(self, summary: str, from_message_id: str, to_message_id: str) -> Overlay | None:
-        """Show `summary` in place of a range of messages. `None` when one of its ends is not here."""
+        """Show `summary` in place of a range of messages. `None` when they are no range of one path."""
+        begins = {overlay.message_id: overlay.from_message_id for overlay in self._overlays}
+        from_message_id = begins.get(from_message_id, from_message_id)
+        to_message_id = self.row_id(to_message_id)
+        if not any(row.id == from_message_id for row in await self.get_history_row_stats(to_message_id)):
+            return None
         return await self.cover(from_message_id, to_message_id, summary, reason="asked", tokens_before=0)
 
     async def cover(
@@ -259,16 +266,23 @@ class Session(Tree):
     ) -> Overlay | None:
         """Store an overlay, read the path again and render the prompt anew."""
         known = await self._shelf.overlays()
-        seq = 1 + max((overlay.seq for overlay in known), default=0)
+        seq = self._last_cover = 1 + max([self._last_cover, *(overlay.seq for overlay in known)])
         now = self._now()
         overlay = Overlay(f"{now:x}-{seq}", first, last, summary, reason, tokens_before, now, seq)
         stored = queries.compacted(self._agent, self.id, overlay)
-        [rows, *_] = await self._store.apply([stored, *self._context.unfrozen()])
-        if not rows:
-            return None
-        await self.load()
+        applied = self._store.apply([stored, *self._context.unfrozen()])
+        try:
+            [rows, *_] = await asyncio.shield(applied)
+            if not rows:
+                return None
+            await self.load()
+        except BaseException:
+            # Stopped or failed, it may be stored all the same: whoever needs the path next reads it again.
+            applied.add_done_callback(lambda _: self.doubt())
+            raise
         await self.refresh_system_prompt("compaction")
-        return next(one for one in await self._shelf.overlays() if one.id == overlay.id)
+        found = [one for one in await self._shelf.overlays() if one.id == overlay.id]
+        return found[0] if found else None  # cleared meanwhile
 
     async def count(self, counter: TokenCounter | None) -> int:
         """What the conversation weighs in tokens, with its prompt, by `counter` or by our estimate."""

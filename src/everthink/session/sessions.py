@@ -8,16 +8,17 @@ and cost nothing until somebody reads them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import SessionBusy, UnknownSession
-from ..messages import Message
+from ..messages import UNSET, Message, Unset
 from ..store.port import Search, Store
 from . import session_queries as queries
 from .session import SearchHit, Session
 from .session_queries import SessionInfo
-from .tree import UNSET, Plan, Unset
+from .tree import Plan
 
 if TYPE_CHECKING:
     from ..tools.tool import Tool
@@ -62,6 +63,7 @@ class Sessions:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._known: dict[str, Session] = {}
+        self._making: dict[str, asyncio.Lock] = {}
 
     # --- one of them
 
@@ -74,22 +76,29 @@ class Sessions:
         """A session to read from or write to, also one that is not live."""
         if id == self._home.session.id:
             return self._home.session
-        session = self._known.get(id)
-        if session is None:
-            session = self._known[id] = await self._home.make_session(id)
-            await session.load()
-        return session
+        # Two objects for one session would give out the same numbers twice.
+        async with self._making.setdefault(id, asyncio.Lock()):
+            if id == self._home.session.id:
+                return self._home.session
+            session = self._known.get(id)
+            if session is None:
+                session = await self._home.make_session(id)
+                await session.load()
+                self._known[id] = session
+            return session
 
     async def open(self, id: str) -> SessionInfo:
         """Make a session the live one. Raises `SessionBusy` while a turn runs or waits."""
         info = await self._required(id)
         if id != self._home.session.id:
-            before = self._home.session
             opened = await self.session(id)
             await opened.load()
+            before = self._home.session
+            if opened is before:
+                return info  # opened by somebody else meanwhile
+            self._known[before.id] = before
             await self._home.switch_session(opened)
             self._known.pop(id, None)
-            self._known[before.id] = before
         return info
 
     # --- what there is

@@ -11,13 +11,12 @@ message that a crash can take back.
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import UnknownMessage
-from ..messages import Message, parse_stored
+from ..messages import UNSET, Message, Unset, parse_stored
 from ..store.port import Rows, Statement, Store
 from . import queries
 from .budget import storable
@@ -25,17 +24,7 @@ from .overlay import Overlay, applied, is_overlay
 from .reading import RowStats, Shape, Shelf, Step
 from .tokens import estimate_message
 
-__all__ = ["UNSET", "Plan", "RecentHistory", "Tree", "Unset"]
-
-
-class Unset(enum.Enum):
-    """The type of `UNSET`: an argument that was not given (`None` means something else)."""
-
-    UNSET = "unset"
-
-
-UNSET = Unset.UNSET
-"""An argument that was not given, where `None` means something of its own."""
+__all__ = ["Plan", "RecentHistory", "Tree"]
 
 
 @dataclass(slots=True)
@@ -75,7 +64,7 @@ class Tree:
         self._leaf: str | None = None
         self._leaf_seq = 0
         self._overlays: list[Overlay] = []
-        self._is_partial = False
+        self._is_partial = self._is_windowed = False
         self._budget, self._floor = math.inf, 4
         self.heaviest = 0
         """The bytes of the largest row that was read or written here."""
@@ -134,7 +123,11 @@ class Tree:
         """The id that a message hangs on below this one: for a summary, the last message it covers."""
         if not is_overlay(message):
             return message.id
-        return next(one.to_message_id for one in self._overlays if one.message_id == message.id)
+        return self.row_id(message.id)
+
+    def row_id(self, id: str) -> str:
+        """The id of the row that `id` means: for that of a summary, the last message it covers."""
+        return next((one.to_message_id for one in self._overlays if one.message_id == id), id)
 
     def expects(self, id: str) -> bool:
         """True when the message is on the active path, or is being written."""
@@ -155,6 +148,7 @@ class Tree:
         self._seq = max(self._seq, seq)
         self._leaf, self._leaf_seq = leaf, seq
         self._overlays, self._is_partial = shape.overlays, shape.is_partial
+        self._is_windowed = shape.is_truncated
         self._set_path(path)
         self.heaviest = max([self.heaviest, *(step.bytes for step in shape.steps if isinstance(step, Step))])
         self._hydrated(shape)
@@ -180,8 +174,15 @@ class Tree:
         """The path from the root to `leaf_id` (the tip when omitted), as copies. Unknown id: empty."""
         if leaf_id is None:
             await self.refresh()
-            return [message.copy() for message in self._path]
+            if not self._is_windowed:
+                return [message.copy() for message in self._path]
+        else:
+            leaf_id = self.row_id(leaf_id)
         return await self._shelf.read(await self._shelf.walk(leaf_id, covers=True))
+
+    async def get_stored_path(self) -> list[Message]:
+        """The active path as it is stored: what summaries cover, and nothing in place of it."""
+        return await self._shelf.read(await self._shelf.walk())
 
     async def get_recent_history(self, max_bytes: float, min_recent: int = 1) -> RecentHistory:
         """The longest end of the active path that fits `max_bytes`; at least its last `min_recent`."""
@@ -222,7 +223,7 @@ class Tree:
     def plan_append(self, messages: Sequence[Message], parent: str | Unset | None = UNSET) -> Plan:
         """Append `messages` one under the other: below the tip, below `parent`, or as a new root (`None`)."""
         plan = Plan()
-        above = self._tip if isinstance(parent, Unset) else parent
+        above = self._tip if isinstance(parent, Unset) else parent and self.row_id(parent)
         for message in messages:
             if message.id in self._places or is_overlay(message):
                 continue  # stays where it is, and so does the place of what follows
@@ -284,11 +285,16 @@ class Tree:
         self._stale = True
         self._tip, self._tip_seq = self._leaf, 0
 
+    def doubt(self) -> None:
+        """What is shown may have changed in the database: `refresh` reads it again. The tip is as it was."""
+        self._confirmed += 1
+        self._stale = True
+
     def confirm_clear(self) -> None:
         """The session was emptied."""
         self._confirmed += 1
         self._leaf, self._leaf_seq = None, 0
-        self._overlays, self._is_partial = [], False
+        self._overlays, self._is_partial, self._is_windowed = [], False, False
         self._set_path([])
 
     def _hang(self, message: Message, parent: str | None, seq: int) -> None:

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from ..abort import AbortController, AbortSignal
 from ..errors import NestedTurn, StoreClosed, TurnInterrupted
-from ..messages import Message
-from ..session.tree import UNSET, Plan, Unset
+from ..messages import UNSET, Message, Unset
+from ..session.tree import Plan
 from ..store.port import Statement
 from ..tools.tool import Tool
 from . import queries

@@ -13,21 +13,20 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..errors import NoMessages
-from ..messages import Message
+from ..messages import Message, Unset
 from ..models import port as model
 from ..observe.events import ChatTranscriptRepaired
 from ..session.repair import repair
-from ..session.tree import Unset
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
 from .audience import HistoryChanged
 from .convert import unshared
 from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext, call_hook, step_count_is
-from .prompt import CONTINUE_NUDGE, with_capabilities
+from .prompt import CONTINUE_NUDGE, EARLIER, with_capabilities
 from .structured import Structured, structured
 from .turn import Host, Turn
 
-__all__ = ["Assembled", "asking", "assemble", "history_so_far", "mended_history"]
+__all__ = ["Assembled", "as_prompt", "asking", "assemble", "history_so_far", "mended_history"]
 
 
 DEFAULT_RETRIES = 2
@@ -64,7 +63,7 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
     base = base or cast("str", await call_hook(agent.get_system_prompt))
     system = with_capabilities(base, tools)
     history = await mended_history(host, turn)
-    messages = host.converter.convert(history, tools)
+    messages = as_prompt(host, history, tools)
     if not messages:
         raise NoMessages(
             "No messages to send to the model.", next_step="Send a message, or add one with add_messages()."
@@ -125,6 +124,16 @@ def asking(messages: list[model.ModelMessage]) -> list[model.ModelMessage]:
     """`messages` with something to answer at the end, never stored: providers do not follow the assistant."""
     if messages and isinstance(messages[-1], model.AssistantMessage):
         return [*messages, model.UserMessage([model.TextPart(CONTINUE_NUDGE)])]
+    return messages
+
+
+def as_prompt(
+    host: Host, history: Sequence[Message], tools: Mapping[str, Tool]
+) -> list[model.ModelMessage]:
+    """The conversation as the model reads it; one whose beginning is not shown says so."""
+    messages = host.converter.convert(history, tools)
+    if host.session.is_partial and messages and isinstance(messages[0], model.AssistantMessage):
+        messages.insert(0, model.UserMessage([model.TextPart(EARLIER)]))
     return messages
 
 

@@ -18,11 +18,10 @@ import msgspec
 
 from .. import chunks as ui
 from ..errors import AgentError, ToolInputError
-from ..messages import Part, encode_json, is_settled, normalize_input, tool_name
+from ..messages import Part, Unset, encode_json, is_settled, normalize_input, tool_name
 from ..models import port as model
 from ..observe.events import ToolCallFinish, ToolCallStart
 from ..session.repair import INTERRUPTED_TEXT
-from ..session.tree import Unset
 from ..tools.ask import REPORT, RERUN
 from ..tools.output import jsonable, model_output
 from ..tools.tool import Tool, ToolContext

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ..messages import Message, encode_json
-from ..session.tree import UNSET, Unset
+from ..messages import UNSET, Message, Unset, encode_json
 from .turn import Turn
 
 __all__ = ["Envelope", "opened", "sealed"]

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from ..abort import AbortSignal
-from ..messages import Message, tool_name
+from ..messages import UNSET, Message, tool_name
 from ..models import port as model
-from ..session.tree import UNSET
 from ..tools.tool import Tool
 
 __all__ = [

@@ -14,10 +14,10 @@ from typing import Protocol, cast
 import msgspec
 
 from .. import chunks as ui
-from ..messages import Message, is_settled
+from ..messages import Message, Unset, is_settled
 from ..session.loaded import without_unloaded
 from ..session.session import Session
-from ..session.tree import Plan, Unset
+from ..session.tree import Plan
 from ..store.port import Store
 from . import queries
 from .fold import Accumulator

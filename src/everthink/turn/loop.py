@@ -25,7 +25,7 @@ from ..observe.events import ChatStepFinish, ChatStepStart, ModelRetry
 from ..session.slim import slimmed
 from ..tools.tool import Tool
 from . import overflow
-from .assemble import Assembled, asking, history_so_far
+from .assemble import Assembled, as_prompt, asking, history_so_far
 from .calls import StepCalls
 from .convert import has_approvals, paired
 from .hooks import StepConfig, StepContext, StepResult, call_hook
@@ -178,7 +178,7 @@ class Loop:
             return head
         try:
             history = await history_so_far(run.host, run.turn)
-            fresh = run.host.converter.convert(history, self._assembled.tools)
+            fresh = as_prompt(run.host, history, self._assembled.tools)
         except Exception as error:  # noqa: BLE001 - the longer one may still fit
             run.host.complain("context_overflow", error)
             return head

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["CONTINUE_NUDGE", "DEFAULT_SYSTEM_PROMPT", "EMPTY_MESSAGE", "SENTINEL", "with_capabilities"]
+__all__ = [
+    "CONTINUE_NUDGE",
+    "DEFAULT_SYSTEM_PROMPT",
+    "EARLIER",
+    "EMPTY_MESSAGE",
+    "SENTINEL",
+    "with_capabilities",
+]
 
 DEFAULT_SYSTEM_PROMPT = """\
 You are a careful, capable assistant who helps people get real work done.
@@ -29,6 +36,9 @@ CONTINUE_NUDGE = (
 
 EMPTY_MESSAGE = "(The message is empty.)"
 """What the model reads when somebody sent no text at all."""
+
+EARLIER = "(The earlier part of this conversation is summarised or left out.)"
+"""What stands first when a conversation would begin with the assistant: providers want a person there."""
 
 _FILES = frozenset({"read", "write", "edit", "list", "find", "grep", "delete"})
 _CONTEXT = frozenset({"load_context", "unload_context"})

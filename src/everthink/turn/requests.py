@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from ..messages import Message
+from ..messages import UNSET, Message
 from ..session.overlay import is_overlay
 from ..session.reconcile import adopt_by_call, reconcile, strip_reserved
-from ..session.tree import UNSET, Plan
+from ..session.tree import Plan
 from ..store.port import Statement
 from ..tools.collect import client_tools_from
 from ..tools.tool import Tool
@@ -138,12 +138,23 @@ async def _off_the_path(room: ChatRoom, request: ChatRequest) -> dict[str, Messa
 
 
 async def _hidden(room: ChatRoom, request: ChatRequest) -> set[str]:
-    """What the client has from before the conversation was summarised, or from beyond what is in memory."""
+    """What the client has and the session holds, also from before a summary or beyond what is in memory."""
     session = room.session
     await session.refresh()
+    # What is in view now may be covered a moment later, when the plan is made.
+    seen = {m.id for m in request.messages if session.find(m.id) is not None}
     if not session.is_partial:
-        return set()
-    return await session.known([m.id for m in request.messages if session.find(m.id) is None])
+        return seen
+    unseen = [m for m in request.messages if session.find(m.id) is None and not is_overlay(m)]
+    hidden = await session.known([m.id for m in unseen])
+    if any(m.role == "assistant" and m.id not in hidden for m in unseen):
+        # An id the client invented: the answer it means may be one of those that are not in memory.
+        stored = await session.get_stored_path()
+        for given, same in zip(unseen, reconcile(unseen, stored), strict=True):
+            known = adopt_by_call(same, stored).id
+            if known != given.id and session.find(known) is None:
+                hidden.add(given.id)
+    return hidden | seen
 
 
 def _plan(

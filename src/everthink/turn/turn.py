@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..abort import AbortRegistry, AbortSignal
 from ..clock import Clock
-from ..messages import Message, MessageInput
+from ..messages import UNSET, Message, MessageInput, Unset
 from ..models.port import Model
 from ..observe.events import EventBody
 from ..session.eviction import Evictor
 from ..session.session import Session
-from ..session.tree import UNSET, Unset
 from ..store.port import Statement, Store
 from ..tools.tool import Tool
 from .audience import Audience

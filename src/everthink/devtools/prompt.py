@@ -1,0 +1,161 @@
+"""Why the prompt of the next turn looks as it does, piece by piece.
+
+    an agent's session --> explained --JSON--> the page's Memory tab
+
+It asks what a turn would ask (turn/assemble.py), in the same order, and freezes nothing: looking at a prompt does not
+change it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ContextUnavailable
+from ..runtime.actor import Actor
+from ..session.blocks import RULE, ContextBlock, render
+from ..session.context import Context
+from ..session.tokens import estimate_tokens
+from ..tools.collect import as_tools
+from ..turn.hooks import call_hook
+from ..turn.prompt import with_capabilities
+from .masking import masked
+
+__all__ = ["behind", "explained"]
+
+log = logging.getLogger("everthink.devtools")
+
+Json = dict[str, Any]
+
+
+async def explained(actor: Actor) -> Json:
+    """The prompt of the next turn, where each piece of it comes from, and why it is as it is."""
+    session, context = actor.session, actor.session.context
+    trouble: str | None = None
+    made = ""
+    try:
+        if not context.is_empty:
+            await context.load()
+            made = await context.peek()
+    except ContextUnavailable as error:
+        log.warning("%s: the prompt cannot be shown: %s", actor.id, error)
+        trouble = f"The next turn would fail: {error}"
+    blocks = session.get_context_blocks()
+    late = behind(made, blocks) if made else []
+    own, own_trouble = await _asked(actor, "get_system_prompt")
+    base = made or (own if isinstance(own, str) else "")
+    tools, tools_trouble = await _asked(actor, "get_tools")
+    names = {**actor.own_tools(), **(as_tools(tools)), **await session.tools(), **actor.client_tools()}
+    whole = with_capabilities(base, names)
+    added = whole.removeprefix(base.rstrip()).strip() if whole.startswith(base.rstrip()) else ""
+    pieces = [
+        _piece("blocks", made, bool(made), _why_blocks(context, blocks, made, late)),
+        _piece(
+            "get_system_prompt",
+            own if isinstance(own, str) else "",
+            not made,
+            [own_trouble] if own_trouble else [_why_own(has_blocks=bool(made))],
+        ),
+        _piece("capabilities", added, bool(added), [_why_added(added, tools_trouble)]),
+    ]
+    if actor.overrides("before_turn"):
+        pieces.append(_piece("before_turn", "", True, ["before_turn() runs last and may change all of this."]))
+    return {
+        "text": masked(whole),
+        "tokens": estimate_tokens(whole),
+        "pieces": pieces,
+        "is_frozen": context.is_frozen,
+        "is_kept": context.keeps_prompt,
+        "last_refresh": _refreshed(context),
+        "behind": late,
+        "trouble": trouble,
+    }
+
+
+def behind(prompt: str, blocks: Sequence[ContextBlock]) -> list[str]:
+    """The labels of blocks that `prompt` does not show as they are now."""
+    return [block.label for block in blocks if not _is_shown(prompt, block)]
+
+
+def _is_shown(prompt: str, block: ContextBlock) -> bool:
+    text = render([block])
+    if not text:  # it is left out, and must not stand there from before
+        return f"{RULE}\n{block.label.upper()} " not in prompt
+    return prompt.endswith(text) or f"{text}\n\n{RULE}" in prompt
+
+
+async def _asked(actor: Actor, hook: str) -> tuple[Any, str | None]:
+    """What a function of the agent gives, and a word about it when it raises."""
+    try:
+        return await call_hook(getattr(actor.agent, hook)), None
+    except Exception as error:
+        log.exception("%s: %s() raised while the page looked at the prompt", actor.id, hook)
+        return None, f"{hook}() raised {type(error).__name__}, so the next turn would fail; the terminal says why."
+
+
+def _piece(name: str, text: str, is_used: bool, why: list[str]) -> Json:
+    return {
+        "name": name,
+        "is_used": is_used,
+        "text": masked(text),
+        "tokens": estimate_tokens(text),
+        "why": why,
+    }
+
+
+def _why_blocks(
+    context: Context, blocks: Sequence[ContextBlock], prompt: str, late: Sequence[str]
+) -> list[str]:
+    if context.is_empty:
+        return ["This session has no memory blocks: configure_session() adds none."]
+    if not prompt:
+        return ["The blocks have nothing to show."]
+    shown = [block.label for block in blocks if render([block])]
+    left_out = [block.label for block in blocks if not render([block])]
+    lines = [f"Made of {_listing(shown)}." if shown else "Made of blocks that are gone by now."]
+    if left_out:
+        lines.append(f"Left out because empty and not writable: {_listing(left_out)}.")
+    if not context.is_frozen:
+        lines.append("Rendered now from the blocks as they are. The next turn fixes it until a refresh.")
+    elif context.last_refresh is not None:
+        lines.append("Fixed since its last refresh, so that the provider's cache of it stays warm.")
+    elif context.rendered_at is not None:
+        lines.append("Fixed since its first use, so that the provider's cache of it stays warm.")
+    else:
+        lines.append("Kept from before this process started, so that the provider's cache of it stays warm.")
+    lines.append(
+        "Kept across restarts (with_cached_prompt)."
+        if context.keeps_prompt
+        else "Not kept across restarts: the next process renders it anew."
+    )
+    if late:
+        lines.append(f"Written since, shows after the next refresh: {_listing(late)}.")
+    return lines
+
+
+def _why_own(*, has_blocks: bool) -> str:
+    if has_blocks:
+        return "Not used: a session with blocks writes the prompt from them alone."
+    return "Used as it is, because no block has anything to show."
+
+
+def _why_added(added: str, trouble: str | None) -> str:
+    if trouble:
+        return trouble
+    if added:
+        return "Added to every prompt: what this turn can do, from the tools it has."
+    return "Not added: the prompt has such lines of its own."
+
+
+def _refreshed(context: Context) -> Json | None:
+    if context.last_refresh is not None:
+        reason, at = context.last_refresh
+        return {"reason": reason, "at": at}
+    if context.rendered_at is not None:
+        return {"reason": "first use", "at": context.rendered_at}
+    return None
+
+
+def _listing(labels: Sequence[str]) -> str:
+    return ", ".join(labels)

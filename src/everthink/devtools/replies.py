@@ -1,0 +1,49 @@
+"""How the inspector answers: JSON that nobody keeps, and letters when it cannot.
+
+    inspector.py, memory.py --value, letter--> Response
+
+Every answer is for the page that asked and for no cache on the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..messages import encode_json
+
+__all__ = ["as_json", "body_of", "fields_of", "letter"]
+
+MAX_BODY = 10_000
+
+
+def as_json(value: Any, status: int = 200) -> Response:
+    """An answer."""
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return Response(encode_json(value), status, headers, "application/json")
+
+
+def letter(status: int, text: str) -> Response:
+    """Why there is no answer."""
+    return as_json({"error": text}, status)
+
+
+async def body_of(request: Request, most: int = MAX_BODY) -> bytes:
+    """What was sent, as far as it can be meant; nothing when it is longer than `most`."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > most:
+            return b""
+    return body
+
+
+def fields_of(body: bytes) -> dict[str, str] | None:
+    """A JSON object of texts; `None` when it is something else."""
+    try:
+        return msgspec.json.decode(body, type=dict[str, str])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
