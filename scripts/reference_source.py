@@ -100,7 +100,7 @@ class Module:
         self.imported: dict[str, tuple[str, str]] = {}
         """A name here -> the module it comes from and its name there."""
         self.items: dict[str, Item] = {}
-        body = ast.parse(text).body
+        body = list(_always(ast.parse(text).body))
         for node, after in zip(body, [*body[1:], None], strict=True):
             if isinstance(node, ast.ImportFrom) and node.level:
                 here = name.split(".") if is_package and name else name.split(".")[:-1]
@@ -113,6 +113,15 @@ class Module:
                 self.items[target] = Item(self, target, [node], text_of(after))
                 if target == "__all__":
                     self.exports = list(ast.literal_eval(node.value))  # type: ignore[attr-defined]
+
+
+def _always(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module, with those that only a type checker reads."""
+    for node in body:
+        if isinstance(node, ast.If) and unparse(node.test) == "TYPE_CHECKING":
+            yield from node.body
+        else:
+            yield node
 
 
 @dataclass

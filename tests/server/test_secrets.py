@@ -15,7 +15,7 @@ import pytest
 from starlette.exceptions import HTTPException
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from everthink import AgentError, App, Think, tool
+from everthink import AgentError, App, Session, Think, tool
 from everthink.errors import UNTOLD, StoreFull
 from everthink.runtime.callables import callable
 from everthink.server.names import kebab
@@ -137,6 +137,20 @@ async def test_what_a_model_raises_is_told_as_a_sentence(serve: Serve) -> None:
     await later.until_done(request)
     assert [f["body"] for f in later.responses(request) if f.get("error")] == [UNTOLD]
     assert SECRET not in json.dumps([*tab.frames, *later.frames])
+
+
+async def test_what_a_compaction_raises_is_told_as_a_sentence(serve: Serve) -> None:
+    class Forgetful(Fine):
+        def configure_session(self, session: Session) -> Session:
+            return session.on_compaction(blow_up)
+
+    server = await serve(Forgetful)
+    tab = await server.connect(Forgetful, name="room")
+    await tab.until_done(await tab.say("Hi"))
+    agent = await server.app.agent(Forgetful, "room").instance()
+    assert await agent.session.compact() is None
+    assert (await tab.until_frame("cf_agent_session_error"))["error"] == UNTOLD
+    assert SECRET not in json.dumps(tab.frames)
 
 
 async def test_code_that_asks_for_a_turn_gets_the_words(serve: Serve) -> None:

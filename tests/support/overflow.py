@@ -9,12 +9,15 @@ from everthink import Message, Think
 from everthink.models.port import AssistantMessage, Request, ToolCallPart, ToolMessage, ToolResultPart
 from everthink.session.summary import CompactContext, Compaction
 from everthink.turn.overflow import ContextOverflow
+from everthink.turn.prompt import EARLIER
 
 from .agents import assistant
 
-__all__ = ["SUMMARY", "Shortener", "pairs", "roomy", "talk"]
+__all__ = ["NOTE", "SUMMARY", "Shortener", "pairs", "roomy", "talk"]
 
 SUMMARY = "In short: much was said."
+NOTE = ("user", EARLIER)
+"""What stands before a summary in a prompt."""
 
 
 class Shortener:

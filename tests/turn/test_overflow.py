@@ -17,14 +17,14 @@ from everthink.turn.overflow import ContextOverflow
 from everthink.turn.prompt import CONTINUE_NUDGE
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
-from tests.support.overflow import SUMMARY, Shortener, roomy, talk
+from tests.support.overflow import NOTE, SUMMARY, Shortener, roomy, talk
 from tests.support.turns import Database, Heard, Witness, home_of, prompt, record_events
 from tests.support.window import said
 
 pytestmark = pytest.mark.anyio
 
 OLD = talk("What is a bee?", "An insect, and a long story about it.")
-SHORTENED = [("assistant", SUMMARY), ("user", "And a wasp?")]
+SHORTENED = [NOTE, ("assistant", SUMMARY), ("user", "And a wasp?")]
 COMPACTED = "chat:context:compacted"
 
 
@@ -152,6 +152,7 @@ async def test_a_continuation_is_shortened_as_well(open_app: OpenApp) -> None:
 
     assert (result.status, result.continuation, result.text) == ("completed", True, "goes on.")
     assert prompt(model.requests[1]) == [
+        NOTE,
         ("assistant", SUMMARY),
         ("assistant", "Begun"),
         ("user", CONTINUE_NUDGE),
@@ -243,4 +244,4 @@ async def test_the_next_turn_may_be_too_long_again_and_has_its_own_retries(open_
     assert (await app.agent(cls).save_messages("And a wasp, a hornet, and all their many cousins?")).text
     assert (await app.agent(cls).save_messages("And a bumblebee?")).text == "Two."
     assert fn.asked == 2
-    assert prompt(model.last_request) == [("assistant", f"{SUMMARY} (2)"), ("user", "And a bumblebee?")]
+    assert prompt(model.last_request) == [NOTE, ("assistant", f"{SUMMARY} (2)"), ("user", "And a bumblebee?")]

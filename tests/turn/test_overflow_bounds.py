@@ -16,7 +16,7 @@ from everthink.turn.audience import TurnEnded
 from everthink.turn.overflow import ContextOverflow
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
-from tests.support.overflow import SUMMARY, Shortener, pairs, roomy, talk
+from tests.support.overflow import NOTE, SUMMARY, Shortener, pairs, roomy, talk
 from tests.support.turns import Database, Heard, Witness, all_over, gated_app, home_of, prompt, record_events
 from tests.support.window import said
 
@@ -338,7 +338,7 @@ async def test_an_abort_while_the_summary_is_stored_leaves_memory_and_database_a
         # Then the next turn is asked with the summary that the database holds
         await agent.save_messages("And a hornet?")
         assert len(Database(tmp_path).rows("SELECT * FROM compactions")) == 1
-        assert prompt(model.last_request)[0] == ("assistant", SUMMARY)
+        assert prompt(model.last_request)[:2] == [NOTE, ("assistant", SUMMARY)]
 
 
 async def test_a_store_that_fails_while_room_is_made_ends_the_turn_and_loses_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from everthink.turn.audience import TurnRewound
 from everthink.turn.overflow import ContextOverflow
 from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.conftest import OpenApp
-from tests.support.overflow import SUMMARY, Shortener, pairs, roomy, talk
+from tests.support.overflow import NOTE, SUMMARY, Shortener, pairs, roomy, talk
 from tests.support.turns import Database, Witness, home_of, prompt, record_events
 
 pytestmark = pytest.mark.anyio
@@ -69,6 +69,7 @@ async def test_a_tool_that_has_run_does_not_run_again(
     # Then the soup was cooked once, and the last prompt is the summary with the call and its result
     assert (result.status, kitchen.done, model.asked) == ("completed", ["soup"], 3)
     assert prompt(model.last_request) == [
+        NOTE,
         ("assistant", SUMMARY),
         ("user", "Soup, please."),
         ("assistant", "Let me see. "),
@@ -178,12 +179,14 @@ async def test_a_turn_may_be_too_long_after_each_of_its_tools(open_app: OpenApp)
 
     assert (result.status, result.text, kitchen.done) == ("completed", "Served.", ["soup", "fish"])
     assert [(e.body.attempt, e.body.shortened) for e in events] == [(1, True), (2, True)]
-    assert prompt(model.requests[2])[:3] == [
+    assert prompt(model.requests[2])[:4] == [
+        NOTE,
         ("assistant", SUMMARY),
         ("user", "A wasp?"),
         ("assistant", "A story as long as that."),
     ]
-    assert prompt(model.last_request)[:2] == [
+    assert prompt(model.last_request)[:3] == [
+        NOTE,
         ("assistant", f"{SUMMARY} (2)"),
         ("user", "Soup and fish."),
     ]

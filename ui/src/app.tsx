@@ -1,11 +1,13 @@
 /** The whole page: where we are on the left, the conversation, what happens underneath on the right. */
 
-import { Component, Suspense, useEffect, useRef, useState, type ReactNode } from "react";
+import { Component, Suspense, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { Chat } from "./chat";
+import { Confirm } from "./confirm";
 import { useConnection } from "./connection";
 import { Icon } from "./icons";
 import { TABS, type Tab } from "./inspector";
 import { JournalFeed } from "./journal";
+import { nameOf, useMemory } from "./memory";
 import {
   className,
   fetchAgents,
@@ -15,9 +17,9 @@ import {
   urlOf,
   useConversations,
   type AgentInfo,
-  type Conversation,
   type Place,
 } from "./places";
+import { Sidebar } from "./sidebar";
 import { Tap, useTap } from "./tap";
 import { useTheme } from "./theme";
 
@@ -53,6 +55,7 @@ export function App() {
   const name = place.name ?? (agent && (latest(agent) ?? newName()));
   const known = useConversations(agent);
   const { remember } = known;
+  const feed = useMemo(() => new JournalFeed(agent ?? "", name ?? ""), [agent, name]);
 
   const go = (next: Place) => {
     history.pushState(null, "", urlOf(next));
@@ -116,7 +119,9 @@ export function App() {
             agents={infos}
             place={{ agent, name }}
             conversations={known.list}
+            memory={feed.memory}
             onGo={go}
+            onShown={() => !wide() && setListing(false)}
             onRename={known.rename}
             onForget={(gone) => {
               known.forget(gone);
@@ -133,6 +138,7 @@ export function App() {
         key={`${agent}/${name}`}
         agent={agent}
         name={name}
+        feed={feed}
         info={info}
         title={current?.title || "New conversation"}
         listing={listing}
@@ -149,6 +155,7 @@ export function App() {
 type RoomProps = {
   agent: string;
   name: string;
+  feed: JournalFeed;
   info: AgentInfo;
   title: string;
   listing: boolean;
@@ -159,9 +166,8 @@ type RoomProps = {
   onFirst: (text: string) => void;
 };
 
-function Room({ agent: kebab, name, info, title, listing, onList, tab, onTab, onSaid, onFirst }: RoomProps) {
+function Room({ agent: kebab, name, feed, info, title, listing, onList, tab, onTab, onSaid, onFirst }: RoomProps) {
   const [tap] = useState(() => new Tap());
-  const [feed] = useState(() => new JournalFeed(kebab, name));
   const agent = useConnection(kebab, name, tap);
   useEffect(() => {
     document.title = `${title} · ${info.class}`;
@@ -181,7 +187,7 @@ function Room({ agent: kebab, name, info, title, listing, onList, tab, onTab, on
       </button>
       <div className="where">
         <h1>{title}</h1>
-        <Connection tap={tap} refused={agent.connectionError !== null} agent={info.class} />
+        <Connection tap={tap} feed={feed} refused={agent.connectionError !== null} agent={info.class} />
       </div>
       <ClearButton disabled={empty} onClear={clear} />
       <ThemeButton />
@@ -216,8 +222,12 @@ function Room({ agent: kebab, name, info, title, listing, onList, tab, onTab, on
   );
 }
 
-function Connection({ tap, refused, agent }: { tap: Tap; refused: boolean; agent: string }) {
+type ConnectionProps = { tap: Tap; feed: JournalFeed; refused: boolean; agent: string };
+
+function Connection({ tap, feed, refused, agent }: ConnectionProps) {
   const { line, lost } = useTap(tap);
+  const { sessions, live } = useMemory(feed.memory);
+  const session = sessions && sessions.sessions.length > 1 ? nameOf(live) : null;
   const [tone, text] = refused
     ? ["bad", "closed"]
     : line === "open"
@@ -230,6 +240,7 @@ function Connection({ tap, refused, agent }: { tap: Tap; refused: boolean; agent
       <span className={`dot ${tone}`} aria-hidden="true" />
       <span>
         {agent} · {text}
+        {session && ` · ${session}`}
       </span>
     </p>
   );
@@ -245,161 +256,18 @@ function ThemeButton() {
 }
 
 function ClearButton({ disabled, onClear }: { disabled: boolean; onClear: () => void }) {
-  const dialog = useRef<HTMLDialogElement>(null);
   return (
-    <>
-      <button
-        type="button"
-        className="ghost"
-        aria-label="Clear the conversation"
-        title="Clear the conversation"
-        disabled={disabled}
-        onClick={() => dialog.current?.showModal()}
-      >
-        <Icon name="bin" />
-      </button>
-      <dialog ref={dialog} aria-labelledby="clear-title" onClick={(e) => e.target === dialog.current && dialog.current?.close()}>
-        <div className="dialog">
-          <h2 id="clear-title">Clear this conversation?</h2>
-          <p>The agent forgets every message in it, for everyone. This cannot be undone.</p>
-          <div className="answer">
-            <button type="button" onClick={() => dialog.current?.close()}>
-              Keep
-            </button>
-            <button
-              type="button"
-              className="danger"
-              onClick={() => {
-                dialog.current?.close();
-                onClear();
-              }}
-            >
-              Clear
-            </button>
-          </div>
-        </div>
-      </dialog>
-    </>
-  );
-}
-
-type SidebarProps = {
-  agents: AgentInfo[];
-  place: Place;
-  conversations: Conversation[];
-  onGo: (place: Place) => void;
-  onRename: (name: string, title: string) => void;
-  onForget: (name: string) => void;
-  onClose: () => void;
-};
-
-function Sidebar({ agents, place, conversations, onGo, onRename, onForget, onClose }: SidebarProps) {
-  const [editing, setEditing] = useState<string | null>(null);
-  const { agent } = place;
-  return (
-    <nav className="sidebar" aria-label="Agents and conversations">
-      <div className="bar">
-        <span className="brand">everthink</span>
-        <button type="button" className="ghost narrow" aria-label="Close the list" onClick={onClose}>
-          <Icon name="close" />
-        </button>
-      </div>
-      <h2>Agents</h2>
-      <ul>
-        {agents.map((one) => (
-          <li key={one.kebab} className={one.kebab === agent ? "here" : ""}>
-            <button
-              type="button"
-              className="row"
-              aria-current={one.kebab === agent ? "true" : undefined}
-              onClick={() => one.kebab !== agent && onGo({ agent: one.kebab, name: latest(one.kebab) ?? newName() })}
-            >
-              {one.class}
-            </button>
-          </li>
-        ))}
-      </ul>
-      <div className="head">
-        <h2>Conversations</h2>
-        <button
-          type="button"
-          className="ghost"
-          aria-label="New conversation"
-          title="New conversation"
-          onClick={() => onGo({ agent, name: newName() })}
-        >
-          <Icon name="plus" />
-        </button>
-      </div>
-      <ul className="conversations">
-        {conversations.map((one) => {
-          const title = one.title || "New conversation";
-          const here = one.name === place.name;
-          if (editing === one.name) {
-            return (
-              <li key={one.name}>
-                <Rename
-                  title={one.title}
-                  onDone={(text) => {
-                    if (text) onRename(one.name, text);
-                    setEditing(null);
-                  }}
-                />
-              </li>
-            );
-          }
-          return (
-            <li key={one.name} className={here ? "here" : ""}>
-              <button
-                type="button"
-                className="row"
-                aria-current={here ? "page" : undefined}
-                title={one.name}
-                onClick={() => onGo({ agent, name: one.name })}
-              >
-                {title}
-              </button>
-              <span className="row-tools">
-                <button type="button" className="ghost small" aria-label={`Rename ${title}`} title="Rename" onClick={() => setEditing(one.name)}>
-                  <Icon name="pen" size={15} />
-                </button>
-                <button
-                  type="button"
-                  className="ghost small"
-                  aria-label={`Remove ${title} from this list`}
-                  title="Remove from this list (the agent keeps it)"
-                  onClick={() => onForget(one.name)}
-                >
-                  <Icon name="close" size={15} />
-                </button>
-              </span>
-            </li>
-          );
-        })}
-      </ul>
-      <p className="quiet small-print">This list is kept in your browser.</p>
-    </nav>
-  );
-}
-
-function Rename({ title, onDone }: { title: string; onDone: (text: string | null) => void }) {
-  const [text, setText] = useState(title);
-  return (
-    <input
-      className="rename"
-      aria-label="Name of the conversation"
-      value={text}
-      maxLength={80}
-      autoFocus
-      onFocus={(event) => event.target.select()}
-      onChange={(event) => setText(event.target.value)}
-      onBlur={() => onDone(text.trim() || null)}
-      onKeyDown={(event) => {
-        if (event.key === "Enter") onDone(text.trim() || null);
-        if (event.key === "Escape") onDone(null);
-        event.stopPropagation();
-      }}
-    />
+    <Confirm
+      label="Clear the conversation"
+      className="ghost"
+      disabled={disabled}
+      question="Clear this conversation?"
+      action="Clear"
+      icon={<Icon name="bin" />}
+      onYes={onClear}
+    >
+      The agent forgets every message in it, for everyone. This cannot be undone.
+    </Confirm>
   );
 }
 

@@ -2,15 +2,18 @@
 
 import { useAgentChat } from "@cloudflare/ai-chat/react";
 import { getToolName, isToolUIPart, type UIMessage } from "ai";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { browserTools } from "./browser-tools";
 import type { Connection } from "./connection";
 import { Icon } from "./icons";
 import { Inspector, type Tab } from "./inspector";
 import { useFeed, type CallRow, type Fork, type JournalFeed, type Version } from "./journal";
 import { CopyButton } from "./markdown";
+import { SUMMARY, useMemory } from "./memory";
 import { MessageView, textOf, type ToolActions } from "./parts";
 import type { AgentInfo } from "./places";
+import { Composer, Transcript } from "./reading";
+import { SummaryCard } from "./summary";
 import { useTap, type Tap } from "./tap";
 
 type Props = {
@@ -27,16 +30,18 @@ type Props = {
 
 const own = new Set(Object.keys(browserTools));
 
-/** A user message and what answers it. */
-type Exchange = { key: string; asked: UIMessage | null; answer: UIMessage[] };
+/** A user message and what answers it. `after`: what the answer hangs on, also when that is in a summary. */
+type Exchange = { key: string; summary: UIMessage | null; asked: UIMessage | null; after: string | null; answer: UIMessage[] };
 
 function exchanges(messages: UIMessage[]): Exchange[] {
   const found: Exchange[] = [];
   for (const message of messages) {
     const last = found.at(-1);
-    if (message.role === "user") found.push({ key: message.id, asked: message, answer: [] });
-    else if (last) last.answer.push(message);
-    else found.push({ key: message.id, asked: null, answer: [message] });
+    const begun = { key: message.id, summary: null, asked: null, after: last?.summary?.id ?? null, answer: [] };
+    if (message.id.startsWith(SUMMARY)) found.push({ ...begun, summary: message });
+    else if (message.role === "user") found.push({ ...begun, asked: message, after: message.id });
+    else if (last && !last.summary) last.answer.push(message);
+    else found.push({ ...begun, answer: [message] });
   }
   return found;
 }
@@ -68,7 +73,7 @@ export function Chat({ agent, info, tap, feed, tab, onTab, onSaid, onFirst, bar 
     },
   });
   const { messages, status, error, isStreaming, isServerStreaming, isRecovering, isToolContinuation } = chat;
-  const { line, lost, running } = useTap(tap);
+  const { line, lost, running, told, session, sessionTrouble } = useTap(tap);
   const { journal } = useFeed(feed);
 
   const busy = status === "submitted" || status === "streaming" || isStreaming || isRecovering || isToolContinuation;
@@ -80,12 +85,25 @@ export function Chat({ agent, info, tap, feed, tab, onTab, onSaid, onFirst, bar 
   const ids = messages.map((message) => message.id).join();
   useEffect(() => {
     if (!busy && line === "open") feed.refresh();
-  }, [feed, ids, busy, line]);
+  }, [feed, ids, told, busy, line]);
 
   const first = turns[0]?.asked ? textOf(turns[0].asked) : "";
+  const { sessions, missed } = useMemory(feed.memory);
+  const [refusal, setRefusal] = useState<string | null>(null);
+  const fork = async (message: string) => setRefusal(await feed.memory.fork(message));
   useEffect(() => {
     if (first) onFirst(first);
   }, [first]);
+
+  // What went wrong in one session is not said in another.
+  const shown = useRef(sessions?.live);
+  useEffect(() => {
+    const before = shown.current;
+    shown.current = sessions?.live;
+    if (before === undefined || before === shown.current) return;
+    setRefusal(null);
+    chat.clearError();
+  }, [sessions?.live]);
 
   const ran = useMemo(() => durations(journal?.calls ?? []), [journal]);
   const ranRef = useRef(ran);
@@ -104,6 +122,7 @@ export function Chat({ agent, info, tap, feed, tab, onTab, onSaid, onFirst, bar 
 
   const send = (text: string) => {
     onSaid(text);
+    setRefusal(null);
     chat.clearError();
     void chat.sendMessage({ text });
   };
@@ -136,18 +155,22 @@ export function Chat({ agent, info, tap, feed, tab, onTab, onSaid, onFirst, bar 
   } else if (lost || (line !== "open" && messages.length > 0)) {
     notice = { tone: "wait", text: lost ? "Connection lost. Reconnecting…" : "Connecting…" };
   } else if (isRecovering) notice = { tone: "wait", text: "Recovering an interrupted answer…" };
+  else if (session?.phase === "compacting") notice = { tone: "work", text: "Summarising earlier messages…" };
   else if (isToolContinuation && !writes) notice = { tone: "work", text: "Continuing with the result…" };
   else if (status === "submitted") notice = { tone: "work", text: "Waiting for the answer…" };
   else if (isServerStreaming && !running) notice = { tone: "work", text: "Waiting for a tool in the browser…" };
   else if (isServerStreaming && status !== "streaming") notice = { tone: "work", text: "Answering…" };
   else if (status === "streaming") notice = { tone: "work", text: "Answering…" };
   else if (asking && isToolUIPart(asking)) notice = { tone: "wait", text: `${getToolName(asking)} needs your approval.` };
+  else if (missed) notice = { tone: "wait", text: "That message is too far back to be shown here." };
+  else if (refusal) notice = { tone: "bad", text: refusal };
+  else if (sessionTrouble) notice = { tone: "wait", text: `Earlier messages could not be summarised: ${sessionTrouble}` };
 
   return (
     <>
       <main className="chat">
         {bar(clear, messages.length === 0)}
-        <Transcript count={messages.length} growth={messages}>
+        <Transcript count={messages.length} growth={messages} memory={feed.memory}>
           <div
             className="log"
             role="log"
@@ -157,19 +180,24 @@ export function Chat({ agent, info, tap, feed, tab, onTab, onSaid, onFirst, bar 
             aria-busy={busy}
           >
             {turns.length === 0 && <Welcome info={info} onPick={send} />}
-            {turns.map((turn) => (
-              <ExchangeView
-                key={turn.key}
-                turn={turn}
-                fork={turn.asked ? journal?.forks[turn.asked.id] : undefined}
-                feed={feed}
-                busy={busy}
-                actions={actions}
-                newest={turn === newest}
-                live={turn === newest && writes}
-                onRegenerate={turn === newest && turn.asked && !busy && line === "open" ? regenerate : undefined}
-              />
-            ))}
+            {turns.map((turn) =>
+              turn.summary ? (
+                <SummaryCard key={turn.key} message={turn.summary} memory={feed.memory} actions={actions} />
+              ) : (
+                <ExchangeView
+                  key={turn.key}
+                  turn={turn}
+                  fork={turn.after ? journal?.forks[turn.after] : undefined}
+                  feed={feed}
+                  busy={busy}
+                  actions={actions}
+                  newest={turn === newest}
+                  live={turn === newest && writes}
+                  onRegenerate={turn === newest && turn.asked && !busy && line === "open" ? regenerate : undefined}
+                  onFork={!busy && line === "open" && feed.status === "ready" ? fork : undefined}
+                />
+              ),
+            )}
           </div>
           {failed && (
             <div className="failure" role="alert">
@@ -215,24 +243,32 @@ type ExchangeProps = {
   newest: boolean;
   live: boolean;
   onRegenerate?: () => void;
+  onFork?: (message: string) => void;
 };
 
-function ExchangeView({ turn, fork, feed, busy, actions, newest, live, onRegenerate }: ExchangeProps) {
-  const other = useOther(feed, turn.asked?.id, fork);
+function ExchangeView({ turn, fork, feed, busy, actions, newest, live, onRegenerate, onFork }: ExchangeProps) {
+  const other = useOther(feed, turn.after ?? undefined, fork);
   const old = other.messages !== null;
   const answer = other.messages ?? turn.answer;
   const done = answer.length > 0 && !live;
   const text = answer.map(textOf).filter(Boolean).join("\n\n");
+  const last = answer.at(-1);
   return (
     <article className="turn">
       {turn.asked && (
-        <div className="message user" data-role="user">
+        <div className="message user" data-role="user" data-message={turn.asked.id} tabIndex={-1}>
           <span className="sr-only">You said:</span>
           <MessageView message={turn.asked} actions={actions} open={false} live={false} />
         </div>
       )}
       {answer.length > 0 && (
-        <div className={`message assistant ${old ? "other" : ""}`} data-role="assistant" aria-busy={live}>
+        <div
+          className={`message assistant ${old ? "other" : ""}`}
+          data-role="assistant"
+          data-message={answer.map((message) => message.id).join(" ")}
+          tabIndex={-1}
+          aria-busy={live}
+        >
           <span className="sr-only">Answer:</span>
           {answer.map((message, index) => {
             const current = newest && !old && index === answer.length - 1;
@@ -280,6 +316,17 @@ function ExchangeView({ turn, fork, feed, busy, actions, newest, live, onRegener
           {onRegenerate && !old && (
             <button type="button" className="ghost small" onClick={onRegenerate} aria-label="Answer again" title="Answer again">
               <Icon name="again" size={15} />
+            </button>
+          )}
+          {onFork && last && (
+            <button
+              type="button"
+              className="ghost small"
+              aria-label="New session from here"
+              title="New session from here"
+              onClick={() => onFork(last.id)}
+            >
+              <Icon name="fork" size={15} />
             </button>
           )}
           {old && fork && (
@@ -352,110 +399,5 @@ function Welcome({ info, onPick }: { info: AgentInfo; onPick: (text: string) => 
         ))}
       </ul>
     </div>
-  );
-}
-
-/** Scrolls along with the answer as long as the reader is at its end. */
-function Transcript({ count, growth, children }: { count: number; growth: unknown; children: ReactNode }) {
-  const box = useRef<HTMLDivElement>(null);
-  const follows = useRef(true);
-  const [away, setAway] = useState(false);
-  const toEnd = () => {
-    follows.current = true;
-    setAway(false);
-    if (box.current) box.current.scrollTop = box.current.scrollHeight;
-  };
-  useLayoutEffect(() => {
-    follows.current = true;
-  }, [count]);
-  useLayoutEffect(() => {
-    if (follows.current) toEnd();
-  }, [growth, children]);
-  useEffect(() => {
-    if (!box.current) return;
-    const watcher = new ResizeObserver(() => follows.current && toEnd());
-    watcher.observe(box.current);
-    return () => watcher.disconnect();
-  }, []);
-  const scrolled = () => {
-    const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = box.current ?? {};
-    const near = scrollHeight - scrollTop - clientHeight < 80;
-    follows.current = near;
-    setAway(!near);
-  };
-  return (
-    <div className="transcript-frame">
-      <div className="transcript" ref={box} onScroll={scrolled} tabIndex={-1}>
-        <div className="column">{children}</div>
-      </div>
-      {away && (
-        <button type="button" className="to-end" onClick={toEnd} aria-label="Go to the end">
-          <Icon name="down" />
-        </button>
-      )}
-    </div>
-  );
-}
-
-function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (text: string) => void; onStop: () => void }) {
-  const [text, setText] = useState("");
-  const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
-    if (matchMedia("(hover: hover)").matches) field.current?.focus(); // on a phone the keyboard would cover the page
-  }, []);
-  useLayoutEffect(() => {
-    const area = field.current;
-    if (!area) return;
-    area.style.height = "auto";
-    area.style.height = `${Math.min(area.scrollHeight, 240)}px`;
-  }, [text]);
-  const send = () => {
-    const said = text.trim();
-    if (!said || busy) return;
-    setText("");
-    onSend(said);
-    field.current?.focus();
-  };
-  const key = (event: KeyboardEvent) => {
-    if (event.key === "Escape" && busy) onStop();
-    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
-    event.preventDefault();
-    send();
-  };
-  return (
-    <form
-      className="composer"
-      onSubmit={(event) => {
-        event.preventDefault();
-        send();
-      }}
-    >
-      <label className="sr-only" htmlFor="message">
-        Message
-      </label>
-      <textarea
-        id="message"
-        ref={field}
-        rows={1}
-        value={text}
-        placeholder="Write a message"
-        enterKeyHint="send"
-        aria-describedby="keys"
-        onChange={(event) => setText(event.target.value)}
-        onKeyDown={key}
-      />
-      <span id="keys" className="sr-only">
-        Enter sends, Shift and Enter begins a line, Escape stops the answer.
-      </span>
-      {busy ? (
-        <button key="stop" type="button" className="round" onClick={onStop} aria-label="Stop" title="Stop (Esc)">
-          <Icon name="stop" />
-        </button>
-      ) : (
-        <button key="send" type="submit" className="round primary" disabled={!text.trim()} aria-label="Send" title="Send (Enter)">
-          <Icon name="send" />
-        </button>
-      )}
-    </form>
   );
 }

@@ -4,11 +4,12 @@ import { useEffect, useId, useState, type KeyboardEvent } from "react";
 import { Icon } from "./icons";
 import { useFeed, type Happening, type JournalFeed } from "./journal";
 import { pretty } from "./markdown";
+import { MemoryPanel } from "./memory-panel";
 import { CallsPanel, ChunksPanel, TurnsPanel } from "./panels";
 import { clock, exactly, useTail } from "./rows";
 import { useTap, type Frame, type Tap } from "./tap";
 
-export const TABS = ["turns", "calls", "chunks", "events", "frames", "state"] as const;
+export const TABS = ["turns", "calls", "memory", "chunks", "events", "frames", "state"] as const;
 export type Tab = (typeof TABS)[number];
 
 type Props = {
@@ -75,6 +76,7 @@ export function Inspector({ tap, feed, state, tab, onTab, onClose }: Props) {
           />
         )}
         {tab === "calls" && <CallsPanel feed={feed} />}
+        {tab === "memory" && <MemoryPanel feed={feed} />}
         {tab === "chunks" && <ChunksPanel feed={feed} tap={tap} picked={turn} onPick={setTurn} />}
         {tab === "events" && <EventsPanel feed={feed} />}
         {tab === "frames" && <FramesPanel frames={tap.frames} onClear={() => tap.clear()} />}

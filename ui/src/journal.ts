@@ -2,6 +2,7 @@
 
 import type { UIMessage } from "ai";
 import { useSyncExternalStore } from "react";
+import { MemoryFeed, type Told } from "./memory";
 import type { Chunk } from "./tap";
 
 export type Usage = Partial<
@@ -70,6 +71,8 @@ export class JournalFeed {
   line: "open" | "closed" = "closed";
   /** Grows with every look at the journal. */
   looked = 0;
+  /** What the agent remembers. It is looked at whenever the journal is. */
+  memory = new MemoryFeed(<T>(rest: string, body?: Record<string, string>) => this.ask<T>(rest, body));
 
   private version = 0;
   private listeners = new Set<() => void>();
@@ -153,14 +156,21 @@ export class JournalFeed {
 
   /** Let the conversation go on from this message. Returns what speaks against it. */
   async goOnFrom(message: string): Promise<string | null> {
+    const { trouble } = await this.ask("/leaf", { message });
+    this.refresh();
+    return trouble;
+  }
+
+  /** Ask the inspector, or with a body change something; what it says when it refuses. */
+  private async ask<T>(rest: string, body?: Record<string, string>): Promise<Told<T>> {
+    const options = body ? { method: "POST", body: JSON.stringify(body) } : { headers: { accept: "application/json" } };
     try {
-      const answer = await fetch(this.url("/leaf"), { method: "POST", body: JSON.stringify({ message }) });
-      this.refresh();
-      if (answer.ok) return null;
+      const answer = await fetch(this.url(rest), options);
+      if (answer.ok) return { value: (await answer.json()) as T, trouble: null };
       const told = (await answer.json()) as { error?: string };
-      return told.error ?? `The server answered ${answer.status}.`;
+      return { value: null, trouble: told.error ?? `The server answered ${answer.status}.` };
     } catch {
-      return "The server could not be reached. Nothing was changed.";
+      return { value: null, trouble: `The server could not be reached.${body ? " Nothing was changed." : ""}` };
     }
   }
 
@@ -197,6 +207,7 @@ export class JournalFeed {
     }
     this.looked++;
     this.changed();
+    if (found) void this.memory.read();
     if (this.again) {
       this.again = false;
       this.refresh();

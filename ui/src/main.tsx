@@ -3,6 +3,7 @@ import "./no-eval"; // first
 import { createRoot } from "react-dom/client";
 import { App } from "./app";
 import "./styles.css";
+import "./memory.css";
 
 const root = document.getElementById("root");
 if (root) createRoot(root).render(<App />);

@@ -50,5 +50,12 @@ export function useTail(newest: unknown) {
 }
 
 export const clock = (at: number): string => new Date(at).toLocaleTimeString("en-GB");
+/** The time of today, or the day and the time. */
+export const day = (at: number): string => {
+  const date = new Date(at);
+  const time = clock(at).slice(0, 5);
+  if (date.toDateString() === new Date().toDateString()) return time;
+  return `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}`;
+};
 export const exactly = (at: number): string => `${clock(at)}.${String(at % 1000).padStart(3, "0")}`;
 export const number = (count: number): string => count.toLocaleString("en");

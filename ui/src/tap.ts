@@ -28,6 +28,9 @@ export type Turn = {
 
 export type Line = "connecting" | "open" | "closed";
 
+/** How long the conversation is, and whether it is being summarised. */
+export type SessionStatus = { phase: "idle" | "compacting"; tokenEstimate: number; tokenThreshold: number | null };
+
 const FRAMES = 1000;
 const TURNS = 20;
 const CHUNKS = 5000;
@@ -40,6 +43,11 @@ export class Tap {
   durations = new Map<string, number>();
   line: Line = "connecting";
   lost = false;
+  /** How often we were told the whole conversation: after what another tab, or the server, did to it. */
+  told = 0;
+  session: SessionStatus | null = null;
+  /** Why the conversation could not be summarised, until something else is said about it. */
+  sessionTrouble: string | null = null;
 
   private starts = new Map<string, number>();
   private count = 0;
@@ -66,6 +74,7 @@ export class Tap {
   socket(line: Line, hint = ""): void {
     if (line === "closed" && this.line === "open") this.lost = true;
     if (line === "open") this.lost = false;
+    if (line === "closed") this.session = null; // what it was doing is told anew, if it still does
     this.line = line;
     this.add("socket", line, hint, "");
   }
@@ -87,7 +96,15 @@ export class Tap {
     if (frame.type === "cf_agent_use_chat_response") this.response(frame);
     if (frame.type === "cf_agent_message_updated") this.updated(frame.message);
     if (frame.type === "cf_agent_chat_clear") this.turns = [];
+    if (frame.type === "cf_agent_chat_messages") this.told++;
+    if (frame.type === "cf_agent_session") this.status(frame as unknown as SessionStatus);
+    if (frame.type === "cf_agent_session_error") this.sessionTrouble = String(frame.error);
     this.add("in", name(frame), hintOf(frame), text);
+  }
+
+  private status(frame: SessionStatus): void {
+    if (frame.phase === "compacting") this.sessionTrouble = null;
+    this.session = frame;
   }
 
   private response(frame: Record<string, unknown>): void {
@@ -210,6 +227,7 @@ function hintOf(frame: Record<string, unknown>): string {
   if (frame.replay === true) hints.push("replay");
   if (frame.done === true) hints.push(`done ${frame.outcome ?? ""}`.trim());
   if (Array.isArray(frame.messages)) hints.push(`${frame.messages.length} messages`);
+  if (typeof frame.phase === "string") hints.push(`${frame.phase} ${frame.tokenEstimate} tokens`);
   for (const key of ["reason", "toolName", "method", "recovering", "approved"]) {
     if (key in frame) hints.push(`${key === "toolName" ? "" : `${key} `}${String(frame[key])}`);
   }

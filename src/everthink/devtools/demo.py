@@ -1,7 +1,8 @@
 """The agent of `everthink dev` in a folder without agents: the first minute with the product.
 
 It needs no key and no network. Each tool shows one thing: a result, progress, an approval, and a
-question that only the browser can answer.
+question that only the browser can answer. It has a memory, and a window so small that one can watch
+a conversation being summarised.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any
 
+from ..session.session import Session
+from ..session.summary import create_compact_function
 from ..think import Think
 from ..tools.tool import tool
 
@@ -25,6 +28,9 @@ BROWSER_TOOL: dict[str, Any] = {
 }
 """What a page sends in `clientTools` to let the demo ask the browser. The page runs it; see docs/cli.md."""
 
+COMPACT_AFTER, TAIL_TOKENS = 1200, 400
+"""A real agent would set these near its model's window."""
+
 
 class Demo(Think):
     """The demo agent: streams, thinks aloud, uses tools, and asks before it does something."""
@@ -36,11 +42,30 @@ class Demo(Think):
         "What is the weather in Paris?",
         "Do some research about lighthouses",
         "Send a postcard to Ada",
+        "Remember that my dog is called Rex",
         "Tell me a story",
     )
-    """What the page offers to try: a tool, one that shows its progress, one that asks first."""
+    """What the page offers to try: a tool, one that shows its progress, one that asks first, memory."""
 
     system_prompt = "You are a friendly guide to everthink. Answer in a few short sentences."
+
+    def configure_session(self, session: Session) -> Session:
+        """A memory, every session to search, and a summary as soon as the conversation is a page long."""
+        compact = create_compact_function(
+            summarize=self.generate_text, protect_head=2, tail_token_budget=TAIL_TOKENS, min_tail_messages=4
+        )
+        return (
+            session.with_context("guide", provider=self.system_prompt)
+            .with_context("memory", description="What the person asked you to remember", max_tokens=500)
+            .with_context(
+                "history",
+                description="Everything that was said, in all sessions",
+                provider=self.sessions.history_provider(),
+            )
+            .with_cached_prompt()
+            .on_compaction(compact)
+            .compact_after(COMPACT_AFTER)
+        )
 
     @tool
     def weather(self, city: str) -> str:

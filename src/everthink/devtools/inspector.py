@@ -138,7 +138,7 @@ class Inspector:
                 return as_json(await self._answers(cls, name, id))
             case "POST", ["leaf"]:
                 return await self._go_on_from(cls, name, await body_of(request))
-            case ("GET" | "HEAD" | "POST"), [room, *_] if room in memory.ROOMS:
+            case (("GET" | "HEAD" | "POST"), [room, *_]) if room in memory.ROOMS:
                 return await memory.answer(await self._actor(cls, name), request, rest)
             case "GET" | "HEAD" | "POST", _:
                 return letter(404, "There is nothing at this address of the inspector.")
@@ -163,7 +163,7 @@ class Inspector:
             "agent": agent,
             "turns": view.turns(turn_rows, functools.partial(self._recorder.steps, cls.__name__, name)),
             "calls": view.calls(call_rows, view.in_and_out(holders)),
-            "messages": layout.tree.toas_json(),
+            "messages": layout.tree.to_json(),
             "leaf": layout.tree.leaf,
             "forks": layout.forks(),
         }
@@ -188,7 +188,7 @@ class Inspector:
         messages = await self._messages(store, agent, [live], ids)
         return {
             "versions": [
-                {"id": version, "messages": [messages[one].toas_json() for one in branch if one in messages]}
+                {"id": version, "messages": [messages[one].to_json() for one in branch if one in messages]}
                 for version, branch in branches.items()
             ],
             "active": next((place for place, version in enumerate(branches) if version in path), None),
@@ -219,8 +219,8 @@ class Inspector:
 
     async def _live(self, store: Store, agent: str) -> str:
         """The id of the live session, from what is stored: this starts no agent."""
-        values = dict(await store.fetch(runtime.VALUES, agent))
-        return msgspec.json.decode(values["session"], type=str) if "session" in values else MAIN_SESSION
+        found = [value for name, value in await store.fetch(runtime.VALUES, agent) if name == "session"]
+        return msgspec.json.decode(found[0], type=str) if found else MAIN_SESSION
 
     async def _layout(self, store: Store, agent: str) -> Layout:
         return await memory.layout_of(store, agent, await self._live(store, agent), MESSAGES)
@@ -262,7 +262,7 @@ class Inspector:
         connection = Connection(str(uuid.uuid4()), socket, socket)
 
         def tell(event: dict[str, Any]) -> None:
-            connection.send(encodeas_json(event).decode())
+            connection.send(encode_json(event).decode())
 
         for event in self._recorder.events(cls.__name__, name):
             tell(event)

@@ -2,7 +2,8 @@
 
     rows of messages and compactions --> Layout --> which summary is shown, where a message is
 
-Pure. Summaries exist only in what is shown (`compaction_…`); here they are put beside the rows they stand for.
+Pure. Summaries exist only in what is shown (`compaction_…`); here they are put beside the rows that
+they stand for.
 """
 
 from __future__ import annotations

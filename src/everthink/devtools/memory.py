@@ -185,7 +185,8 @@ async def _write(actor: Actor, fields: Fields) -> Response:
     if "was" in fields and before is not None and before.content != fields["was"]:
         return letter(
             409,
-            f"The block {label!r} was written meanwhile. Nothing was changed. Look at it again before you save.",
+            f"The block {label!r} was written meanwhile. Nothing was changed."
+            " Look at it again before you save.",
         )
     block = await actor.session.replace_context_block(label, content)
     prompt = await explained(actor)
@@ -281,11 +282,7 @@ async def _search(actor: Actor, words: str, *, everywhere: bool) -> Json:
     hits = await (actor.sessions if everywhere else actor.session).search(words, limit=HITS)
     layouts = {id: await layout_of(actor.store, actor.id, id) for id in {hit.session_id for hit in hits}}
     names = {info.id: info.name for info in await actor.sessions.list()}
-    return {
-        "hits": [
-            {**_hit(hit, names), **layouts[hit.session_id].where(hit.id)} for hit in hits
-        ]
-    }
+    return {"hits": [{**_hit(hit, names), **layouts[hit.session_id].where(hit.id)} for hit in hits]}
 
 
 def _hit(hit: SearchHit, names: dict[str, str]) -> Json:

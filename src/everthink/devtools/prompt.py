@@ -2,8 +2,8 @@
 
     an agent's session --> explained --JSON--> the page's Memory tab
 
-It asks what a turn would ask (turn/assemble.py), in the same order, and freezes nothing: looking at a prompt does not
-change it.
+It asks what a turn would ask (turn/assemble.py), in the same order, and freezes nothing: looking at a
+prompt does not change it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ async def explained(actor: Actor) -> Json:
         _piece("capabilities", added, bool(added), [_why_added(added, tools_trouble)]),
     ]
     if actor.overrides("before_turn"):
-        pieces.append(_piece("before_turn", "", True, ["before_turn() runs last and may change all of this."]))
+        pieces.append(
+            _piece("before_turn", "", True, ["before_turn() runs last and may change all of this."])
+        )
     return {
         "text": masked(whole),
         "tokens": estimate_tokens(whole),
@@ -91,7 +93,10 @@ async def _asked(actor: Actor, hook: str) -> tuple[Any, str | None]:
         return await call_hook(getattr(actor.agent, hook)), None
     except Exception as error:
         log.exception("%s: %s() raised while the page looked at the prompt", actor.id, hook)
-        return None, f"{hook}() raised {type(error).__name__}, so the next turn would fail; the terminal says why."
+        return (
+            None,
+            f"{hook}() raised {type(error).__name__}, so the next turn would fail; the terminal says why.",
+        )
 
 
 def _piece(name: str, text: str, is_used: bool, why: list[str]) -> Json:

@@ -3,8 +3,8 @@
     resolve_model("demo") --> DemoModel.stream --> turn/loop
 
 It follows a few rules and says so: it thinks aloud, calls the tool that a message asks for,
-tells what the tool gave, and fills in structured output. Equal conversations get equal answers,
-so an answer that was cut off goes on at the very word where it stopped.
+tells what the tool gave, keeps a memory, and fills in structured output. Equal conversations get
+equal answers, so an answer that was cut off goes on at the very word where it stopped.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from . import demo_memory as memory
 from . import demo_talk as talk
 from .demo_tools import Call, calls_for, instance
 from .port import (
@@ -100,7 +101,9 @@ def _answer(request: Request, messages: list[ModelMessage]) -> _Answer:
     question = _last_question(messages)
     results = _new_results(messages)
     can_call = not results and request.tool_choice != "none"
-    if can_call and (calls := calls_for(question, request.tools, request.tool_choice)):
+    if memory.is_summary_wanted(question):
+        return _Answer("", memory.summary_of(question))
+    if can_call and (calls := _calls(question, request)):
         names = talk.listing([f"`{name}`" for name in dict.fromkeys(call.name for call in calls)])
         return _Answer(f"This asks for something I have a tool for: {names}.", calls=tuple(calls))
     if request.output is not None:
@@ -109,10 +112,18 @@ def _answer(request: Request, messages: list[ModelMessage]) -> _Answer:
             "The answer must follow a schema, so I fill it in.", msgspec.json.encode(value).decode()
         )
     if results:
-        return _Answer("Now I only need to say what came back.", talk.about_results(results))
+        return _Answer("Now I only need to say what came back.", talk.about_results(results, question))
+    if said := memory.remembered(question, request.system, messages):
+        return _Answer("I look into my memory.", said)
     earlier = [_said(message) for message in messages if isinstance(message, UserMessage)][:-1]
     thought, text = talk.reply(question, earlier, [tool.name for tool in request.tools])
     return _Answer(thought, text)
+
+
+def _calls(question: str, request: Request) -> list[Call]:
+    if request.tool_choice == "auto" and (calls := memory.remembering(question, request.tools)):
+        return calls
+    return calls_for(question, request.tools, request.tool_choice)
 
 
 def _without_beginning(messages: list[ModelMessage]) -> tuple[list[ModelMessage], str | None]:

@@ -55,9 +55,9 @@ def reply(text: str, earlier: Sequence[str], tools: Sequence[str]) -> tuple[str,
     )
 
 
-def about_results(results: Sequence[ToolResultPart]) -> str:
+def about_results(results: Sequence[ToolResultPart], question: str = "") -> str:
     """Plain sentences about what the tools gave."""
-    return " ".join(_about(result) for result in results)
+    return " ".join(_about(result, question) for result in results)
 
 
 def listing(items: Sequence[str]) -> str:
@@ -66,9 +66,13 @@ def listing(items: Sequence[str]) -> str:
 
 
 def _hint(tools: Sequence[str]) -> str:
-    shown = [f"`{tool}`" for tool in tools[:5]] + ([f"{len(tools) - 5} more"] if len(tools) > 5 else [])
-    can = f"I can use {listing(shown)}: just ask for it. " if tools else ""
-    return f"{can}Try “tell me a story”, “count to 30”, or “my name is Ada” and later “what is my name?”."
+    named = [tool for tool in tools if not tool.endswith("_context")]
+    shown = [f"`{tool}`" for tool in named[:5]] + ([f"{len(named) - 5} more"] if len(named) > 5 else [])
+    can = f"I can use {listing(shown)}: just ask for it. " if named else ""
+    keeps = "set_context" in tools
+    memory = "“remember that my dog is called Rex” and later “what do you remember?”"
+    name = "“my name is Ada” and later “what is my name?”"
+    return f"{can}Try “tell me a story”, “count to 30”, or {memory if keeps else name}."
 
 
 def _memory(text: str, earlier: Sequence[str]) -> str | None:
@@ -84,8 +88,14 @@ def _memory(text: str, earlier: Sequence[str]) -> str | None:
     return None
 
 
-def _about(result: ToolResultPart) -> str:
+def _about(result: ToolResultPart, question: str) -> str:
     output: Any = result.output
+    if (
+        isinstance(output, str)
+        and not result.is_error
+        and (said := _about_memory(result.name, output, question))
+    ):
+        return said
     if result.is_error:
         return f"I tried `{result.name}`, but it did not work: {_ended(_plain(output))}"
     match output:
@@ -103,6 +113,17 @@ def _about(result: ToolResultPart) -> str:
             return f"`{result.name}` gave me this: {_ended(_plain(cast('dict[str, Any]', output)))}"
         case _:
             return f"`{result.name}` gave me {_plain(output)}."
+
+
+def _about_memory(tool: str, output: str, question: str) -> str | None:
+    """What the tools of memory gave, in words for people."""
+    if tool == "set_context" and output.startswith("Written to "):
+        return f"I wrote that down. {output} Ask “what do you remember?” at any time, also after a restart."
+    if tool != "search_context":
+        return None
+    lines = [line for line in output.split("\n---\n") if line.partition("] ")[2].strip() != question.strip()]
+    found = [f"“{_short(line.partition('] ')[2])}”" for line in lines if line.startswith("[")]
+    return f"I looked through everything that was said and found {listing(found)}" if found else None
 
 
 def _list(name: str, items: list[Any]) -> str:

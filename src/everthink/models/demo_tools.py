@@ -78,6 +78,9 @@ def calls_for(text: str, tools: Sequence[ToolSpec], choice: str = "auto") -> lis
     if choice.startswith("tool:"):
         return [Call(t.name, _input(t, text)) for t in tools if t.name == choice.removeprefix("tool:")]
     scored = sorted(((_score(tool, text), tool) for tool in tools), key=lambda pair: -pair[0])
+    if choice == "auto":
+        # The tools of memory speak about everything: they have rules of their own (demo_memory.py).
+        scored = [pair for pair in scored if not pair[1].name.endswith("_context") or pair[1].name in text]
     if choice == "required" and scored:
         return [Call(scored[0][1].name, _input(scored[0][1], text))]
     if not scored or scored[0][0] < 2:

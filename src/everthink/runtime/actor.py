@@ -158,8 +158,8 @@ class Actor:
         self.store, self.clock, self._bus = store, clock, bus
         self.new_id, self.resolve_model = new_id, resolve_model
         self.session = Session(store, self.id, now=clock.now_ms)
-        self.sessions = Sessions(self)
-        self.evictor = Evictor(self)
+        self._sessions: Sessions | None = None
+        self._evictor: Evictor | None = None
         self._windowed: tuple[int, int] | None = None
         self.audience = Audience()
         self.converter = Converter()
@@ -228,6 +228,18 @@ class Actor:
             raise
 
     # --- sessions
+
+    @property
+    def sessions(self) -> Sessions:
+        """Every session of this agent."""
+        self._sessions = self._sessions or Sessions(self)
+        return self._sessions
+
+    @property
+    def evictor(self) -> Evictor:
+        """Takes heavy contents out of old messages."""
+        self._evictor = self._evictor or Evictor(self)
+        return self._evictor
 
     def now(self) -> int:
         """The time in ms."""

@@ -114,8 +114,8 @@ class Hall:
                 self._all(wire.MessageChanged(message))
             case RecoveryChanged(turn, recovering):
                 self._all(wire.Recovering(recovering, turn.request_id))
-            case TurnRewound(turn):
-                self._rewind(turn)
+            case TurnRewound(turn, at_once):
+                self._rewind(turn, at_once)
             case SessionTold(news):
                 self._all(_session_frame(news))
             case Cleared():
@@ -185,10 +185,13 @@ class Hall:
         if not was_active and not self._accepted:
             self._refused()
 
-    def _rewind(self, turn: Turn) -> None:
+    def _rewind(self, turn: Turn, at_once: bool) -> None:
         """The turn starts over: what was shown of it is over, and it streams anew."""
         self._overtaken.pop(turn.id, None)
         if self._active is not turn:
+            return
+        if at_once:
+            self._bodies = []  # its next chunk is another start, under the message's new id
             return
         self._all(self._done(turn, "recovering"))
         self._active, self._bodies = None, []
@@ -508,7 +511,7 @@ class Hall:
 
 def _session_frame(news: SessionNews) -> wire.ServerFrame:
     if isinstance(news, CompactionFailed):
-        return wire.SessionError(news.error)
+        return wire.SessionError(news.for_people)
     compacted = None if news.tokens_before is None else wire.Compacted(news.tokens_before)
     return wire.SessionStatus(news.phase, news.token_estimate, news.token_threshold, compacted)
 

@@ -13,10 +13,10 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
-from ..errors import CompactionNotSetUp
+from ..errors import UNTOLD, CompactionNotSetUp, is_for_people
 from ..messages import Message
 from .overlay import Overlay
 from .summary import CompactContext, Compaction
@@ -56,6 +56,8 @@ class CompactionFailed:
     """A compaction raised. The conversation is as it was."""
 
     error: str
+    for_people: str = field(default=UNTOLD, compare=False)
+    """What clients read: the words of our own errors, and no more than a sentence of any other."""
 
 
 SessionNews = SessionStatus | CompactionFailed
@@ -68,8 +70,8 @@ class Conversation(Protocol):
         """A path as it is shown."""
         ...
 
-    async def get_compactions(self) -> list[Overlay]:
-        """Every compaction there is."""
+    async def overlays_in(self, messages: Sequence[Message]) -> list[Overlay]:
+        """The compactions that stand among `messages`."""
         ...
 
     async def count(self, counter: TokenCounter | None) -> int:
@@ -161,12 +163,12 @@ class Compactor:
 
     async def _compact(self, leaf_id: str | None, reason: CompactionReason, before: int) -> Compaction | None:
         history = await self._session.get_history(leaf_id)
-        overlays = {overlay.message_id: overlay for overlay in await self._session.get_compactions()}
+        overlays = {overlay.message_id: overlay for overlay in await self._session.overlays_in(history)}
         try:
             result = await self._ask(history)
         except Exception as error:
             log.warning("a compaction failed; the conversation is as it was", exc_info=error)
-            self._session.tell(CompactionFailed(str(error) or type(error).__name__))
+            self._session.tell(_failure(error))
             return None
         ends = None if result is None else _ends(result, history, overlays)
         if result is None or ends is None:
@@ -186,7 +188,7 @@ class Compactor:
     async def _failed(self, error: Exception) -> None:
         """Report what went wrong around a compaction; what the handler raises is only logged."""
         log.warning("a compaction failed; the conversation is as it was", exc_info=error)
-        self._session.tell(CompactionFailed(str(error) or type(error).__name__))
+        self._session.tell(_failure(error))
         if self.on_error is None:
             return
         try:
@@ -195,6 +197,11 @@ class Compactor:
                 await answer
         except Exception:
             log.exception("the handler of compaction errors raised")
+
+
+def _failure(error: Exception) -> CompactionFailed:
+    text = str(error) or type(error).__name__
+    return CompactionFailed(text, text if is_for_people(error) else UNTOLD)
 
 
 def _ends(

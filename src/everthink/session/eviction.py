@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from ..clock import Clock
 from ..observe.events import ChatMediaEvicted, EventBody
 from ..store.port import Store
 from . import attachments
-from .media import MediaEviction, aged, evicted, eviction_of
+from .media import EVICTED_FOLDER, MediaEviction, aged, evicted, eviction_of
 from .session import Session
 
 __all__ = ["Evictor"]
@@ -52,8 +53,8 @@ class Evictor:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._is_running = False
-        # Messages that are large because somebody wrote much: there is nothing to take out.
-        self._seen: set[str] = set()
+        # By session, messages that are large because somebody wrote much: there is nothing to take out.
+        self._seen: dict[str, set[str]] = {}
 
     def nudge(self) -> None:
         """Look at old messages in the background, if some may be too heavy and nobody does so already."""
@@ -76,8 +77,11 @@ class Evictor:
     async def run_pass(self, settings: MediaEviction) -> bool:
         """Look at so many rows as one pass may. True when there are more."""
         home, session = self._home, self._home.session
+        seen = self._seen.setdefault(session.id, set())
+        # Ids are chosen by clients and may be the same in two sessions: their files must not be.
+        folder = f"{EVICTED_FOLDER}/{quote(session.id, safe='')}" if session.id else EVICTED_FOLDER
         stats = await session.get_history_row_stats()
-        waiting = aged([(row.id, row.bytes) for row in stats], settings, seen=self._seen)
+        waiting = aged([(row.id, row.bytes) for row in stats], settings, seen=seen)
         total = {"messages": 0, "parts": 0, "bytes": 0, "externalized_bytes": 0}
         for id in waiting[: settings.max_rows_per_pass]:
             message = session.find(id) or await session.get_message(id)
@@ -85,14 +89,15 @@ class Evictor:
                 message,
                 min_part_bytes=settings.min_part_bytes,
                 externalize=settings.externalize_to_workspace,
+                folder=folder,
             )
             if lighter is None:
-                self._seen.add(id)
+                seen.add(id)
                 continue
             now = home.clock.now_ms()
             files = [attachments.kept(home.id, blob, now=now) for blob in lighter.blobs]
             await session.rewrite(lighter.message, *files)
-            self._seen.add(id)  # what was taken out is not there a second time
+            seen.add(id)  # what was taken out is not there a second time
             total["messages"] += 1
             total["parts"] += lighter.parts
             total["bytes"] += lighter.bytes

@@ -12,11 +12,14 @@ __all__ = [
     "BEFORE",
     "BETWEEN",
     "BRANCHES",
+    "COMPACTION",
     "COMPACTIONS",
+    "COMPACTIONS_ENDING",
     "COUNTS",
     "DEEPEST",
     "KNOWN",
     "KNOWN_AT_ONCE",
+    "LAST_COMPACTION",
     "MEMORY",
     "ONE",
     "PAGE",
@@ -117,6 +120,9 @@ COMPACTIONS = (
     " JOIN messages t ON t.agent = c.agent AND t.session = c.session AND t.id = c.to_message"
     " WHERE c.agent = ? AND c.session = ? ORDER BY c.seq"
 )
+COMPACTION = COMPACTIONS.replace(" ORDER BY", " AND c.id = ? ORDER BY")
+COMPACTIONS_ENDING = COMPACTIONS.replace(" ORDER BY", " AND t.seq >= ? AND t.seq <= ? ORDER BY")
+LAST_COMPACTION = "SELECT COALESCE(MAX(seq), 0) FROM compactions WHERE agent = ? AND session = ?"
 
 DEEPEST = 10_000
 """So many ancestors of a message are read."""

@@ -58,11 +58,13 @@ class Shape:
     is_partial: bool = False
     """True when rows of the path are not among the steps: left out, or covered."""
     overlays: list[Overlay] = field(default_factory=list[Overlay])
-    """All there are in the session, when they were asked for."""
+    """Those that end where the walk came past, when they were asked for."""
 
 
 class Shelf:
     """The rows of one session, for reading."""
+
+    __slots__ = ("_agent", "_session", "_store")
 
     def __init__(self, store: Store, agent: str, session: str) -> None:
         self._store, self._agent, self._session = store, agent, session
@@ -74,6 +76,15 @@ class Shelf:
     async def overlays(self) -> list[Overlay]:
         """The compactions whose ends exist, oldest first."""
         return [queries.overlay_of(row) for row in await self.fetch(queries.COMPACTIONS)]
+
+    async def overlay(self, id: str) -> Overlay | None:
+        """A compaction by its id, if its ends exist."""
+        rows = await self.fetch(queries.COMPACTION, id)
+        return queries.overlay_of(rows[0]) if rows else None
+
+    async def last_overlay(self) -> int:
+        """The number of the newest compaction; 0 when there was none."""
+        return (await self.fetch(queries.LAST_COMPACTION))[0][0]
 
     async def known(self, ids: Sequence[str]) -> set[str]:
         """Those of `ids` that are stored."""
@@ -98,16 +109,21 @@ class Shelf:
         left out, but never the last `min_recent`.
         """
         shape = Shape(leaf=leaf)
-        ends: dict[str, Overlay] | None = None if covers else {}
+        ends: dict[str, Overlay] = {}
+        are_there = None if covers else False
         before = await self._after(leaf)
         wanted, depth, gap = leaf, 0, 0
         is_open = True
         while is_open and before:
             rows = await self.fetch(queries.BEFORE, before)
             is_open = len(rows) == queries.PAGE
-            if ends is None and rows:
-                shape.overlays = await self.overlays()
-                ends = by_last(shape.overlays)
+            if rows and are_there is None:
+                are_there = await self.last_overlay() > 0
+            if rows and are_there:
+                # Only those that end here: a long conversation has many that a later one covers.
+                found = await self.fetch(queries.COMPACTIONS_ENDING, rows[-1][3], rows[0][3])
+                ends = by_last(map(queries.overlay_of, found))
+                shape.overlays += ends.values()
             for id, parent, role, seq, size in cast("list[tuple[str, str | None, str, int, int]]", rows):
                 before = seq
                 if wanted is None:
@@ -116,7 +132,7 @@ class Shelf:
                     gap += size
                     continue
                 shape.leaf_seq = shape.leaf_seq or seq
-                overlay = ends.get(id) if ends else None
+                overlay = ends.get(id)
                 if overlay is not None and overlay.first <= seq:
                     step: Step | Overlay = overlay
                     wanted, size, shape.is_partial = overlay.above, len(overlay.summary), True

@@ -62,20 +62,38 @@ class SearchHit:
 class Session(Tree):
     """One conversation of one agent, set up in `configure_session`. Nothing is read before its first use."""
 
+    # Set only where they are needed: a live agent that has no use for them should weigh little.
+    _last_cover = 0  # the number of the last overlay that was made here
+    _has_restored = False
+    _restored: asyncio.Lock | None = None
+
     def __init__(self, store: Store, agent: str, *, now: Callable[[], int], id: str = "") -> None:
         super().__init__(store, agent, now=now, id=id)
-        self._context = Context(store, agent, id, now=now)
-        self._compactor = Compactor(self)
-        # The number of the last overlay that was made here.
-        self._last_cover = 0
-        self._has_restored = False
-        self._restoring = asyncio.Lock()
+        # Made when asked for: most sessions of most agents have neither.
+        self._blocks: Context | None = None
+        self._shortening: Compactor | None = None
         self.omitted: set[str] = set()
         """Calls whose results are left out of prompts, because nothing else made room (turn/overflow.py)."""
         self.listener: Callable[[SessionNews], None] | None = None
         """Told how long the conversation is, for sessions with compaction."""
         self.hydrated: Callable[[Shape], None] | None = None
         """Told what was read into memory."""
+
+    @property
+    def _context(self) -> Context:
+        if self._blocks is None:
+            self._blocks = Context(self._store, self._agent, self.id, now=self._now)
+        return self._blocks
+
+    @property
+    def _compactor(self) -> Compactor:
+        if self._shortening is None:
+            self._shortening = Compactor(self)
+        return self._shortening
+
+    @property
+    def _has_context(self) -> bool:
+        return self._blocks is not None and not self._blocks.is_empty
 
     # --- setting it up
 
@@ -178,15 +196,15 @@ class Session(Tree):
 
     async def freeze_system_prompt(self) -> str:
         """The prompt of the blocks, the same text each time until it is refreshed. Empty without blocks."""
-        return "" if self._context.is_empty else await self._context.freeze()
+        return "" if not self._has_context else await self._context.freeze()
 
     async def refresh_system_prompt(self, reason: str = "asked") -> str:
         """Read every block again and render the prompt anew."""
-        return "" if self._context.is_empty else await self._context.refresh(reason)
+        return "" if not self._has_context else await self._context.refresh(reason)
 
     async def tools(self) -> dict[str, Tool]:
         """The tools that the blocks give the model."""
-        if self._context.is_empty:
+        if not self._has_context:
             return {}
         await self._restore()
         return await self._context.tools(on_unload=self._forget_document)
@@ -195,7 +213,8 @@ class Session(Tree):
         """Learn once which documents the conversation has loaded."""
         if self._has_restored or not self._context.has_loadable:
             return
-        async with self._restoring:
+        self._restored = self._restored or asyncio.Lock()
+        async with self._restored:
             if self._has_restored:
                 return
             try:
@@ -231,12 +250,12 @@ class Session(Tree):
     @property
     def has_compaction(self) -> bool:
         """True when there is a function that shortens the conversation."""
-        return self._compactor.fn is not None
+        return self._shortening is not None and self._shortening.fn is not None
 
     @property
     def token_threshold(self) -> int | None:
         """The number of tokens after which the conversation is shortened."""
-        return self._compactor.threshold
+        return None if self._shortening is None else self._shortening.threshold
 
     async def estimate_tokens(self) -> int:
         """What the conversation and its prompt weigh in tokens, roughly."""
@@ -250,7 +269,7 @@ class Session(Tree):
 
     async def compact_if_due(self) -> bool:
         """Shorten the conversation if it has outgrown `compact_after`. Never raises."""
-        return await self._compactor.compact_if_due()
+        return self._shortening is not None and await self._shortening.compact_if_due()
 
     async def add_compaction(self, summary: str, from_message_id: str, to_message_id: str) -> Overlay | None:
         """Show `summary` in place of a range of messages. `None` when they are no range of one path."""
@@ -265,8 +284,8 @@ class Session(Tree):
         self, first: str, last: str, summary: str, *, reason: str, tokens_before: int
     ) -> Overlay | None:
         """Store an overlay, read the path again and render the prompt anew."""
-        known = await self._shelf.overlays()
-        seq = self._last_cover = 1 + max([self._last_cover, *(overlay.seq for overlay in known)])
+        stored_seq = await self._shelf.last_overlay()
+        seq = self._last_cover = 1 + max(self._last_cover, stored_seq)
         now = self._now()
         overlay = Overlay(f"{now:x}-{seq}", first, last, summary, reason, tokens_before, now, seq)
         stored = queries.compacted(self._agent, self.id, overlay)
@@ -281,16 +300,15 @@ class Session(Tree):
             applied.add_done_callback(lambda _: self.doubt())
             raise
         await self.refresh_system_prompt("compaction")
-        found = [one for one in await self._shelf.overlays() if one.id == overlay.id]
-        return found[0] if found else None  # cleared meanwhile
+        return await self._shelf.overlay(overlay.id)  # `None`: cleared meanwhile
 
     async def count(self, counter: TokenCounter | None) -> int:
         """What the conversation weighs in tokens, with its prompt, by `counter` or by our estimate."""
         await self.refresh()
-        prompt = "" if self._context.is_empty else await self._context.peek()
+        prompt = "" if not self._has_context else await self._context.peek()
         if counter is None:
             return self.weigh() + estimate_tokens(prompt)
-        if not self._context.is_empty:
+        if self._has_context:
             await self._context.load()
         messages = [message.copy() for message in self._path]
         return await counted(counter, TokenCount(messages, prompt, self._context.get_blocks()))
@@ -341,8 +359,9 @@ class Session(Tree):
     def confirm_clear(self) -> None:
         """The session was emptied. Follow with `clear_memory`."""
         super().confirm_clear()
-        self._context.forget_loaded()
-        self.omitted.clear()
+        if self._blocks is not None:
+            self._blocks.forget_loaded()
+        self.omitted = set()
         self._tell_length()
 
     async def clear_messages(self) -> None:
@@ -355,9 +374,10 @@ class Session(Tree):
         return [*self.plan_clear(), *self._context.cleared()]
 
     def _tell_length(self) -> None:
-        if self.listener is not None and self._compactor.is_set_up:
-            prompt = self._context.prompt_tokens
-            self.tell(SessionStatus("idle", self.weigh() + prompt, self._compactor.threshold))
+        if self.listener is None or self._shortening is None or not self._shortening.is_set_up:
+            return
+        prompt = self._blocks.prompt_tokens if self._blocks is not None else 0
+        self.tell(SessionStatus("idle", self.weigh() + prompt, self._shortening.threshold))
 
     def _hydrated(self, shape: Shape) -> None:
         if self.hydrated is not None:

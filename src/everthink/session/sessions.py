@@ -112,10 +112,9 @@ class Sessions:
         source: str | None = None,
     ) -> SessionInfo:
         """A new, empty session."""
-        home, now = self._home, self._home.now()
-        info = SessionInfo(home.new_id(), name, parent_session_id, model, source, 0, 0, 0.0, None, now, now)
-        await home.store.apply([queries.created(home.id, info)])
-        return info
+        made = self._fresh(name, parent_session_id, model, source)
+        await self._home.store.apply([queries.created(self._home.id, made)])
+        return made
 
     async def get(self, id: str) -> SessionInfo | None:
         """What is known about a session; `None` when there is none of that id."""
@@ -155,35 +154,21 @@ class Sessions:
         await source.require(at_message_id, what="fork: at_message_id")
         info = await self.get(id)
         name = new_name if new_name is not None else FORKED.format((info and info.name) or "the conversation")
-        made = await self.create(
-            name,
-            parent_session_id=id,
-            model=info.model if info else None,
-            source=info.source if info else None,
-        )
-        history = await source.get_history(at_message_id)
-        target = await self.session(made.id)
+        made = self._fresh(name, id, info.model if info else None, info.source if info else None)
         copies = [
             Message(self._home.new_id(), one.role, one.parts, one.metadata, createdAt=one.createdAt)
-            for one in history
+            for one in await source.get_history(at_message_id)
         ]
-        await target.write(target.plan_append(copies), *self._touched(id))
-        return made
+        return await self._begin(made, copies, *self._touched(id))
 
     async def compact_and_split(self, id: str, summary: str, new_name: str | None = None) -> SessionInfo:
         """End a session and go on in a new one that begins with a summary of it."""
         home, info = self._home, await self._required(id)
-        made = await self.create(
-            new_name if new_name is not None else info.name or "Compacted",
-            parent_session_id=id,
-            model=info.model,
-            source=info.source,
-        )
+        name = new_name if new_name is not None else info.name or "Compacted"
+        made = self._fresh(name, id, info.model, info.source)
         begun = Message(home.new_id(), "assistant", [{"type": "text", "text": CARRIED_ON + summary}])
-        target = await self.session(made.id)
         over = queries.ended(home.id, id, reason="compaction", now=home.now())
-        await target.write(target.plan_append([begun]), over)
-        return made
+        return await self._begin(made, [begun], over)
 
     async def add_usage(
         self, id: str, input_tokens: int, output_tokens: int, estimated_cost: float = 0.0
@@ -225,6 +210,7 @@ class Sessions:
         session = await self.session(id)
         if isinstance(parent_id, str):
             await session.require(parent_id, what="append_all: parent_id")
+        await session.meet(messages)
         plan: Plan = session.plan_append(messages, parent_id)
         await session.write(plan, *self._touched(id))
         await session.compact_if_due()
@@ -285,6 +271,22 @@ class Sessions:
         return HistoryProvider(self)
 
     # --- helpers
+
+    def _fresh(self, name: str, parent: str | None, model: str | None, source: str | None) -> SessionInfo:
+        now = self._home.now()
+        return SessionInfo(self._home.new_id(), name, parent, model, source, 0, 0, 0.0, None, now, now)
+
+    async def _begin(
+        self, made: SessionInfo, messages: Sequence[Message], *more: queries.Statement
+    ) -> SessionInfo:
+        """Note a new session with its first messages in one commit: a crash leaves both or neither."""
+        target = await self.session(made.id)
+        try:
+            await target.write(target.plan_append(messages), queries.created(self._home.id, made), *more)
+        except BaseException:
+            self._known.pop(made.id, None)
+            raise
+        return made
 
     async def _required(self, id: str) -> SessionInfo:
         if id == MAIN:

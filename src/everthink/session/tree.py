@@ -20,7 +20,7 @@ from ..messages import UNSET, Message, Unset, parse_stored
 from ..store.port import Rows, Statement, Store
 from . import queries
 from .budget import storable
-from .overlay import Overlay, applied, is_overlay
+from .overlay import OVERLAY_PREFIX, Overlay, applied, is_overlay
 from .reading import RowStats, Shape, Shelf, Step
 from .tokens import estimate_message
 
@@ -76,6 +76,8 @@ class Tree:
         self._stale = False
         # Ids whose rows are being written.
         self._planned: set[str] = set()
+        # Ids that are stored and out of view, as far as somebody has asked.
+        self._met: set[str] = set()
         # Counts what became known, so that a read that was overtaken is noticed.
         self._confirmed = 0
 
@@ -161,6 +163,14 @@ class Tree:
         if self._stale:
             await self.load()
 
+    async def meet(self, messages: Sequence[Message]) -> None:
+        """`refresh`, and learn which of `messages` are stored but out of view: a plan leaves those where
+        they are."""
+        await self.refresh()
+        if self._is_partial:
+            self._met |= await self.known([m.id for m in messages if m.id not in self._places])
+            await self.refresh()
+
     async def get_message(self, id: str) -> Message | None:
         """A message by id, on whichever branch, also one that a summary covers."""
         rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
@@ -200,6 +210,12 @@ class Tree:
         """Every compaction of this session, oldest first, also those that a later one covers."""
         return await self._shelf.overlays()
 
+    async def overlays_in(self, messages: Sequence[Message]) -> list[Overlay]:
+        """The compactions that stand among `messages`."""
+        ids = [message.id.removeprefix(OVERLAY_PREFIX) for message in messages if is_overlay(message)]
+        found = [await self._shelf.overlay(id) for id in ids]
+        return [overlay for overlay in found if overlay is not None]
+
     async def known(self, ids: Sequence[str]) -> set[str]:
         """Those of `ids` that this session holds, on whichever branch."""
         return await self._shelf.known(ids)
@@ -225,7 +241,7 @@ class Tree:
         plan = Plan()
         above = self._tip if isinstance(parent, Unset) else parent and self.row_id(parent)
         for message in messages:
-            if message.id in self._places or is_overlay(message):
+            if message.id in self._places or message.id in self._met or is_overlay(message):
                 continue  # stays where it is, and so does the place of what follows
             message = storable(message)
             self._seq += 1
@@ -253,6 +269,7 @@ class Tree:
     def plan_clear(self) -> list[Statement]:
         """Remove everything but what is planned later. Follow a durable commit with `confirm_clear`."""
         self._tip, self._tip_seq = None, self._seq
+        self._met.clear()
         return queries.cleared(self._agent, self.id)
 
     # --- confirming: the commit is durable
@@ -351,6 +368,7 @@ class Tree:
                     *queries.deleted(self._agent, self.id, [id]),
                 ]
             )
+        self._met.clear()
         self.fail()
         await self.load()
 

@@ -227,7 +227,7 @@ class Door:
         record: Record | None = None,
     ) -> None:
         host = self._host
-        await host.session.refresh()
+        await host.session.meet(turn.input)
         # From here to the commit nothing is awaited, so a reset comes either before or after it.
         if ticket is not None and host.generation != turn.generation:
             return  # it will be told so when its time comes

@@ -102,6 +102,8 @@ class TurnRewound:
     """A turn forgets what it has said and starts over."""
 
     turn: Turn
+    at_once: bool = False
+    """True when it begins anew at once: readers stay with the stream, which starts again."""
 
 
 @dataclass(frozen=True, slots=True)

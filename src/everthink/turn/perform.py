@@ -234,7 +234,7 @@ async def _try_again(host: Host, run: Run) -> None:
     if journal.fold.has_content and not journal.has_settled_results:
         turn.message_id = host.new_id()
         await host.store.apply(queries.rewound(host.id, turn.id, message_id=turn.message_id))
-        host.audience.show(TurnRewound(turn))
+        host.audience.show(TurnRewound(turn, at_once=True))
         journal = await _journal(host, turn)
     turn.journal = journal
 
@@ -421,7 +421,7 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
             return False
         turn.message_ids = [message.id for message in messages]
     if not (turn.is_applied and turn.is_started):
-        await host.session.refresh()
+        await host.session.meet(messages)
         if host.generation != turn.generation:
             return False
         plan = host.session.plan_append(messages)

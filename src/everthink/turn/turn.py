@@ -110,12 +110,16 @@ class Host(Protocol):
     audience: Audience
     converter: Converter
     aborts: AbortRegistry
-    evictor: Evictor
     inflight: Accumulator | None
     last_failure: dict[str, Any] | None
     """The last turn, when it failed: what a chat window that comes later is told."""
     prunes_at: int
     """When chunks of ended turns are next dropped (ms)."""
+
+    @property
+    def evictor(self) -> Evictor:
+        """Takes heavy contents out of old messages."""
+        ...
 
     @property
     def recovery(self) -> Recoverer:

@@ -249,7 +249,7 @@ export const journeys = {
     await tab.shows(/w2/);
     await tab.quiet();
     const list = tab.page.locator(".conversations");
-    same(await list.locator("li").count(), 2, "conversations");
+    same(await list.locator("> li").count(), 2, "conversations");
     await list.getByRole("button", { name: "text 2", exact: true }).click();
     await tab.shows(/w1/);
     same(await tab.prose(), words(2), "the first one");
@@ -261,7 +261,7 @@ export const journeys = {
     await tab.shows(/w2/);
     await tab.button("Remove text 3 from this list").click();
     await tab.page.getByRole("heading", { name: "Greetings" }).waitFor();
-    same(await list.locator("li").count(), 1, "conversations");
+    same(await list.locator("> li").count(), 1, "conversations");
     await tab.button("TravelGuide").click();
     await tab.page.getByRole("heading", { name: "TravelGuide" }).waitFor();
     await tab.page.goto(given.page); // no address: back to what was used last

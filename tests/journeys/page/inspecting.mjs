@@ -3,7 +3,7 @@
 import { given, picture, same } from "./tab.mjs";
 
 /** The inspector of a tab, in the words of someone who uses it. */
-class Panel {
+export class Panel {
   constructor(tab) {
     this.tab = tab;
     this.side = tab.page.getByRole("complementary", { name: "Inspector" });
@@ -148,14 +148,14 @@ export const journeys = {
     await tab.button("Inspector").press("Enter");
     const tabs = panel.side.getByRole("tab");
     await tabs.first().focus();
-    for (const name of ["Calls", "Chunks", "Events", "Frames", "State", "Turns"]) {
+    for (const name of ["Calls", "Memory", "Chunks", "Events", "Frames", "State", "Turns"]) {
       await tab.page.keyboard.press("ArrowRight");
       const chosen = panel.side.getByRole("tab", { selected: true });
       same(await chosen.textContent(), name, "tab");
       same(await chosen.evaluate((node) => node === document.activeElement), true, `focus on ${name}`);
       same(await panel.side.getByRole("tabpanel", { name }).count(), 1, `panel of ${name}`);
       const nameless = await panel.side.evaluate((side) =>
-        [...side.querySelectorAll("button, input, select")]
+        [...side.querySelectorAll("button, input, select, textarea")]
           .filter((node) => !(node.getAttribute("aria-label") || node.labels?.length || node.textContent.trim()))
           .map((node) => node.outerHTML.slice(0, 120)),
       );
@@ -175,7 +175,7 @@ export const journeys = {
     await phone.open(given.page, "think-peer", room);
     const held = new Panel(phone);
     await phone.button("Inspector").tap();
-    for (const name of ["Turns", "Calls", "Chunks", "Events", "Frames", "State"]) {
+    for (const name of ["Turns", "Calls", "Memory", "Chunks", "Events", "Frames", "State"]) {
       await held.side.getByRole("tab", { name }).tap();
       same(await phone.page.evaluate(() => document.documentElement.scrollWidth), 390, `width of ${name}`);
     }

@@ -7,6 +7,7 @@
 import { chromium } from "playwright-core";
 import { journeys as chatting } from "./chatting.mjs";
 import { journeys as inspecting } from "./inspecting.mjs";
+import { journeys as remembering } from "./remembering.mjs";
 import { given, Tab } from "./tab.mjs";
 
 const FLAGS = [
@@ -14,7 +15,7 @@ const FLAGS = [
   "--disable-background-networking --disable-component-update --disable-sync",
 ].flatMap((line) => line.split(" "));
 
-const journeys = { ...chatting, ...inspecting };
+const journeys = { ...chatting, ...inspecting, ...remembering };
 
 async function travel(browser, name) {
   const began = performance.now();

@@ -13,7 +13,9 @@ import msgspec
 from everthink import App, Think, tool
 from everthink.cli.page import WithPage
 from everthink.cli.target import Loaded
+from everthink.devtools import demo
 from everthink.models import port as model
+from everthink.models.demo import DemoModel
 from tests.wire import peer
 from tests.wire.peer import words_of
 
@@ -146,9 +148,15 @@ class Muse(Think):
     model = Ideas()
 
 
+class Demo(demo.Demo):
+    """The agent of `everthink dev`, in a hurry."""
+
+    model = DemoModel(pace=0.001)
+
+
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
-    app = App(ThinkPeer, TravelGuide, Muse, store=store)
+    app = App(ThinkPeer, TravelGuide, Muse, Demo, store=store)
     return WithPage(Loaded(app, "the journeys", app))
 
 

@@ -1,0 +1,127 @@
+/** Around a conversation: the part that scrolls, and the field to write in. */
+
+import { useEffect, useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import { Icon } from "./icons";
+import { useMemory, type MemoryFeed } from "./memory";
+
+/** Scrolls along with the answer as long as the reader is at its end. */
+type TranscriptProps = { count: number; growth: unknown; memory: MemoryFeed; children: ReactNode };
+
+export function Transcript({ count, growth, memory, children }: TranscriptProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const follows = useRef(true);
+  const [away, setAway] = useState(false);
+  const toEnd = () => {
+    follows.current = true;
+    setAway(false);
+    if (box.current) box.current.scrollTop = box.current.scrollHeight;
+  };
+  useLayoutEffect(() => {
+    follows.current = true;
+  }, [count]);
+  useLayoutEffect(() => {
+    if (follows.current) toEnd();
+  }, [growth, children]);
+  useEffect(() => {
+    if (!box.current) return;
+    const watcher = new ResizeObserver(() => follows.current && toEnd());
+    watcher.observe(box.current);
+    return () => watcher.disconnect();
+  }, []);
+  // Somebody looks for a message: its summary unfolds first, so this may take a few rounds.
+  const { target, reached } = useMemory(memory);
+  useLayoutEffect(() => {
+    if (!target) return;
+    const found = box.current?.querySelector<HTMLElement>(`[data-message~="${CSS.escape(target.id)}"]`);
+    if (!found) return;
+    follows.current = false;
+    setAway(true);
+    setTimeout(() => {
+      found.scrollIntoView({ block: "center" });
+      found.focus({ preventScroll: true });
+      found.animate([{ boxShadow: "0 0 0 6px var(--mark)" }, { boxShadow: "0 0 0 6px transparent" }], 2500);
+    });
+    reached();
+  });
+  const scrolled = () => {
+    const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = box.current ?? {};
+    const near = scrollHeight - scrollTop - clientHeight < 80;
+    follows.current = near;
+    setAway(!near);
+  };
+  return (
+    <div className="transcript-frame">
+      <div className="transcript" ref={box} onScroll={scrolled} tabIndex={-1}>
+        <div className="column">{children}</div>
+      </div>
+      {away && (
+        <button type="button" className="to-end" onClick={toEnd} aria-label="Go to the end">
+          <Icon name="down" />
+        </button>
+      )}
+    </div>
+  );
+}
+
+export function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (text: string) => void; onStop: () => void }) {
+  const [text, setText] = useState("");
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (matchMedia("(hover: hover)").matches) field.current?.focus(); // on a phone the keyboard would cover the page
+  }, []);
+  useLayoutEffect(() => {
+    const area = field.current;
+    if (!area) return;
+    area.style.height = "auto";
+    area.style.height = `${Math.min(area.scrollHeight, 240)}px`;
+  }, [text]);
+  const send = () => {
+    const said = text.trim();
+    if (!said || busy) return;
+    setText("");
+    onSend(said);
+    field.current?.focus();
+  };
+  const key = (event: KeyboardEvent) => {
+    if (event.key === "Escape" && busy) onStop();
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    event.preventDefault();
+    send();
+  };
+  return (
+    <form
+      className="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      <label className="sr-only" htmlFor="message">
+        Message
+      </label>
+      <textarea
+        id="message"
+        ref={field}
+        rows={1}
+        value={text}
+        placeholder="Write a message"
+        enterKeyHint="send"
+        aria-describedby="keys"
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={key}
+      />
+      <span id="keys" className="sr-only">
+        Enter sends, Shift and Enter begins a line, Escape stops the answer.
+      </span>
+      {busy ? (
+        <button key="stop" type="button" className="round" onClick={onStop} aria-label="Stop" title="Stop (Esc)">
+          <Icon name="stop" />
+        </button>
+      ) : (
+        <button key="send" type="submit" className="round primary" disabled={!text.trim()} aria-label="Send" title="Send (Enter)">
+          <Icon name="send" />
+        </button>
+      )}
+    </form>
+  );
+}
