@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import sockets, standing, streams
+from . import memory, sockets, standing, streams
 from .floor import BATCHED, PER_DELTA, Floor
 from .measure import Row
 from .ours import Ours
@@ -48,6 +48,8 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
         await one.close()
     take(await standing.size(folder))
     take(await standing.cold_open(folder, repetitions=5 if quick else 30))
+    take(await memory.cold_open(folder, repetitions=5 if quick else 30))
+    take(await memory.late_turns(folder, turns=250 if quick else 2500))
     take(standing.imports(packages, repetitions=2 if quick else 10))
     take(standing.idle(folder, agents=1000 if quick else 2000))
     take(standing.startup(folder, idle=10_000 if quick else 100_000, cut=500))

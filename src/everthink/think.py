@@ -480,12 +480,12 @@ class Think(Agent):
         """Answer a call that asked for approval; `continue_last_turn` then runs it. False when none asked."""
         return await control.apply_approval(self._home, tool_call_id, approved, reason=reason)
 
-    async def generate_text(self, prompt: str, *, model: Model | str | None = None) -> str:
+    async def generate_text(self, prompt: str, *, system: str = "", model: Model | str | None = None) -> str:
         """Ask a model (this agent's own when none is named) something beside the conversation.
 
         Made for `create_compact_function(summarize=self.generate_text)`. Raises the model's error.
         """
-        return await control.generate_text(self._home, prompt, model)
+        return await control.generate_text(self._home, prompt, system, model)
 
     # --- configuration
 

@@ -75,7 +75,7 @@ def play(request: Request, story: str, is_first: bool) -> Play:
     if question == "And a wasp?":
         if story == "proactive" and not has_result:
             return calls("buzz").uses(950, 10)
-        if story == "reactive" and old > LIMIT:
+        if story == "exhausted" or (story == "reactive" and old > LIMIT):
             return says("A cous").then_overflows()
         return says("A cousin.")
     return says("Hello.")
@@ -90,7 +90,8 @@ def assistant(story: str, *, is_first: bool, is_cached: bool = False) -> tuple[t
 
     class Assistant(Think):
         context_overflow = ContextOverflow(
-            reactive=story == "reactive", proactive=Proactive(1000) if story == "proactive" else None
+            reactive=story in ("reactive", "exhausted"),
+            proactive=Proactive(1000) if story == "proactive" else None,
         )
         media_eviction = MediaEviction(min_part_bytes=1000) if story == "evicts" else False
 
@@ -133,7 +134,7 @@ async def run(store: str, story: str, is_cached: bool) -> None:
                 await agent.session.replace_context_block("memory", "The dog is called Bo.")
             await agent.save_messages("Hi.")
             await agent.save_messages("Remember my cat.")
-        elif story in ("threshold", "reactive", "proactive"):
+        elif story in ("threshold", "reactive", "exhausted", "proactive"):
             # The prompt is frozen before the fact is written: the next compaction shows it.
             await agent.session.freeze_system_prompt()
             await agent.session.replace_context_block("memory", FACT)

@@ -180,6 +180,21 @@ async def test_nothing_is_lost_around_a_compaction_and_the_turn_is_finished(
     assert covered == {False, True}
 
 
+@pytest.mark.case(395)
+async def test_a_prompt_that_stays_too_long_ends_with_an_error_in_whichever_process(nursery: Nursery) -> None:
+    for at, folder in nursery.wrecks("exhausted", since="turns"):
+        async with survivor(folder, "exhausted") as (agent, model):
+            wreck = Database(folder)
+            if "And a wasp?" not in wreck.texts():
+                continue
+            # Then it was asked no more often than one process may, and what was shown is kept once
+            assert model.asked <= 2, at
+            assert wreck.statuses() == ["error"], at
+            assert wreck.texts() == [*OLD, "And a wasp?", "A cous"], at
+            assert agent._home.last_failure is not None, at
+            assert len(wreck.rows("SELECT * FROM compactions")) <= 2, at
+
+
 async def test_a_file_is_in_its_message_or_beside_it(nursery: Nursery) -> None:
     seen: set[int] = set()
     for at, folder in nursery.wrecks("evicts", since="attachments"):

@@ -121,12 +121,15 @@ async def test_a_prompt_from_an_earlier_process_is_told_as_such(develop: Develop
     assert "Kept from before this process started" in " ".join(piece(again, "blocks")["why"])
 
 
-async def test_functions_that_raise_are_named_and_the_rest_is_shown(develop: Develop) -> None:
+@pytest.mark.parametrize("given", [RuntimeError("no database"), 7])
+async def test_functions_that_fail_are_named_and_the_rest_is_shown(develop: Develop, given: Any) -> None:
     def broken(self: Think) -> Any:
-        raise RuntimeError("no database")
+        if isinstance(given, Exception):
+            raise given
+        return given
 
     shown = await memory(await develop(remembering(ScriptedModel(), get_tools=broken)))
-    assert "get_tools() raised RuntimeError" in piece(shown, "capabilities")["why"][0]
+    assert "get_tools() raised" in piece(shown, "capabilities")["why"][0]
     assert "no database" not in str(shown)
     assert [block["label"] for block in shown["blocks"]] == ["soul", "memory", "weather"]
 
@@ -140,6 +143,7 @@ async def test_a_block_that_cannot_be_read_is_told_and_the_rest_is_shown(develop
 
     shown = await memory(await develop(assistant(ScriptedModel(), configure_session=configure)))
     assert "'news' could not be read" in shown["prompt"]["trouble"]
+    assert [one["is_used"] for one in shown["prompt"]["pieces"]] == [False, False, True]
     assert [block["label"] for block in shown["blocks"]] == ["soul"]
 
 

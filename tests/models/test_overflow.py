@@ -26,8 +26,8 @@ ADAPTERS: dict[str, Callable[[Endpoint], Model]] = {
     "anthropic": lambda endpoint: endpoint.anthropic_model(),
 }
 WORDS = {
-    "chat": "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000.",
-    "responses": "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    "chat": "This model's maximum context length is 128000 tokens. Your messages resulted in 130000.",
+    "responses": "Your input exceeds the context window of this model. Please adjust it and try again.",
     "anthropic": "prompt is too long: 200001 tokens > 200000 maximum",
 }
 

@@ -54,6 +54,26 @@ async def test_both_tabs_get_the_answer_with_one_done_and_no_error(serve: Serve,
         assert len([m for m in stored if m["role"] == "assistant" and "A cousin." in str(m)]) == 1
 
 
+async def test_trap_the_transcript_comes_once_more_after_an_answer_that_began_anew(serve: Serve) -> None:
+    # The hook of the tab that asked puts both beginnings into one answer and shows that when the stream ends
+    cls = roomy(ScriptedModel(says("A wa").then_overflows(), says("A cousin."), says("Next.")), Shortener())
+    server = await serve(cls)
+    await server.app.agent(cls, "room").add_messages(OLD)
+    chat = await server.connect(cls)
+    await chat.until_frame("mcp_servers")
+
+    await chat.until_done(await chat.say("And a wasp?"))
+    await chat.settled()
+    ending = [kind for kind in kinds(chat) if kind in ("chat_messages", "done")]
+    assert ending[-3:] == ["chat_messages", "done", "chat_messages"]
+
+    # And a turn that did not begin anew ends as ever
+    await chat.until_done(await chat.say("And a hornet?"))
+    await chat.settled()
+    ending = [kind for kind in kinds(chat) if kind in ("chat_messages", "done")]
+    assert ending[-2:] == ["chat_messages", "done"]
+
+
 @pytest.mark.case(389)
 async def test_after_a_tool_the_stream_goes_on_with_the_numbers_it_had(serve: Serve) -> None:
     done: list[int] = []

@@ -67,7 +67,7 @@ async def test_appends_at_the_same_time_pay_for_one_summary(open_session: OpenSe
     # When several messages cross it together, and each of them finds the conversation too long
     appends = [asyncio.create_task(session.append_message(said(id, "y"))) for id in "def"]
     await summarizer.asked.wait()
-    while len(session.path) < 6:
+    while len(session.path) < 6:  # noqa: ASYNC110 - until all three are stored
         await asyncio.sleep(0)
     summarizer.go.set()
     assert await asyncio.gather(*appends) == [True, True, True]

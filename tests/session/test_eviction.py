@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from collections.abc import Sequence
@@ -63,7 +64,8 @@ async def put(home: Actor, messages: Sequence[Message]) -> None:
 async def quiet(home: Actor) -> None:
     """Return once nothing is done in the background."""
     while home._tasks:
-        await next(iter(home._tasks))
+        await asyncio.wait(set(home._tasks))
+        await asyncio.sleep(0)  # those that ended are taken off the list
 
 
 @pytest.mark.memory_case(217)
@@ -72,7 +74,7 @@ async def test_trap_old_files_and_long_outputs_become_markers_and_their_bytes_ar
     store_url: str, open_app: OpenApp
 ) -> None:
     # Given an old picture and an old output with a long text inside
-    app, home = await opened(open_app, store_url)
+    _, home = await opened(open_app, store_url)
     agent: Think = home.agent  # type: ignore[assignment]
     await put(home, [picture("p"), fetched("f", {"page": {"log": [LONG, "short"]}}), *small(8)])
 
@@ -82,16 +84,15 @@ async def test_trap_old_files_and_long_outputs_become_markers_and_their_bytes_ar
     # Then markers stand in their place, in memory and in storage, and the shape is kept
     for messages in (home.session.path, [await agent.session.get_message(id) for id in ("p", "f")]):
         first, second = messages[:2]
-        assert first is not None and second is not None
+        assert first is not None
+        assert second is not None
         assert [part["type"] for part in first.parts] == ["text", "text"]
         marker = first.parts[1]["text"]
         path = "/attachments/evicted/p-0.png"
         assert marker == f"[evicted image/png, {len(PICTURE)} bytes; preserved at {path}]"
         output = second.parts[0]["output"]
         log = "/attachments/evicted/f-0.txt"
-        assert output == {
-            "page": {"log": [f"[evicted {len(LONG)} bytes; preserved at {log}]", "short"]}
-        }
+        assert output == {"page": {"log": [f"[evicted {len(LONG)} bytes; preserved at {log}]", "short"]}}
     # And the files are what they were: bytes, not the text of a URL
     assert await agent.read_attachment(path) == PICTURE
     assert await agent.read_attachment(log) == LONG.encode()
@@ -235,11 +236,11 @@ async def test_a_conversation_that_grows_sets_it_going(open_app: OpenApp) -> Non
     for n in range(4):
         await agent.save_messages(f"question {n}")
         await quiet(home)
-        holder = home.session.path[1]
+        [part] = home.session.path[1].tool_parts
         is_old = len(home.session.path) > 8 + 1
         # Then the result leaves its message once that is old, and not before
-        assert (LONG not in str(holder.parts)) == is_old == bool(events)
-    part = next(part for part in home.session.path[1].parts if part["type"] == "tool-read_log")
+        assert (part["output"]["log"] != LONG) == is_old == bool(events)
+    [part] = home.session.path[1].tool_parts
     found = re.search(r"preserved at (\S+)\]", part["output"]["log"])
     assert found is not None
     assert await home.agent.read_attachment(found[1]) == LONG.encode()  # type: ignore[attr-defined]
@@ -248,7 +249,7 @@ async def test_a_conversation_that_grows_sets_it_going(open_app: OpenApp) -> Non
 
 
 async def test_a_conversation_that_was_opened_as_a_window_is_looked_at_as_a_whole(
-    open_app: OpenApp, store_url: str
+    store_url: str, open_app: OpenApp
 ) -> None:
     _, home = await opened(open_app, store_url, hydration_byte_budget=1)
     await put(home, [picture("p"), *small(20)])
@@ -256,25 +257,27 @@ async def test_a_conversation_that_was_opened_as_a_window_is_looked_at_as_a_whol
     assert len(home.session.path) == 4
     await home.evictor.run_pass(settings_of(home))
     row = await home.session.get_message("p")
-    assert row is not None and row.parts[1]["type"] == "text"
+    assert row is not None
+    assert row.parts[1]["type"] == "text"
     assert len(home.session.path) == 4
 
 
-async def test_what_a_summary_covers_becomes_lighter_too(open_app: OpenApp, store_url: str) -> None:
+async def test_what_a_summary_covers_becomes_lighter_too(store_url: str, open_app: OpenApp) -> None:
     _, home = await opened(open_app, store_url)
     await put(home, [picture("p"), *small(20)])
     await home.session.add_compaction("in short", "p", "s5")
     await home.evictor.run_pass(settings_of(home))
     row = await home.session.get_message("p")
-    assert row is not None and row.parts[1]["type"] == "text"
+    assert row is not None
+    assert row.parts[1]["type"] == "text"
     assert texts(home.session.path)[0] == "in short"
 
 
 @pytest.mark.parametrize("after", ["clear", "switch"])
 async def test_a_conversation_that_ends_while_a_pass_runs_is_left_alone(
-    open_app: OpenApp, store_url: str, after: str
+    store_url: str, open_app: OpenApp, after: str
 ) -> None:
-    app, home = await opened(open_app, store_url)
+    _, home = await opened(open_app, store_url)
     agent: Think = home.agent  # type: ignore[assignment]
     await put(home, [picture("p"), *small(10)])
     home.evictor.nudge()
@@ -286,3 +289,43 @@ async def test_a_conversation_that_ends_while_a_pass_runs_is_left_alone(
     await quiet(home)
     assert agent.messages == []
     assert await agent.session.get_path_length() == 0
+
+
+async def test_messages_of_the_same_id_in_two_sessions_keep_files_of_their_own(
+    store_url: str, open_app: OpenApp
+) -> None:
+    _, home = await opened(open_app, store_url)
+    agent: Think = home.agent  # type: ignore[assignment]
+    await put(home, [fetched("f", LONG), *small(8)])
+    await home.evictor.run_pass(settings_of(home))
+    await agent.sessions.open((await agent.sessions.create("other")).id)
+    await put(home, [fetched("f", LONG.upper()), *small(8)])
+    await home.evictor.run_pass(settings_of(home))
+    for id, expected in [("", LONG), (agent.session.id, LONG.upper())]:
+        message = (await agent.sessions.get_history(id))[0]
+        found = re.search(r"preserved at (\S+)\]", message.parts[0]["output"])
+        assert found is not None
+        assert await agent.read_attachment(found[1]) == expected.encode()
+
+
+async def test_a_result_that_arrives_while_its_message_becomes_lighter_is_not_lost(
+    store_url: str, open_app: OpenApp
+) -> None:
+    # Given an old message, out of view, with a heavy result and a call that waits for a person
+    _, home = await opened(open_app, store_url)
+    agent: Think = home.agent  # type: ignore[assignment]
+    waits = {"type": "tool-ask", "toolCallId": "c1", "state": "input-available", "input": {}}
+    await put(home, [Message("f", "assistant", [*fetched("f", LONG).parts, waits]), *small(10)])
+    await home.session.add_compaction("in short", "f", "s0")
+
+    # When both happen at once
+    _, taken = await asyncio.gather(
+        home.evictor.run_pass(settings_of(home)), agent.apply_tool_result("c1", "yes")
+    )
+
+    # Then both have happened
+    row = await home.session.get_message("f")
+    assert taken
+    assert row is not None
+    assert row.parts[0]["output"].startswith("[evicted ")
+    assert row.parts[1]["output"] == "yes"

@@ -220,7 +220,8 @@ async def test_a_range_may_be_named_by_summaries_in_view(open_session: OpenSessi
     await fill(session, *"abcdefg")
     first = await session.add_compaction("first", "b", "c")
     second = await session.add_compaction("second", "e", "f")
-    assert first and second
+    assert first is not None
+    assert second is not None
     made = await session.add_compaction("both", first.message_id, second.message_id)
     assert made is not None
     assert (made.from_message_id, made.to_message_id) == ("b", "f")
@@ -316,7 +317,11 @@ async def test_clearing_leaves_no_message_and_no_overlay(open_session: OpenSessi
         await fill(one, *"abc")
         await one.add_compaction("in short", "a", "b")
     await session.clear_messages()
-    assert (list(session.path), await session.get_compactions(), await session.get_path_length()) == ([], [], 0)
+    assert (list(session.path), await session.get_compactions(), await session.get_path_length()) == (
+        [],
+        [],
+        0,
+    )
     assert not session.is_partial
     assert ids(other.path) == ["*", "c"]
     # the same ids may come again and stand for themselves

@@ -60,9 +60,7 @@ async def test_a_long_branch_follows_the_leaf_that_was_asked_for(open_session: O
     for n in range(600):
         branch = "xy"[n % 2]
         message = said(f"{branch}{n}")
-        rows.append(
-            queries.appended("Assistant/room", "", message, seq=n + 2, parent=above[branch], now=0)
-        )
+        rows.append(queries.appended("Assistant/room", "", message, seq=n + 2, parent=above[branch], now=0))
         above[branch] = message.id
     await session._store.apply(rows)
     await session.load()

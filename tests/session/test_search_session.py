@@ -42,7 +42,20 @@ async def test_several_words_are_one_phrase(open_session: OpenSession) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["", "   ", '"', "'; DROP TABLE messages; --", "* OR a", "NEAR(", "\x00", "((", "-", "%", "_", "é" * 5000],
+    [
+        "",
+        "   ",
+        '"',
+        "'; DROP TABLE messages; --",
+        "* OR a",
+        "NEAR(",
+        "\x00",
+        "((",
+        "-",
+        "%",
+        "_",
+        "é" * 5000,
+    ],
 )
 async def test_no_query_is_obeyed_and_none_is_an_error(open_session: OpenSession, query: str) -> None:
     session = await open_session()
@@ -80,7 +93,13 @@ async def test_only_what_was_written_is_searched(open_session: OpenSession) -> N
     parts = [
         {"type": "text", "text": "spoken"},
         {"type": "reasoning", "text": "pondered"},
-        {"type": "tool-find", "toolCallId": "1", "state": "output-available", "input": {}, "output": "fetched"},
+        {
+            "type": "tool-find",
+            "toolCallId": "1",
+            "state": "output-available",
+            "input": {},
+            "output": "fetched",
+        },
         {"type": "text", "text": "aloud"},
     ]
     await session.append_message(Message("a", "assistant", parts, {"note": "scribbled"}))
@@ -142,7 +161,9 @@ async def test_a_session_finds_its_own_messages_alone(open_session: OpenSession)
 async def test_there_is_a_limit_and_the_best_come_first(open_session: OpenSession) -> None:
     session = await open_session()
     for n in range(25):
-        await session.append_message(said(f"m{n}", f"needle in a large amount of hay number {n} " + "hay " * 20))
+        await session.append_message(
+            said(f"m{n}", f"needle in a large amount of hay number {n} " + "hay " * 20)
+        )
     await session.append_message(said("best", "needle needle needle"))
     await fill(session, "last")
     assert len(await session.search("needle")) == 20

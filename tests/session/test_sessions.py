@@ -59,7 +59,8 @@ def results_in(request: Request) -> list[Any]:
 async def test_a_new_session_has_an_id_and_a_name(app: App, clock: ManualClock) -> None:
     sessions = await sessions_of(app)
     made = await sessions.create("Plans", parent_session_id="p", model="m", source="import")
-    assert made.id and made.name == "Plans"
+    assert made.id
+    assert made.name == "Plans"
     assert (made.parent_session_id, made.model, made.source) == ("p", "m", "import")
     assert (made.input_tokens, made.output_tokens, made.estimated_cost, made.end_reason) == (0, 0, 0.0, None)
     assert made.created_at == made.updated_at == clock.now_ms()
@@ -233,7 +234,8 @@ async def test_a_fork_is_the_conversation_up_to_a_message_with_ids_of_its_own(
     assert not {"m0", "m1", "m2"} & set(ids(copied))
     assert texts(await sessions.get_history(source)) == ["a", "b", "c"]
     info = await sessions.get(source)
-    assert info is not None and info.updated_at == clock.now_ms()
+    assert info is not None
+    assert info.updated_at == clock.now_ms()
     assert (await sessions.fork(source, "m0")).name == "Fork of Plans"
     with pytest.raises(UnknownMessage, match="fork: at_message_id"):
         await sessions.fork(source, "nobody")
@@ -271,7 +273,8 @@ async def test_a_session_that_was_split_goes_on_in_another(app: App) -> None:
     source = await begun(sessions, "a", "b")
     made = await sessions.compact_and_split(source, "They spoke of tea.")
     info = await sessions.get(source)
-    assert info is not None and info.end_reason == "compaction"
+    assert info is not None
+    assert info.end_reason == "compaction"
     assert (made.name, made.parent_session_id) == ("Plans", source)
     [first] = await sessions.get_history(made.id)
     assert first.role == "assistant"

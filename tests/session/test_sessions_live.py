@@ -151,7 +151,7 @@ async def test_the_object_of_a_session_stays_the_same_whether_it_is_live_or_rest
     other = await agent.sessions.create("other")
     main, second = agent.session, await agent.sessions.session(other.id)
     switching = asyncio.create_task(agent.sessions.open(other.id))
-    while agent.session is main:
+    while agent.session is main:  # noqa: ASYNC110 - the very moment it is switched
         await asyncio.sleep(0)
     assert await agent.sessions.session("") is main
     await switching

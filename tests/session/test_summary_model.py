@@ -72,7 +72,7 @@ async def test_the_models_error_is_raised_and_half_a_summary_is_none(play: Play)
 
 async def test_a_summary_that_the_provider_filtered_is_an_error() -> None:
     model = ScriptedModel(says("half").finishes("content-filter"), name="careful")
-    with pytest.raises(ModelError, match="'careful' ended a summary with 'content-filter'"):
+    with pytest.raises(ModelError, match="'careful' ended its answer with 'content-filter'"):
         await model_summarizer(model)("?")
 
 

@@ -40,6 +40,7 @@ async def check_as_after_a_restart(session: Session, open_session: OpenSession) 
 # --- where a message goes
 
 
+@pytest.mark.memory_case(1)
 async def test_a_new_session_is_empty(open_session: OpenSession) -> None:
     session = await open_session()
     assert (list(session.path), session.leaf) == ([], None)
@@ -50,6 +51,7 @@ async def test_a_new_session_is_empty(open_session: OpenSession) -> None:
     assert await session.get_branches("a") == []
 
 
+@pytest.mark.memory_case(2, 4, 12)
 async def test_without_a_parent_a_message_goes_below_the_tip(open_session: OpenSession) -> None:
     session = await open_session()
     await grow(session, "a", "b", "c")
@@ -59,6 +61,7 @@ async def test_without_a_parent_a_message_goes_below_the_tip(open_session: OpenS
     await check_as_after_a_restart(session, open_session)
 
 
+@pytest.mark.memory_case(11)
 async def test_none_as_parent_makes_a_new_root(open_session: OpenSession) -> None:
     session = await open_session()
     await grow(session, "a", "b")
@@ -70,6 +73,7 @@ async def test_none_as_parent_makes_a_new_root(open_session: OpenSession) -> Non
     await check_as_after_a_restart(session, open_session)
 
 
+@pytest.mark.memory_case(5, 6, 7)
 async def test_a_named_parent_makes_a_branch_that_becomes_the_active_path(open_session: OpenSession) -> None:
     session = await open_session()
     await grow(session, "a", "b", "c")
@@ -103,6 +107,7 @@ async def test_unset_none_and_a_name_are_three_different_parents(open_session: O
         assert ids(session.path) == path
 
 
+@pytest.mark.memory_case(10)
 @pytest.mark.case(15)
 @pytest.mark.parametrize("parent", [UNSET, None, "a"])
 async def test_a_known_id_is_stored_once_and_keeps_its_content_and_place(
@@ -136,6 +141,7 @@ async def test_a_known_id_of_another_branch_is_stored_once_too(open_session: Ope
 # --- changing and removing
 
 
+@pytest.mark.memory_case(8)
 async def test_an_update_changes_content_and_never_place(open_session: OpenSession) -> None:
     session = await open_session()
     await grow(session, "a", "b", "c")
@@ -181,6 +187,7 @@ async def test_deleting_in_the_middle_hangs_what_was_below_under_what_was_above(
     await check_as_after_a_restart(session, open_session)
 
 
+@pytest.mark.memory_case(16)
 @pytest.mark.parametrize(
     "gone", [["a"], ["a", "b"], ["b", "a"], ["a", "c"], ["a", "b", "c", "d"], ["nobody"], []]
 )
@@ -203,6 +210,7 @@ async def test_a_deleted_id_may_come_again(open_session: OpenSession) -> None:
     assert [m.text for m in session.path] == ["a", "again"]
 
 
+@pytest.mark.memory_case(17, 18)
 async def test_clearing_empties_one_session_and_no_other(open_session: OpenSession) -> None:
     session, other, stranger = (
         await open_session(),
@@ -219,6 +227,7 @@ async def test_clearing_empties_one_session_and_no_other(open_session: OpenSessi
     await check_as_after_a_restart(other, open_session)
 
 
+@pytest.mark.memory_case(15)
 async def test_sessions_may_use_the_same_ids(open_session: OpenSession) -> None:
     first, second = await open_session(), await open_session(id="second")
     await first.append_message(said("a", "first"))
@@ -229,6 +238,7 @@ async def test_sessions_may_use_the_same_ids(open_session: OpenSession) -> None:
 # --- reading
 
 
+@pytest.mark.memory_case(13)
 @pytest.mark.case(22)
 async def test_a_restart_finds_the_path_that_was_active(open_session: OpenSession) -> None:
     session = await open_session()
@@ -259,6 +269,7 @@ async def test_the_path_to_an_unknown_message_is_empty(open_session: OpenSession
     assert await session.get_path_length("nobody") == 0
 
 
+@pytest.mark.memory_case(4)
 async def test_the_length_of_a_path_is_that_of_its_rows(open_session: OpenSession) -> None:
     session = await open_session()
     await grow(session, "a", "b", "c")
@@ -267,6 +278,7 @@ async def test_the_length_of_a_path_is_that_of_its_rows(open_session: OpenSessio
     assert await session.get_path_length("c") == 3
 
 
+@pytest.mark.memory_case(3)
 async def test_a_message_is_found_on_whichever_branch_it_is(open_session: OpenSession) -> None:
     session = await open_session()
     await grow(session, "a", "b")

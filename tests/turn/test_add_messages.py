@@ -74,6 +74,7 @@ async def test_appending_a_known_id_does_nothing(open_app: OpenApp, tmp_path: Pa
     assert Database(tmp_path).texts() == [m.text for m in await app.agent(cls).messages()] == ["a", "b"]
 
 
+@pytest.mark.memory_case(207)
 @pytest.mark.case(122, 123)
 async def test_upserting_a_known_id_replaces_it_where_it_is(open_app: OpenApp, tmp_path: Path) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
@@ -136,6 +137,7 @@ async def test_the_message_of_another_agent_is_no_parent(open_app: OpenApp) -> N
         await app.agent(cls, "b").add_messages("hello", parent_id="m")
 
 
+@pytest.mark.memory_case(205)
 @pytest.mark.case(126)
 @pytest.mark.parametrize("nothing", [[], (), lambda messages: []])
 async def test_nothing_to_add_is_nothing_done(open_app: OpenApp, tmp_path: Path, nothing: Any) -> None:
@@ -151,6 +153,7 @@ async def test_an_unknown_mode_is_refused(open_app: OpenApp) -> None:
         await app.agent(cls).add_messages("hello", mode="replace")
 
 
+@pytest.mark.memory_case(204)
 @pytest.mark.case(127)
 async def test_added_messages_are_visible_to_the_next_turn(open_app: OpenApp) -> None:
     model = ScriptedModel(says("ok"))
@@ -164,6 +167,7 @@ async def test_added_messages_are_visible_to_the_next_turn(open_app: OpenApp) ->
     ]
 
 
+@pytest.mark.memory_case(206)
 @pytest.mark.case(128)
 async def test_an_explicit_parent_branches_and_the_view_follows_the_newest_leaf(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
@@ -180,6 +184,7 @@ async def test_an_explicit_parent_branches_and_the_view_follows_the_newest_leaf(
     assert [m.id for m in await agent.messages()] == ["r"]
 
 
+@pytest.mark.memory_case(208)
 @pytest.mark.case(129)
 async def test_messages_added_while_a_turn_runs_are_durable_and_stay(
     open_app: OpenApp, tmp_path: Path
@@ -205,6 +210,7 @@ async def test_messages_added_while_a_turn_runs_are_durable_and_stay(
     assert [text for _, text in prompt(model.last_request)] == [*texts, "next"]
 
 
+@pytest.mark.memory_case(208)
 @pytest.mark.case(130)
 async def test_a_tool_may_add_messages_and_readers_hear_of_them_at_the_end(
     open_app: OpenApp, tmp_path: Path

@@ -93,6 +93,7 @@ async def test_each_agent_has_its_own(open_app: OpenApp) -> None:
     assert await app.agent(cls, "b").get_config() is None
 
 
+@pytest.mark.memory_case(198)
 @pytest.mark.case(27)
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_configure_session_can_read_it_on_the_first_and_later_starts(

@@ -56,6 +56,7 @@ async def test_one_turn_stores_exactly_the_question_and_the_answer(open_app: Ope
     assert Database(tmp_path).texts() == ["Hi", "Hello there."]
 
 
+@pytest.mark.memory_case(187)
 @pytest.mark.case(3)
 async def test_turns_pile_up_in_order_and_the_model_sees_those_before(open_app: OpenApp) -> None:
     model = ScriptedModel(says("one"), says("two"), says("three"))
@@ -82,6 +83,7 @@ async def test_a_new_agent_has_no_history(open_app: OpenApp) -> None:
     assert (await app.agent(cls).instance()).messages == []
 
 
+@pytest.mark.memory_case(190)
 @pytest.mark.case(5)
 @pytest.mark.parametrize("read", ["messages", "get_messages", "get_history", "result"])
 async def test_the_history_handed_out_is_a_copy(open_app: OpenApp, read: str) -> None:
@@ -129,6 +131,7 @@ async def test_what_is_given_is_copied_too(open_app: OpenApp) -> None:
     assert (question.text, question.metadata) == ("Hi", {"tags": ["a"], "turnMetadata": {"ticket": [7]}})
 
 
+@pytest.mark.memory_case(193)
 @pytest.mark.case(6)
 async def test_clearing_empties_the_conversation_in_memory_and_in_storage(
     open_app: OpenApp, tmp_path: Path
@@ -212,6 +215,7 @@ async def test_chat_takes_a_message_of_several_parts(open_app: OpenApp) -> None:
     assert [type(part).__name__ for part in asked.content] == ["TextPart", "TextPart", "FilePart"]
 
 
+@pytest.mark.memory_case(188)
 @pytest.mark.case(15)
 async def test_a_user_message_sent_twice_under_one_id_is_kept_once(open_app: OpenApp, tmp_path: Path) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("one"), says("two"))))
@@ -244,6 +248,7 @@ async def test_a_known_message_in_front_of_a_new_one_does_not_move_the_conversat
     assert parents["q-2"] == (await agent.messages())[1].id
 
 
+@pytest.mark.memory_case(191)
 @pytest.mark.case(17)
 async def test_appending_through_the_session_keeps_memory_and_storage_in_step(
     open_app: OpenApp, tmp_path: Path
@@ -258,6 +263,7 @@ async def test_appending_through_the_session_keeps_memory_and_storage_in_step(
     assert [m.text for m in agent.messages] == Database(tmp_path).texts() == ["first", "one", "second"]
 
 
+@pytest.mark.memory_case(192)
 @pytest.mark.case(18)
 async def test_updating_an_unknown_id_through_the_session_adds_nothing(
     open_app: OpenApp, tmp_path: Path
@@ -271,6 +277,7 @@ async def test_updating_an_unknown_id_through_the_session_adds_nothing(
     assert [m.text for m in agent.messages] == Database(tmp_path).texts() == ["first", "one"]
 
 
+@pytest.mark.memory_case(191)
 @pytest.mark.case(19)
 async def test_an_append_helper_of_a_subclass_writes_storage_and_memory_together(
     open_app: OpenApp, tmp_path: Path

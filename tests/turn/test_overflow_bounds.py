@@ -380,3 +380,46 @@ async def test_rewinding_that_fails_ends_the_turn_with_what_was_shown(tmp_path: 
         store.refuse(lambda commit: None)
         assert (await agent.save_messages("And a hornet?")).text == "Next."
         assert Database(tmp_path).texts()[2:] == ["And a wasp?", "A wa", "And a hornet?", "Next."]
+
+
+async def test_a_block_that_cannot_be_read_does_not_undo_a_compaction(open_app: OpenApp) -> None:
+    # Given a block whose provider breaks after the first turn
+    class Weather:
+        is_down = False
+
+        async def get(self) -> str:
+            if self.is_down:
+                raise ConnectionError("no network")
+            return "Rain."
+
+    weather, model = Weather(), ScriptedModel(says("Hello."), overflows(), says("A cousin."))
+
+    def configure_session(self: Think, session: Any) -> Any:
+        return session.with_context("weather", provider=weather).on_compaction(Shortener())
+
+    cls = roomy(model, configure_session=configure_session)
+    app = await open_app(cls)
+    await app.agent(cls).save_messages("Hi, and a rather long greeting to go with it.")
+    weather.is_down = True
+
+    result = await app.agent(cls).save_messages("And a wasp?")
+
+    assert (result.status, result.text) == ("completed", "A cousin.")
+    assert prompt(model.last_request)[1:] == [("assistant", SUMMARY), ("user", "And a wasp?")]
+    assert "Rain." in model.last_request.system
+
+
+async def test_what_the_refused_attempt_used_is_counted_as_well(open_app: OpenApp) -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    model = ScriptedModel(calls("look").uses(100, 10), overflows(), says("Done.").uses(50, 5))
+    cls = roomy(model, Shortener(), get_tools=lambda self: [look])
+    app = await open_app(cls)
+    agent: Any = await app.agent(cls).instance()
+    await agent.add_messages(OLD)
+    await agent.save_messages("Look.")
+    (main,) = await agent.sessions.list()
+    assert (main.input_tokens, main.output_tokens) == (150, 15)

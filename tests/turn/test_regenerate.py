@@ -38,6 +38,7 @@ def regenerate(request: pytest.FixtureRequest) -> Ask:
     return by_method if request.param == "method" else by_request
 
 
+@pytest.mark.memory_case(199)
 @pytest.mark.case(334, 338)
 async def test_the_path_keeps_the_question_and_gets_another_answer(
     open_app: OpenApp, regenerate: Ask
@@ -55,6 +56,7 @@ async def test_the_path_keeps_the_question_and_gets_another_answer(
     assert prompt(model.last_request) == [("user", "Hi")]
 
 
+@pytest.mark.memory_case(200)
 @pytest.mark.case(335)
 async def test_the_old_answers_are_kept_as_branches(
     open_app: OpenApp, tmp_path: Any, regenerate: Ask
@@ -75,6 +77,7 @@ async def test_the_old_answers_are_kept_as_branches(
     assert [m.text for m in await agent.session.get_history(branches[0].id)] == ["Hi", "one"]
 
 
+@pytest.mark.memory_case(201)
 @pytest.mark.case(336, 338)
 async def test_what_came_before_the_question_is_kept_and_shown(open_app: OpenApp, regenerate: Ask) -> None:
     model = ScriptedModel(says("one"), says("two"), says("two again"), says("three"))
@@ -94,6 +97,7 @@ async def test_what_came_before_the_question_is_kept_and_shown(open_app: OpenApp
     assert prompt(model.last_request) == [*asked, ("assistant", "two again"), ("user", "third")]
 
 
+@pytest.mark.memory_case(203)
 @pytest.mark.case(337)
 async def test_a_request_to_regenerate_nothing_is_a_normal_one(open_app: OpenApp) -> None:
     model = ScriptedModel(says("one"), says("two"))
@@ -108,6 +112,7 @@ async def test_a_request_to_regenerate_nothing_is_a_normal_one(open_app: OpenApp
     assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "one", "two"]
 
 
+@pytest.mark.memory_case(202)
 @pytest.mark.case(148)
 async def test_the_response_hook_fires(open_app: OpenApp, regenerate: Ask) -> None:
     heard: list[tuple[str, bool, str]] = []

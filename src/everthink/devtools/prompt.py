@@ -2,15 +2,15 @@
 
     an agent's session --> explained --JSON--> the page's Memory tab
 
-It asks what a turn would ask (turn/assemble.py), in the same order, and freezes nothing: looking at a
-prompt does not change it.
+It asks what a turn would ask (turn/assemble.py), and `get_system_prompt()` even where a turn would not
+need it. It freezes nothing: looking at a prompt does not change it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from ..errors import ContextUnavailable
 from ..runtime.actor import Actor
@@ -18,6 +18,7 @@ from ..session.blocks import RULE, ContextBlock, render
 from ..session.context import Context
 from ..session.tokens import estimate_tokens
 from ..tools.collect import as_tools
+from ..tools.tool import Tool
 from ..turn.hooks import call_hook
 from ..turn.prompt import with_capabilities
 from .masking import masked
@@ -45,17 +46,23 @@ async def explained(actor: Actor) -> Json:
     late = behind(made, blocks) if made else []
     own, own_trouble = await _asked(actor, "get_system_prompt")
     base = made or (own if isinstance(own, str) else "")
-    tools, tools_trouble = await _asked(actor, "get_tools")
-    names = {**actor.own_tools(), **(as_tools(tools)), **await session.tools(), **actor.client_tools()}
+    tools, tools_trouble = await _asked(actor, "get_tools", as_tools)
+    given = cast("dict[str, Tool]", tools or {})
+    names = {*actor.own_tools(), *given, *await session.tools(), *actor.client_tools()}
     whole = with_capabilities(base, names)
     added = whole.removeprefix(base.rstrip()).strip() if whole.startswith(base.rstrip()) else ""
     pieces = [
-        _piece("blocks", made, bool(made), _why_blocks(context, blocks, made, late)),
+        _piece(
+            "blocks",
+            made,
+            bool(made),
+            [trouble] if trouble else _why_blocks(context, blocks, made, late),
+        ),
         _piece(
             "get_system_prompt",
             own if isinstance(own, str) else "",
-            not made,
-            [own_trouble] if own_trouble else [_why_own(has_blocks=bool(made))],
+            not made and trouble is None,
+            [own_trouble or _why_own(has_blocks=bool(made or trouble))],
         ),
         _piece("capabilities", added, bool(added), [_why_added(added, tools_trouble)]),
     ]
@@ -87,10 +94,12 @@ def _is_shown(prompt: str, block: ContextBlock) -> bool:
     return prompt.endswith(text) or f"{text}\n\n{RULE}" in prompt
 
 
-async def _asked(actor: Actor, hook: str) -> tuple[Any, str | None]:
+async def _asked(
+    actor: Actor, hook: str, read: Callable[[Any], Any] = lambda given: given
+) -> tuple[Any, str | None]:
     """What a function of the agent gives, and a word about it when it raises."""
     try:
-        return await call_hook(getattr(actor.agent, hook)), None
+        return read(await call_hook(getattr(actor.agent, hook))), None
     except Exception as error:
         log.exception("%s: %s() raised while the page looked at the prompt", actor.id, hook)
         return (

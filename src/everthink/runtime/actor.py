@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import logging
 import math
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -58,6 +59,9 @@ from .state import StateBox
 __all__ = ["Actor", "Degradation", "Resident"]
 
 log = logging.getLogger("everthink.runtime")
+
+# The classes that were told that their blocks take the place of their system prompt.
+_WARNED: weakref.WeakSet[type[Any]] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +215,7 @@ class Actor:
         self.last_failure = _value(values.get("lastFailure"))
         await self.state_box.load(_value(values.get("state")))
         self._adopt(await self.make_session(_value(values.get("session")) or MAIN))
+        self._warn_of_two_prompts()
         await self._try("transcript-hydration", self._hydrate())
         await self.fibers.recover()
         with self.alarms.starting():
@@ -219,6 +224,17 @@ class Actor:
         await self._try("durable-work-recovery", wake(self))
         self.continuations.restore(_value(values.get("continuation")))
         await self.jobs.open()
+
+    def _warn_of_two_prompts(self) -> None:
+        written, given = (getattr(cls, "system_prompt", None) for cls in (self.cls, self._base))
+        is_own = self.overrides("get_system_prompt") or written is not given
+        if is_own and self.session.has_context and self.cls not in _WARNED:
+            _WARNED.add(self.cls)
+            log.warning(
+                "%s has context blocks, and its system prompt is made of those alone: what system_prompt or"
+                ' get_system_prompt() say is not used. Make it a block: with_context("soul", provider=…).',
+                self.cls.__name__,
+            )
 
     async def _hydrate(self) -> None:
         try:

@@ -480,17 +480,31 @@ async def _apply(
         return str(part.get("toolName", ""))
     await home.session.refresh()
     holder = holder_of(reversed(home.session.path), call_id)
-    if holder is None and home.session.is_partial:
-        holder = await home.session.find_call(call_id)
-    parts = change(holder.parts) if holder else None
-    if holder is None:
-        return await _apply_to_cut_off(home, call_id, change, state, more)
+    if holder is not None:
+        return await _rewritten(home, holder, call_id, change, [*ledger, *more])
+    if home.session.is_partial:
+        async with home.session.rewriting:
+            holder = await home.session.find_call(call_id)
+            if holder is not None:
+                return await _rewritten(home, holder, call_id, change, [*ledger, *more])
+    return await _apply_to_cut_off(home, call_id, change, state, more)
+
+
+async def _rewritten(
+    home: Actor,
+    holder: Message,
+    call_id: str,
+    change: Callable[[Sequence[Part]], list[Part] | None],
+    more: Sequence[Statement],
+) -> str | None:
+    """Store a message whose call was changed. The name of the call's tool, or `None`: nothing changes."""
+    parts = change(holder.parts)
     if parts is None:
         return None
     message = Message(holder.id, holder.role, parts, holder.metadata, createdAt=holder.createdAt)
     plan = home.session.plan_update(message)
     home.session.foresee(message)
-    await home.session.write(plan, *ledger, *more)
+    await home.session.write(plan, *more)
     home.audience.show(MessageUpdated(message))
     return next(str(p.get("toolName", "")) for p in parts if p.get("toolCallId") == call_id)
 
@@ -526,10 +540,10 @@ async def _apply_to_cut_off(
     return None
 
 
-async def generate_text(home: Actor, prompt: str, model: Any) -> str:
+async def generate_text(home: Actor, prompt: str, system: str, model: Any) -> str:
     """See `Think.generate_text`."""
     chosen = home.resolve_model(await call_hook(home.agent.get_model) if model is None else model)
-    return await model_summarizer(chosen)(prompt)
+    return await model_summarizer(chosen, system=system)(prompt)
 
 
 def default_kind(error: BaseException) -> str | None:

@@ -149,8 +149,8 @@ class Gate:
         try:
             hall = await self._hall(cls, name)
             if rest.rpartition("/")[2] == "get-messages":
-                messages = await hall.actor.session.get_history()
-                return Response(encode_json(messages), media_type="application/json")
+                await hall.actor.session.refresh()
+                return Response(encode_json(hall.actor.session.path), media_type="application/json")
             with hall.actor.hold():
                 answer = hall.actor.agent.on_request(request)
                 answer = await answer if inspect.isawaitable(answer) else answer

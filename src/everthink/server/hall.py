@@ -70,6 +70,8 @@ class Hall:
         # The turn that streams and its chunks so far.
         self._active: Turn | None = None
         self._bodies: list[str] = []
+        # Turns that began anew in the middle of their stream.
+        self._restarted: set[str] = set()
         # Turns that were cut off and overtaken by another one, with their chunks.
         self._overtaken: dict[str, tuple[Turn, list[str]]] = {}
         # Turns that are accepted and have said nothing yet, oldest first.
@@ -182,6 +184,10 @@ class Hall:
                 self._snapshot()
             silent = status == "completed" and not ended.stored and not turn.continuation
             self._all(self._done(turn, outcome, "No response was generated." if silent else ""))
+            if turn.id in self._restarted:
+                # The hook of the tab that asked has put both beginnings into one answer: it is told last.
+                self._snapshot()
+        self._restarted.discard(turn.id)
         if not was_active and not self._accepted:
             self._refused()
 
@@ -192,6 +198,7 @@ class Hall:
             return
         if at_once:
             self._bodies = []  # its next chunk is another start, under the message's new id
+            self._restarted.add(turn.id)
             return
         self._all(self._done(turn, "recovering"))
         self._active, self._bodies = None, []

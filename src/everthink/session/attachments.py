@@ -10,12 +10,13 @@ import base64
 from ..store.port import Statement, Store
 from .media import Blob
 
-__all__ = ["TABLES", "kept", "read_attachment"]
+__all__ = ["TABLES", "cleared", "kept", "read_attachment"]
 
 TABLES = (
     """CREATE TABLE attachments (
         agent TEXT NOT NULL,
         path TEXT NOT NULL,
+        session TEXT NOT NULL,
         media_type TEXT NOT NULL,
         size BIGINT NOT NULL,
         content TEXT NOT NULL,
@@ -27,12 +28,23 @@ TABLES = (
 _ONE = "SELECT content FROM attachments WHERE agent = ? AND path = ?"
 
 
-def kept(agent: str, blob: Blob, *, now: int) -> Statement:
-    """Keep a file. One that is there already stays: a path is never used twice."""
+def kept(agent: str, session: str, blob: Blob, *, now: int) -> Statement:
+    """Keep a file that a message of `session` held."""
+    content = base64.b64encode(blob.data).decode()
     return Statement(
-        "INSERT INTO attachments (agent, path, media_type, size, content, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (agent, path) DO NOTHING",
-        (agent, blob.path, blob.media_type, len(blob.data), base64.b64encode(blob.data).decode(), now),
+        "INSERT INTO attachments (agent, path, session, media_type, size, content, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, path) DO NOTHING",
+        (agent, blob.path, session, blob.media_type, len(blob.data), content, now),
+    )
+
+
+def cleared(agent: str, session: str) -> Statement:
+    """Forget the files of a session, except those that another one (a fork of it) still names."""
+    return Statement(
+        "DELETE FROM attachments WHERE agent = ? AND session = ? AND NOT EXISTS (SELECT 1 FROM messages"
+        " WHERE messages.agent = attachments.agent AND messages.session <> attachments.session"
+        " AND messages.content LIKE '%' || attachments.path || '%')",
+        (agent, session),
     )
 
 

@@ -12,7 +12,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from ..messages import Message, Part, encode_json, is_tool_part
+from ..messages import Message, Part, encode_json, is_tool_part, tool_name
+from .loaded import LOAD
 
 __all__ = ["KEEP_RECENT", "MAX_ROW_BYTES", "clean", "cut", "fit", "shorten", "shorten_older", "storable"]
 
@@ -118,7 +119,9 @@ def shorten(message: Message) -> Message:
     parts: list[Part] = []
     changed = False
     for part in message.parts:
-        if "output" in part and _length(part["output"]) > MAX_OLD_OUTPUT:
+        if is_tool_part(part) and tool_name(part) == LOAD:
+            pass  # a document stays whole until it is unloaded
+        elif "output" in part and _length(part["output"]) > MAX_OLD_OUTPUT:
             part = {**part, "output": cut(part["output"], MAX_OLD_OUTPUT)}
             changed = True
         elif part.get("type") == "text" and len(part.get("text", "")) > MAX_OLD_TEXT:

@@ -37,6 +37,9 @@ log = logging.getLogger("everthink.session")
 CompactionReason = Literal["asked", "threshold", "reactive", "proactive"]
 CompactFunction = Callable[[list[Message], CompactContext], Compaction | Awaitable[Compaction | None] | None]
 TokenCounter = Callable[[TokenCount], float | Awaitable[float]]
+PATIENCE = 1.05
+"""After a failure the conversation has to grow so much before it is tried again by itself."""
+
 ErrorHandler = Callable[[Exception], Any]
 
 
@@ -100,6 +103,8 @@ class Compactor:
         self.on_error: ErrorHandler | None = None
         self._lock = asyncio.Lock()
         self._has_warned = False
+        # What the conversation weighed when its summary failed, or 0. It is not asked for again at once.
+        self._failed_at = 0
 
     @property
     def is_set_up(self) -> bool:
@@ -114,16 +119,20 @@ class Compactor:
             await self._failed(error)
             return 0
 
+    @property
+    def _limit(self) -> float:
+        return max(self.threshold or 0, self._failed_at * PATIENCE)
+
     async def compact_if_due(self) -> bool:
         """Shorten the conversation when it has outgrown its threshold. Never raises; True when it did."""
         if self.fn is None or self.threshold is None:
             return False
         try:
-            if await self.estimate() <= self.threshold:
+            if await self.estimate() <= self._limit:
                 return False
             async with self._lock:
                 before = await self.estimate()
-                if before <= self.threshold:
+                if before <= self._limit:
                     return False  # whoever was here before has shortened it
                 done = await self._told(None, "threshold", before)
         except Exception as error:  # noqa: BLE001 - the append that led here succeeded
@@ -169,7 +178,9 @@ class Compactor:
         except Exception as error:
             log.warning("a compaction failed; the conversation is as it was", exc_info=error)
             self._session.tell(_failure(error))
+            self._failed_at = before
             return None
+        self._failed_at = 0
         ends = None if result is None else _ends(result, history, overlays)
         if result is None or ends is None:
             return None

@@ -10,6 +10,7 @@ __all__ = [
     "COUNT",
     "ENTRY",
     "PROMPT",
+    "SHARED",
     "TABLES",
     "cleared",
     "forgotten",
@@ -43,6 +44,9 @@ TABLES = (
 
 PROMPT = ""
 """The label of the row that keeps the frozen prompt. No block can have it: their labels are not empty."""
+
+SHARED = "*"
+"""Stands in place of a session for what all sessions of an agent share. No session has this id."""
 
 BLOCK = "SELECT content FROM blocks WHERE agent = ? AND session = ? AND label = ?"
 

@@ -84,19 +84,20 @@ class Evictor:
         waiting = aged([(row.id, row.bytes) for row in stats], settings, seen=seen)
         total = {"messages": 0, "parts": 0, "bytes": 0, "externalized_bytes": 0}
         for id in waiting[: settings.max_rows_per_pass]:
-            message = session.find(id) or await session.get_message(id)
-            lighter = message and evicted(
-                message,
-                min_part_bytes=settings.min_part_bytes,
-                externalize=settings.externalize_to_workspace,
-                folder=folder,
-            )
-            if lighter is None:
-                seen.add(id)
-                continue
-            now = home.clock.now_ms()
-            files = [attachments.kept(home.id, blob, now=now) for blob in lighter.blobs]
-            await session.rewrite(lighter.message, *files)
+            async with session.rewriting:
+                message = session.find(id) or await session.get_message(id)
+                lighter = message and evicted(
+                    message,
+                    min_part_bytes=settings.min_part_bytes,
+                    externalize=settings.externalize_to_workspace,
+                    folder=folder,
+                )
+                if lighter is None:
+                    seen.add(id)
+                    continue
+                now = home.clock.now_ms()
+                files = [attachments.kept(home.id, session.id, blob, now=now) for blob in lighter.blobs]
+                await session.rewrite(lighter.message, *files)
             seen.add(id)  # what was taken out is not there a second time
             total["messages"] += 1
             total["parts"] += lighter.parts

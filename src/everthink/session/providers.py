@@ -28,10 +28,10 @@ Stored = TypeVar("Stored", bound="_Stored")
 class _Stored:
     """Something that lives in the agent's database, once it knows where."""
 
-    def __init__(self, label: str | None = None) -> None:
+    def __init__(self, label: str | None = None, *, shared: bool = False) -> None:
         if label is not None:
             check_label(label)
-        self._label = label
+        self._label, self._is_shared = label, shared
         self._bound: Place | None = None
 
     def bind(self: Stored, place: Place) -> Stored:
@@ -53,13 +53,15 @@ class _Stored:
     @property
     def _key(self) -> tuple[str, str, str]:
         place = self._place
-        return place.agent, place.session, place.label if self._label is None else self._label
+        session = queries.SHARED if self._is_shared else place.session
+        return place.agent, session, place.label if self._label is None else self._label
 
 
 class StoredBlock(_Stored):
     """One text that the model may rewrite: what a block without a provider is.
 
-    It is kept under the block's label, or under `label` when that is given.
+    It is kept under the block's label, or under `label` when that is given. With `shared` all sessions of
+    the agent have the same one, and deleting a session leaves it.
     """
 
     async def get(self) -> str | None:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ContextUnavailable
 from ..messages import UNSET, Message, Unset
 from ..store.port import Search, Statement, Store
 from . import queries
@@ -72,6 +73,8 @@ class Session(Tree):
         # Made when asked for: most sessions of most agents have neither.
         self._blocks: Context | None = None
         self._shortening: Compactor | None = None
+        self.rewriting = asyncio.Lock()
+        """Held from reading a message that is not in memory to writing it again: nobody's change is lost."""
         self.omitted: set[str] = set()
         """Calls whose results are left out of prompts, because nothing else made room (turn/overflow.py)."""
         self.listener: Callable[[SessionNews], None] | None = None
@@ -92,7 +95,8 @@ class Session(Tree):
         return self._shortening
 
     @property
-    def _has_context(self) -> bool:
+    def has_context(self) -> bool:
+        """True when the system prompt is made of blocks."""
         return self._blocks is not None and not self._blocks.is_empty
 
     # --- setting it up
@@ -196,15 +200,15 @@ class Session(Tree):
 
     async def freeze_system_prompt(self) -> str:
         """The prompt of the blocks, the same text each time until it is refreshed. Empty without blocks."""
-        return "" if not self._has_context else await self._context.freeze()
+        return "" if not self.has_context else await self._context.freeze()
 
     async def refresh_system_prompt(self, reason: str = "asked") -> str:
         """Read every block again and render the prompt anew."""
-        return "" if not self._has_context else await self._context.refresh(reason)
+        return "" if not self.has_context else await self._context.refresh(reason)
 
     async def tools(self) -> dict[str, Tool]:
         """The tools that the blocks give the model."""
-        if not self._has_context:
+        if not self.has_context:
             return {}
         await self._restore()
         return await self._context.tools(on_unload=self._forget_document)
@@ -239,11 +243,12 @@ class Session(Tree):
         return None
 
     async def _forget_document(self, label: str, key: str) -> None:
-        async for message in self._assistant_messages(newest_first=True):
-            changed = unloaded_in(message, label, key)
-            if changed is not None:
-                await self.rewrite(changed)
-                return
+        async with self.rewriting:
+            async for message in self._assistant_messages(newest_first=True):
+                changed = unloaded_in(message, label, key)
+                if changed is not None:
+                    await self.rewrite(changed)
+                    return
 
     # --- compaction
 
@@ -299,16 +304,20 @@ class Session(Tree):
             # Stopped or failed, it may be stored all the same: whoever needs the path next reads it again.
             applied.add_done_callback(lambda _: self.doubt())
             raise
-        await self.refresh_system_prompt("compaction")
+        try:
+            await self.refresh_system_prompt("compaction")
+        except ContextUnavailable:
+            # The conversation is shorter all the same; the prompt follows with the next refresh or restart.
+            log.exception("the system prompt could not be made anew after a compaction; it stays as it was")
         return await self._shelf.overlay(overlay.id)  # `None`: cleared meanwhile
 
     async def count(self, counter: TokenCounter | None) -> int:
         """What the conversation weighs in tokens, with its prompt, by `counter` or by our estimate."""
         await self.refresh()
-        prompt = "" if not self._has_context else await self._context.peek()
+        prompt = "" if not self.has_context else await self._context.peek()
         if counter is None:
             return self.weigh() + estimate_tokens(prompt)
-        if self._has_context:
+        if self.has_context:
             await self._context.load()
         messages = [message.copy() for message in self._path]
         return await counted(counter, TokenCount(messages, prompt, self._context.get_blocks()))

@@ -388,7 +388,10 @@ def _has_outcome(part: Part) -> bool:
 
 
 def model_summarizer(
-    model: Model | Callable[[], Model | Awaitable[Model]], *, settings: Settings | None = None
+    model: Model | Callable[[], Model | Awaitable[Model]],
+    *,
+    settings: Settings | None = None,
+    system: str = SYSTEM,
 ) -> Callable[[str], Awaitable[str]]:
     """A `summarize` that asks a model, or the one that `model()` gives when it is needed.
 
@@ -397,7 +400,7 @@ def model_summarizer(
 
     async def summarize(prompt: str) -> str:
         asked = await _resolved(model)
-        request = Request(SYSTEM, [UserMessage([TextPart(prompt)])], settings=settings or Settings())
+        request = Request(system, [UserMessage([TextPart(prompt)])], settings=settings or Settings())
         said: list[str] = []
         async with aclosing(asked.stream(request)) as events:
             async for event in events:
@@ -422,9 +425,9 @@ async def _resolved(model: Model | Callable[[], Model | Awaitable[Model]]) -> Mo
 def _check(finish: Finish, name: str) -> None:
     if finish.reason in ("error", "content-filter"):
         raise ModelError(
-            f"Model {name!r} ended a summary with {finish.raw_reason or finish.reason!r}.",
+            f"Model {name!r} ended its answer with {finish.raw_reason or finish.reason!r}.",
             kept="The conversation is as it was.",
-            next_step="Give create_compact_function another model to summarize with.",
+            next_step="Ask another model, or something else.",
         )
     if finish.reason == "length":
         log.warning("model %r was cut off by its own limit while it wrote a summary", name)

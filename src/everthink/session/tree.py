@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ..errors import UnknownMessage
 from ..messages import UNSET, Message, Unset, parse_stored
 from ..store.port import Rows, Statement, Store
-from . import queries
+from . import attachments, queries
 from .budget import storable
 from .overlay import OVERLAY_PREFIX, Overlay, applied, is_overlay
 from .reading import RowStats, Shape, Shelf, Step
@@ -270,7 +270,7 @@ class Tree:
         """Remove everything but what is planned later. Follow a durable commit with `confirm_clear`."""
         self._tip, self._tip_seq = None, self._seq
         self._met.clear()
-        return queries.cleared(self._agent, self.id)
+        return [*queries.cleared(self._agent, self.id), attachments.cleared(self._agent, self.id)]
 
     # --- confirming: the commit is durable
 

@@ -229,7 +229,7 @@ async def _try_again(host: Host, run: Run) -> None:
     """Another attempt of the same turn. What it had said goes, unless a tool has run for it."""
     turn = run.turn
     run.is_closed = True
-    await run.writer.close([])
+    await run.writer.close(_used(host, run))
     journal = await _journal(host, turn)
     if journal.fold.has_content and not journal.has_settled_results:
         turn.message_id = host.new_id()
@@ -249,7 +249,7 @@ async def _stalled(host: Host, run: Run, stall: StreamStalled) -> Outcome | None
         return await _failed(host, turn, stall, "stream", run)
     run.is_closed = True
     try:
-        await run.writer.close([queries.interrupted(host.id, turn.id)])
+        await run.writer.close([queries.interrupted(host.id, turn.id), *_used(host, run)])
     except StoreError as error:
         return await _failed(host, turn, error, "stream", run)
     host.recovery.interrupt(turn)
@@ -290,6 +290,10 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
         raise
     if not plan.writes:
         return None
+    try:
+        await host.session.refresh()  # an answer to what is not in view changes what is
+    except StoreError:
+        log.exception("%s: the answer is stored; the conversation is read again later", host.id)
     host.audience.show(HistoryChanged(run.turn, "answer"))
     return plan.writes[0][0]
 

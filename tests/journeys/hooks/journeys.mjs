@@ -143,6 +143,28 @@ const journeys = {
     if (stored[1].id === before.id) throw new Error("the new answer replaced the old one");
   },
 
+  async too_long({ tab, another, stage }) {
+    const second = await another();
+    for (const one of [tab, second]) await one.open();
+    await tab.say("8");
+    for (const one of [tab, second]) await one.shows(words(8));
+    await tab.quiet();
+    await tab.say("3 hold full 2"); // refused after three words, then answered from the summary
+    for (const one of [tab, second]) await one.shows(words(8) + words(3));
+    await stage.release();
+    await stage.release();
+    await tab.until(() => hooks.told.ends.length === 2);
+    for (const one of [tab, second]) {
+      await one.until((text) => !document.body.textContent.includes(text), words(8));
+      await one.quiet();
+      same(await one.text(), `In short. ${words(5)}`, "answer");
+    }
+    same((await tab.told("ends")).map((end) => end.outcome), ["completed", "completed"], "ends");
+    same((await stage.stored()).map((m) => m.role), ["assistant", "user", "assistant"], "stored");
+    await second.reload();
+    same(await second.text(), `In short. ${words(5)}`, "after a reload");
+  },
+
   async server_tool({ tab }) {
     await tab.open();
     await tab.say("2 echo 3");

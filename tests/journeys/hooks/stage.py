@@ -19,7 +19,7 @@ import msgspec
 from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 
-from everthink import ChatResponse, StreamingResponse, callable
+from everthink import ChatResponse, Compaction, ContextOverflow, Message, Session, StreamingResponse, callable
 from everthink.errors import ModelError
 from everthink.models import port as model
 from tests.wire.peer import PeerApp, ThinkPeer, words_of
@@ -30,6 +30,9 @@ CALLS: dict[str, dict[str, Any]] = {
     "danger": {"target": "x"},
     "getLocation": {},
 }
+
+
+SUMMARY = "In short. "
 
 
 class Cue:
@@ -87,6 +90,10 @@ class Player:
                 case "fail":
                     yield model.Failed(ModelError("the lights went out", kind="fatal"))
                     return
+                case "full":
+                    if SUMMARY not in str(request.messages):
+                        yield model.Failed(ModelError("prompt is too long", kind="context_overflow"))
+                        return
                 case _ if word in CALLS:
                     call, given = f"call-{self.takes}", msgspec.json.encode(CALLS[word]).decode()
                     yield model.TextEnd("t")
@@ -111,11 +118,21 @@ def _script(messages: list[model.ModelMessage]) -> tuple[list[str], int]:
     return words_of(last), sum(isinstance(part, model.ToolResultPart) for part in parts)
 
 
+def _summed(messages: list[Message], context: Any) -> Compaction:
+    return Compaction(messages[0].id, messages[-2].id, SUMMARY)
+
+
 class Stage(ThinkPeer):
     """The peer of the recordings, with a model that waits for its cue."""
 
     async def on_start(self, props: Any = None) -> None:
         self.player, self.called, self.ended = Player(), Cue(), asyncio.Event()
+
+    context_overflow = ContextOverflow(reactive=True)
+
+    def configure_session(self, session: Session) -> Session:
+        """Only the room of one journey has a conversation that can be shortened."""
+        return session.on_compaction(_summed) if self.name.startswith("too-long") else session
 
     def get_model(self) -> Any:
         return self.player

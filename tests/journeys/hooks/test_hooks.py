@@ -28,6 +28,7 @@ JOURNEYS = [
     "two_tabs",
     "stop",
     "regenerate",
+    "too_long",
     "server_tool",
     "client_tool",
     "approval_accepted",
