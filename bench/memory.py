@@ -15,7 +15,7 @@ from .measure import Row, calm
 from .work import QUESTION, add
 
 WINDOW = 60
-"""So many turns are taken together: whatever compaction costs is in their mean."""
+"""So many turns of both are measured, in turns: whatever compaction costs is in their mean."""
 
 _ADD = tool(add)
 _ASKS, _ANSWERS = calls("add", a=1, b=2), says("The sum is three, ", "as it was before.")
@@ -43,24 +43,27 @@ class Remembering(Think):
 
 
 async def late_turns(folder: Path, *, turns: int) -> list[Row]:
-    """CPU of the last turns of a long conversation against those near its beginning, and its cold open."""
-    cpu: list[float] = []
+    """CPU of the last turns of a long conversation beside those of a young one, and its cold open."""
+    taken: dict[str, list[float]] = {"old": [], "young": []}
     async with App(Remembering, store=f"sqlite:///{folder / 'memory.db'}") as app:
-        agent = app.agent(Remembering, "old")
+        for name, before in (("old", turns - WINDOW), ("young", 50)):
+            for _ in range(before):
+                await app.agent(Remembering, name).save_messages(QUESTION)
         calm()
-        for _ in range(turns):
-            began = time.process_time()
-            await agent.save_messages(QUESTION)
-            cpu.append(time.process_time() - began)
-        opened = await _opened(app, Remembering, repetitions=10)
-        session = (await agent.instance()).session
+        for _ in range(WINDOW):
+            for name, cpu in taken.items():
+                began = time.process_time()
+                await app.agent(Remembering, name).save_messages(QUESTION)
+                cpu.append(time.process_time() - began)
+        session = (await app.agent(Remembering, "old").instance()).session
         assert await session.get_path_length() == 2 * turns
         assert len(await session.get_compactions()) > turns / WINDOW
-    early, late = cpu[50 : 50 + WINDOW], cpu[-WINDOW:]
-    what = f"CPU of turn {turns:,} against turn 50"
+        opened = await _opened(app, Remembering, repetitions=10)
+    old, young = taken.values()
+    what = f"CPU of turn {turns:,} against turn 50, compaction on"
     rows = [
-        Row(f"{what}, compaction on, with its cost", "×", {"everthink": mean(late) / mean(early)}),
-        Row(f"{what}, compaction on, median turn", "×", {"everthink": median(late) / median(early)}),
+        Row(f"{what}, with its cost", "×", {"everthink": mean(old) / mean(young)}),
+        Row(f"{what}, median turn", "×", {"everthink": median(old) / median(young)}),
         Row(f"CPU of a cold open, {2 * turns:,} messages, summarised", "ms", {"everthink": opened}),
     ]
     rows[0].held_to("≤ 1.3 ×", rows[0].values["everthink"] <= 1.3)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from everthink import App, Message, Think, tool
+from everthink.runtime.schema import MIGRATIONS
+from everthink.session import queries
+from everthink.store.open import open_store
+from everthink.store.port import Rows
 from everthink.testing.scripted import ScriptedModel, calls, hangs, says
 from everthink.turn.audience import HistoryChanged
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.memory import Summarizer, ids, said, texts
+from tests.support.memory import CountingStore, Summarizer, ids, said, texts
 from tests.support.turns import Witness, all_over, home_of, prompt
 from tests.support.window import Window
 
@@ -152,6 +157,39 @@ async def test_a_conversation_shortened_while_a_request_is_on_its_way_takes_it_a
         ]
         assert await agent.session.get_path_length() == 10
         await app.close()
+
+
+async def test_what_is_covered_between_two_looks_is_still_known(tmp_path: Path) -> None:
+    # Given a summary, and a client whose old list is being looked at
+    class Slow(CountingStore):
+        reached, go_on = asyncio.Event(), asyncio.Event()
+
+        async def fetch(self, sql: str, *params: Any) -> Rows:
+            if sql == queries.KNOWN:
+                self.reached.set()
+                await self.go_on.wait()
+            return await super().fetch(sql, *params)
+
+    store = Slow(await open_store(f"sqlite:///{tmp_path}/everthink.db", MIGRATIONS))
+    Assistant = assistant(ScriptedModel(says("fine")))
+    try:
+        async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
+            agent = await app.agent(Assistant).instance()
+            await agent.add_messages(talk(8))
+            await agent.session.add_compaction("in short", "m1", "m3")
+            asking = asyncio.create_task(sends(app, Assistant, [*talk(8), said("new")]))
+            await store.reached.wait()
+
+            # When the conversation is shortened further at that moment
+            await agent.session.add_compaction("shorter", "m1", "m6")
+            store.go_on.set()
+            await asking
+
+            # Then what the client had in view does not come a second time
+            assert texts(agent.messages) == ["words 0", "shorter", "words 7", "new", "fine"]
+            assert await agent.session.get_path_length() == 10
+    finally:
+        await store.close()
 
 
 async def test_input_that_begins_with_what_is_covered_does_not_move_the_conversation(

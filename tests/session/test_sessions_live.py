@@ -129,12 +129,12 @@ async def test_windows_are_told_and_what_rests_tells_nobody(open_app: OpenApp) -
     assert isinstance(told.news, SessionStatus)
 
 
-async def test_opening_it_twice_at_once_is_opening_it_once(open_app: OpenApp) -> None:
+async def test_opening_it_twice_at_once_is_opening_it_once(store_url: str, open_app: OpenApp) -> None:
     def configure_session(self: Think, session: Any) -> Any:
         return session.on_compaction(Summarizer())
 
     Assistant = assistant(ScriptedModel(), configure_session=configure_session)
-    app = await open_app(Assistant)
+    app = await open_app(Assistant, store=store_url)
     agent = await agent_of(app, Assistant)
     witness = Witness(await home_of(app, Assistant))
     other = await agent.sessions.create("other")
