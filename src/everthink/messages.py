@@ -40,6 +40,7 @@ __all__ = [
     "user_message",
 ]
 
+
 class Unset(enum.Enum):
     """The type of `UNSET`: an argument that was not given (`None` means something else)."""
 

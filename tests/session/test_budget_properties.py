@@ -77,7 +77,7 @@ def test_deep_values_end_in_a_marker(depth: int, limit: int) -> None:
 
 
 def test_each_kind_is_cut_in_its_own_way() -> None:
-    assert cut("x" * 200, 100) == "x" * 75 + "... [truncated 100 chars]"
+    assert cut("x" * 200, 100) == "x" * 75 + "... [truncated 200 chars]"
     assert cut(["x" * 10] * 100, 200)[-1] == "... [truncated 88 items]"
     rows = cut({"a": "x" * 1000, "b": 1}, 500)
     assert rows["b"] == 1

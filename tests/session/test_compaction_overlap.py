@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from typing import Any
 
 import pytest
 
+from everthink.messages import Message
 from everthink.session.compaction import SessionNews, SessionStatus
 from everthink.session.session import Session
+from everthink.session.summary import Compaction
 from everthink.session.tokens import estimate_messages
 from tests.support.context import Sign
 from tests.support.memory import CountingStore, Summarizer, fill, ids, said, session_on, texts
@@ -151,6 +155,25 @@ async def test_every_beginning_is_followed_by_an_end(open_session: OpenSession) 
     session.listener = told.append
     await asyncio.gather(*(session.append_message(said(f"m{n}")) for n in range(8)))
     phases = [(one.phase, one.tokens_before is not None) for one in told if isinstance(one, SessionStatus)]
-    assert phases.count(("compacting", False)) == len(summarizer.shown) > 0
+    # While one runs, nothing that is appended says that it is over.
+    began = [now for before, now in itertools.pairwise([("idle", False), *phases]) if before[0] != now[0]]
+    assert began.count(("compacting", False)) == len(summarizer.shown) > 0
     assert phases.count(("idle", True)) == len(await session.get_compactions())
     assert phases[-1][0] == "idle"
+
+
+async def test_a_compaction_function_may_append_to_its_own_session(open_session: OpenSession) -> None:
+    # Given a function that notes in the conversation that it was asked
+    session = await open_session()
+
+    async def notes(messages: list[Message], context: Any) -> Compaction:
+        await session.append_message(said("note", "summarised " * 50))
+        return Compaction(messages[0].id, messages[0].id, "short")
+
+    session.on_compaction(notes).compact_after(50)
+
+    # When the conversation outgrows its threshold
+    await session.append_message(said("long", "word " * 200))
+
+    # Then it is shortened once, and nobody waits for himself
+    assert [message.text[:5] for message in session.path] == ["short", "summa"]

@@ -75,3 +75,9 @@ def test_what_a_person_wrote_at_great_length_is_cut_with_a_note() -> None:
     assert small.parts[0]["text"].startswith(
         "[Text truncated for storage (1800001 chars). First 500 chars: xx"
     )
+
+
+@pytest.mark.memory_case(607)
+def test_a_cut_text_says_how_long_it_was_and_a_cut_list_keeps_what_is_small() -> None:
+    assert cut("z" * 1000, 100) == "z" * 74 + "... [truncated 1000 chars]"
+    assert cut([1, 2, 3, "y" * 600], 100)[:3] == [1, 2, 3]

@@ -168,7 +168,7 @@ async def test_an_agent_whose_history_cannot_be_read_serves_and_has_it_back_late
     await filled(open_app, Assistant, 3, size=0)
     store = await counting(tmp_path)
     try:
-        store.refuses = lambda sql: ValueError("a row bites") if sql == queries.BETWEEN else None
+        store.refuses = lambda sql: ValueError("a row bites") if sql == queries.BEFORE_WITH_CONTENTS else None
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
             events = record_events(app, "chat:onstart:degraded")
             agent = await app.agent(Assistant).instance()
@@ -206,7 +206,7 @@ async def test_a_turn_that_finds_the_history_still_unreadable_loses_nothing(
     await filled(open_app, Assistant, 3, size=0)
     store = await counting(tmp_path)
     try:
-        store.refuses = lambda sql: ValueError("a row bites") if sql == queries.BETWEEN else None
+        store.refuses = lambda sql: ValueError("a row bites") if sql == queries.BEFORE_WITH_CONTENTS else None
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
             agent = await app.agent(Assistant).instance()
             with pytest.raises(ValueError, match="a row bites"):
@@ -224,7 +224,7 @@ async def test_a_database_that_is_away_is_no_start(open_app: OpenApp, tmp_path: 
     store = await counting(tmp_path)
     try:
         away = StoreUnavailable("The database is away.")
-        store.refuses = lambda sql: away if sql == queries.BETWEEN else None
+        store.refuses = lambda sql: away if sql == queries.BEFORE_WITH_CONTENTS else None
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
             with pytest.raises(StoreUnavailable):
                 await app.agent(Assistant).instance()

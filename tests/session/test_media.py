@@ -100,6 +100,7 @@ def test_what_cannot_be_decoded_is_kept_as_the_text_it_is(broken: str) -> None:
     assert found.blobs == (Blob("/attachments/evicted/m1-0.txt", broken.encode(), "text/plain"),)
 
 
+@pytest.mark.case(559)
 @pytest.mark.memory_case(225)
 @pytest.mark.parametrize(
     "part",
@@ -162,6 +163,7 @@ def test_text_that_only_begins_like_a_data_url_is_text() -> None:
     )
 
 
+@pytest.mark.case(558)
 @pytest.mark.memory_case(226)
 def test_dynamic_tools_are_treated_alike() -> None:
     part = {
@@ -174,6 +176,7 @@ def test_dynamic_tools_are_treated_alike() -> None:
     assert found["output"].startswith("[evicted 40000 bytes;")
 
 
+@pytest.mark.case(558)
 @pytest.mark.memory_case(226)
 def test_what_is_nested_deeper_than_eight_levels_is_left() -> None:
     def nested(levels: int) -> Any:
@@ -253,6 +256,7 @@ anything = st.lists(
 
 @unhurried
 @given(anything, st.integers(1, 800), st.booleans())
+@pytest.mark.case(559)
 @pytest.mark.memory_case(225)
 def test_markers_shrink_any_message_and_never_change_the_given_one(
     parts: list[dict[str, Any]], least: int, externalize: bool
@@ -290,6 +294,7 @@ def same_shape(after: Any, before: Any) -> bool:
 # --- the setting, and which rows
 
 
+@pytest.mark.case(560)
 @pytest.mark.memory_case(224)
 def test_the_setting_is_off_on_or_a_part_of_it() -> None:
     assert eviction_of(False) is None

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from everthink.session import queries
 from everthink.store.port import Commit, Rows, Search, Store
 
 __all__ = ["CountingStore", "Traffic"]
@@ -53,8 +54,8 @@ class CountingStore:
         traffic.fetches += 1
         traffic.rows += len(rows)
         traffic.bytes += size
-        if sql.startswith("SELECT id, role, content FROM messages"):
-            traffic.contents += size
+        if sql in (queries.BETWEEN, queries.BEFORE_WITH_CONTENTS):
+            traffic.contents += sum(len(row[-1] or "") for row in rows)
         return rows
 
     async def search(self, search: Search) -> Rows:

@@ -262,7 +262,7 @@ def test_only_messages_before_the_last_four_are_shortened() -> None:
     ]
     assert [len(output) for output in outputs] == [500, 500, 600, 600]
     assert [len(said) for said in texts] == [10_000, 10_000, 11_000, 11_000]
-    assert outputs[0].endswith("... [truncated 100 chars]")
+    assert outputs[0].endswith("... [truncated 600 chars]")
     assert texts[0].endswith("... [truncated 1000 chars]")
     assert messages == history(4)
     assert KEEP_RECENT == 4

@@ -148,7 +148,8 @@ def cut(value: Any, limit: int, depth: int = 0) -> Any:
     if size <= limit:
         return value
     if isinstance(value, str):
-        return _cut_text(value, limit)
+        suffix = f"... [truncated {size} chars]"
+        return value[: max(0, limit - len(suffix))] + suffix
     if depth >= 8:
         return f"... [truncated {size} chars]"
     if isinstance(value, list):

@@ -102,6 +102,7 @@ class Compactor:
         self.counter: TokenCounter | None = None
         self.on_error: ErrorHandler | None = None
         self._lock = asyncio.Lock()
+        self._busy: asyncio.Task[Any] | None = None
         self._has_warned = False
         # What the conversation weighed when its summary failed, or 0. It is not asked for again at once.
         self._failed_at = 0
@@ -120,12 +121,22 @@ class Compactor:
             return 0
 
     @property
+    def is_running(self) -> bool:
+        """True while a summary is being made."""
+        return self._busy is not None
+
+    @property
+    def _is_inside(self) -> bool:
+        """True for the compaction function itself: what it appends does not start another one."""
+        return self._busy is not None and self._busy is asyncio.current_task()
+
+    @property
     def _limit(self) -> float:
         return max(self.threshold or 0, self._failed_at * PATIENCE)
 
     async def compact_if_due(self) -> bool:
         """Shorten the conversation when it has outgrown its threshold. Never raises; True when it did."""
-        if self.fn is None or self.threshold is None:
+        if self.fn is None or self.threshold is None or self._is_inside:
             return False
         try:
             if await self.estimate() <= self._limit:
@@ -154,17 +165,21 @@ class Compactor:
         """Shorten the path to `leaf_id` (the active one when omitted). `None` when nothing was shortened."""
         if self.fn is None:
             raise CompactionNotSetUp()
+        if self._is_inside:
+            return None
         async with self._lock:
             return await self._told(leaf_id, reason, await self.estimate())
 
     async def _told(self, leaf_id: str | None, reason: CompactionReason, before: int) -> Compaction | None:
         """Shorten, and tell whoever watches that it begins and that it is over."""
+        self._busy = asyncio.current_task()
         self._session.tell(SessionStatus("compacting", before, self.threshold))
         done: Compaction | None = None
         try:
             done = await self._compact(leaf_id, reason, before)
         finally:
             # Whatever happened: nobody is left looking at "compacting".
+            self._busy = None
             after = before if done is None else await self.estimate()
             told = None if done is None else before
             self._session.tell(SessionStatus("idle", after, self.threshold, told))

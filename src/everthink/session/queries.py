@@ -10,6 +10,7 @@ from .overlay import Overlay
 
 __all__ = [
     "BEFORE",
+    "BEFORE_WITH_CONTENTS",
     "BETWEEN",
     "BRANCHES",
     "COMPACTION",
@@ -25,6 +26,7 @@ __all__ = [
     "PAGE",
     "PLACE",
     "ROWS",
+    "SMALL_PAGE",
     "TABLES",
     "TREE",
     "appended",
@@ -95,6 +97,14 @@ PAGE = 500
 BEFORE = (
     "SELECT id, parent, role, seq, COALESCE(bytes, LENGTH(content)) FROM messages"
     " WHERE agent = ? AND session = ? AND seq < ? ORDER BY seq DESC LIMIT 500"
+)
+
+# The same with the contents of small rows: at most 4 MiB, and mostly all there is to read.
+SMALL_PAGE = 250
+BEFORE_WITH_CONTENTS = (
+    "SELECT id, parent, role, seq, COALESCE(bytes, LENGTH(content)),"
+    " CASE WHEN COALESCE(bytes, LENGTH(content)) <= 16384 THEN content END FROM messages"
+    " WHERE agent = ? AND session = ? AND seq < ? ORDER BY seq DESC LIMIT 250"
 )
 
 ROWS = (

@@ -57,6 +57,8 @@ class Shape:
     """True when older messages were left out because of the budget."""
     is_partial: bool = False
     """True when rows of the path are not among the steps: left out, or covered."""
+    contents: dict[str, str] = field(default_factory=dict[str, str])
+    """What some of its rows hold, as far as that was read along."""
     overlays: list[Overlay] = field(default_factory=list[Overlay])
     """Those that end where the walk came past, when they were asked for."""
 
@@ -100,14 +102,18 @@ class Shelf:
         leaf: str | None = None,
         *,
         covers: bool = False,
+        contents: bool = False,
         max_bytes: float = math.inf,
         min_recent: int = 1,
     ) -> Shape:
         """The path to `leaf`: the newest message when omitted, nothing when there is none of that id.
 
-        With `covers`, what an overlay covers is stepped over. With `max_bytes` the older messages are
-        left out, but never the last `min_recent`.
+        With `covers`, what an overlay covers is stepped over. With `contents`, what small rows say is
+        read along. With `max_bytes` the older messages are left out, but never the last `min_recent`.
         """
+        sql, page = queries.BEFORE, queries.PAGE
+        if contents:
+            sql, page = queries.BEFORE_WITH_CONTENTS, queries.SMALL_PAGE
         shape = Shape(leaf=leaf)
         ends: dict[str, Overlay] = {}
         are_there = None if covers else False
@@ -115,8 +121,10 @@ class Shelf:
         wanted, depth, gap = leaf, 0, 0
         is_open = True
         while is_open and before:
-            rows = await self.fetch(queries.BEFORE, before)
-            is_open = len(rows) == queries.PAGE
+            if shape.is_truncated:
+                sql, page = queries.BEFORE, queries.PAGE
+            rows = await self.fetch(sql, before)
+            is_open = len(rows) == page
             if rows and are_there is None:
                 are_there = await self.last_overlay() > 0
             if rows and are_there:
@@ -124,7 +132,7 @@ class Shelf:
                 found = await self.fetch(queries.COMPACTIONS_ENDING, rows[-1][3], rows[0][3])
                 ends = by_last(map(queries.overlay_of, found))
                 shape.overlays += ends.values()
-            for id, parent, role, seq, size in cast("list[tuple[str, str | None, str, int, int]]", rows):
+            for id, parent, role, seq, size, *said in cast("list[tuple[Any, ...]]", rows):
                 before = seq
                 if wanted is None:
                     shape.leaf = wanted = id
@@ -146,6 +154,8 @@ class Shelf:
                     shape.is_truncated = shape.is_partial = True
                 if not shape.is_truncated:
                     shape.steps.append(step)
+                    if said and said[0] is not None and overlay is not step:
+                        shape.contents[id] = said[0]
                 if wanted is None or depth > queries.DEEPEST:
                     is_open = False
                     break
@@ -165,16 +175,17 @@ class Shelf:
 
     async def read(self, shape: Shape) -> list[Message]:
         """What the steps of a path say. Rows that hold no message are left out."""
-        texts: dict[str, Message] = {}
-        for first, last in _pieces(step for step in shape.steps if isinstance(step, Step)):
-            for id, role, content in await self.fetch(queries.BETWEEN, first, last):
-                if message := parse_stored(id, role, content):
-                    texts[id] = message
-        return [
-            step.message() if isinstance(step, Overlay) else texts[step.id]
+        contents = shape.contents
+        rest = [step for step in shape.steps if isinstance(step, Step) and step.id not in contents]
+        for first, last in _pieces(rest):
+            contents |= {row[0]: row[2] for row in await self.fetch(queries.BETWEEN, first, last)}
+        said = [
+            step.message()
+            if isinstance(step, Overlay)
+            else parse_stored(step.id, step.role, contents.get(step.id, ""))
             for step in shape.steps
-            if isinstance(step, Overlay) or step.id in texts
         ]
+        return [message for message in said if message is not None]
 
 
 _LAST = 2**62

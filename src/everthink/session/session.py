@@ -386,7 +386,8 @@ class Session(Tree):
         if self.listener is None or self._shortening is None or not self._shortening.is_set_up:
             return
         prompt = self._blocks.prompt_tokens if self._blocks is not None else 0
-        self.tell(SessionStatus("idle", self.weigh() + prompt, self._shortening.threshold))
+        phase = "compacting" if self._shortening.is_running else "idle"
+        self.tell(SessionStatus(phase, self.weigh() + prompt, self._shortening.threshold))
 
     def _hydrated(self, shape: Shape) -> None:
         if self.hydrated is not None:

@@ -139,7 +139,9 @@ class Tree:
         """Read the active path from the database."""
         while True:
             confirmed = self._confirmed
-            shape = await self._shelf.walk(covers=True, max_bytes=self._budget, min_recent=self._floor)
+            shape = await self._shelf.walk(
+                covers=True, contents=True, max_bytes=self._budget, min_recent=self._floor
+            )
             path = await self._shelf.read(shape)
             if confirmed == self._confirmed:
                 break  # otherwise a commit was confirmed while we read: what we read may be older
@@ -188,15 +190,16 @@ class Tree:
                 return [message.copy() for message in self._path]
         else:
             leaf_id = self.row_id(leaf_id)
-        return await self._shelf.read(await self._shelf.walk(leaf_id, covers=True))
+        return await self._shelf.read(await self._shelf.walk(leaf_id, covers=True, contents=True))
 
     async def get_stored_path(self) -> list[Message]:
         """The active path as it is stored: what summaries cover, and nothing in place of it."""
-        return await self._shelf.read(await self._shelf.walk())
+        return await self._shelf.read(await self._shelf.walk(contents=True))
 
     async def get_recent_history(self, max_bytes: float, min_recent: int = 1) -> RecentHistory:
         """The longest end of the active path that fits `max_bytes`; at least its last `min_recent`."""
-        shape = await self._shelf.walk(max_bytes=max_bytes, min_recent=max(1, int(min_recent)))
+        floor = max(1, int(min_recent))
+        shape = await self._shelf.walk(contents=True, max_bytes=max_bytes, min_recent=floor)
         overlays = await self._shelf.overlays() if shape.steps else []
         messages = applied(await self._shelf.read(shape), overlays)
         return RecentHistory(messages, shape.is_truncated, shape.total_bytes)

@@ -127,9 +127,7 @@ def asking(messages: list[model.ModelMessage]) -> list[model.ModelMessage]:
     return messages
 
 
-def as_prompt(
-    host: Host, history: Sequence[Message], tools: Mapping[str, Tool]
-) -> list[model.ModelMessage]:
+def as_prompt(host: Host, history: Sequence[Message], tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
     """The conversation as the model reads it; one whose beginning is not shown says so."""
     messages = host.converter.convert(history, tools)
     if host.session.is_partial and messages and isinstance(messages[0], model.AssistantMessage):
