@@ -215,7 +215,7 @@ def test_all_but_the_last_four_messages_are_shortened() -> None:
         True,
         True,
     ]
-    assert shown[0].parts[0]["output"].endswith("... [truncated 1 chars]")
+    assert shown[0].parts[0]["output"].endswith("... [truncated 501 chars]")
     assert shown[0].parts[1]["text"].endswith("... [truncated 1 chars]")
     assert (len(shown[0].parts[0]["output"]), len(shown[0].parts[1]["text"])) == (500, 10_000)
     assert shorten_older(messages, keep=6) == messages
