@@ -419,3 +419,27 @@ async def test_the_index_can_be_made_again_without_a_search_path(
     postgres_server.run("SET search_path = ''", f"REINDEX TABLE {schema}.says", url=database)
     assert await found(store, "harbor") == ["1"]
     await store.close()
+
+
+async def test_rows_that_came_without_their_index_are_indexed_at_the_next_start(tmp_path: Path) -> None:
+    # Given the rows of a file with gaps in its row numbers in a new one, without triggers and with other numbers
+    path, copy = tmp_path / "says.db", tmp_path / "restored.db"
+    store = await open_store(f"sqlite:///{path}", SCHEMA)
+    await store.apply([put("1", "first word"), put("2", "second word"), put("3", "third word")])
+    await store.apply([Statement("DELETE FROM says WHERE id = ?", ("1",))])
+    await store.close()
+    with sqlite3.connect(path) as old, sqlite3.connect(copy) as new:
+        for name in ("everthink_schema", "says"):
+            [(sql,)] = old.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,))
+            new.execute(sql)
+            rows = old.execute(f"SELECT * FROM {name}").fetchall()
+            new.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    old.close()
+    new.close()
+
+    # When it is opened, then a search finds what it looks for
+    store = await open_store(f"sqlite:///{copy}", SCHEMA)
+    try:
+        assert await found(store, "third") == ["3"]
+    finally:
+        await store.close()

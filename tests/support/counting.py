@@ -9,7 +9,7 @@ from typing import Any
 from everthink.session import queries
 from everthink.store.port import Commit, Rows, Search, Store
 
-__all__ = ["CountingStore", "Traffic"]
+__all__ = ["MeteredStore", "Traffic"]
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Traffic:
     """Characters of the values that were written."""
 
 
-class CountingStore:
+class MeteredStore:
     """The real store, and how much was read and written."""
 
     def __init__(self, inner: Store) -> None:

@@ -12,31 +12,27 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
 from ..errors import UNTOLD, CompactionNotSetUp, is_for_people
 from ..messages import Message
 from .overlay import Overlay
-from .summary import CompactContext, Compaction
-from .tokens import TokenCount
+from .summary import CompactContext, CompactFunction, Compaction
+from .tokens import TokenCounter
 
 __all__ = [
-    "CompactFunction",
     "CompactionFailed",
     "CompactionReason",
     "Compactor",
     "SessionNews",
     "SessionStatus",
-    "TokenCounter",
 ]
 
 log = logging.getLogger("everthink.session")
 
 CompactionReason = Literal["asked", "threshold", "reactive", "proactive"]
-CompactFunction = Callable[[list[Message], CompactContext], Compaction | Awaitable[Compaction | None] | None]
-TokenCounter = Callable[[TokenCount], float | Awaitable[float]]
 PATIENCE = 1.05
 """After a failure the conversation has to grow so much before it is tried again by itself."""
 

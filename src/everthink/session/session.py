@@ -21,20 +21,18 @@ from ..store.port import Search, Statement, Store
 from . import queries
 from .blocks import ContextBlock
 from .compaction import (
-    CompactFunction,
     CompactionReason,
     Compactor,
     ErrorHandler,
     SessionNews,
     SessionStatus,
-    TokenCounter,
 )
 from .context import Context
 from .loaded import restored, unloaded_in
 from .overlay import Overlay
 from .reading import Shape
-from .summary import Compaction
-from .tokens import TokenCount, counted, estimate_tokens
+from .summary import CompactFunction, Compaction
+from .tokens import TokenCount, TokenCounter, counted, estimate_tokens
 from .tree import Plan, Tree
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ class Compaction:
     summary: str
 
 
-CompactFunction = Callable[[Sequence[Message], CompactContext], Awaitable[Compaction | None]]
+CompactFunction = Callable[[list[Message], CompactContext], Compaction | Awaitable[Compaction | None] | None]
 """What `session.on_compaction` takes. `None` means that there is nothing to summarize."""
 
 MessageCounter = Callable[[Sequence[Message]], float | Awaitable[float]]
