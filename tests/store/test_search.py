@@ -422,7 +422,7 @@ async def test_the_index_can_be_made_again_without_a_search_path(
 
 
 async def test_rows_that_came_without_their_index_are_indexed_at_the_next_start(tmp_path: Path) -> None:
-    # Given the rows of a file with gaps in its row numbers in a new one, without triggers and with other numbers
+    # Given the rows of a file with gaps in its row numbers in a new one, without triggers, with other numbers
     path, copy = tmp_path / "says.db", tmp_path / "restored.db"
     store = await open_store(f"sqlite:///{path}", SCHEMA)
     await store.apply([put("1", "first word"), put("2", "second word"), put("3", "third word")])
