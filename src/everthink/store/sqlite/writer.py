@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import TypeVarTuple, Unpack
@@ -25,6 +26,9 @@ from .database import Database
 __all__ = ["Writer"]
 
 _LARGEST_GROUP = 512
+_BUSY, _GATHER = 8, 0.001
+"""After a group of so many commits, so many seconds are left for the next one to gather: fewer flushes, and
+fewer calls back to the loop, when there is much to do. A few streams never wait."""
 
 _Arguments = TypeVarTuple("_Arguments")
 
@@ -102,6 +106,8 @@ class Writer:
             with database.mutex:
                 outcomes = commits.write([commit for commit, _ in jobs])
             self._tell(settle, jobs, outcomes)
+            if len(jobs) >= _BUSY:
+                time.sleep(_GATHER)
 
     def _take(self) -> list[Job]:
         """Wait for a commit and take all that have gathered; none when it is time to stop."""
