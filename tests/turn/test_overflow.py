@@ -107,31 +107,6 @@ async def test_the_conversation_is_shortened_and_the_same_turn_answers(
 
 
 @pytest.mark.case(382)
-async def test_a_copy_that_a_window_posted_of_the_refused_answer_goes_with_it(
-    open_app: OpenApp, tmp_path: Path
-) -> None:
-    # Given a window that posts the answer as far as it has seen it, before the provider refuses
-    seen = asyncio.Event()
-    model = ScriptedModel(says("A wa").waits(seen).then_overflows(), says("A cousin."))
-    cls = roomy(model, Shortener())
-    app = await open_app(cls)
-    await app.agent(cls).add_messages(OLD)
-    home = await home_of(app, cls)
-    witness = Witness(home)
-    asking = asyncio.create_task(app.agent(cls).save_messages("And a wasp?"))
-    await witness.until(lambda: home.inflight is not None and home.inflight.has_content)
-    assert home.inflight is not None
-    await home.session.append_message(home.inflight.message())
-
-    # When the turn begins anew and answers
-    seen.set()
-    await asking
-
-    # Then nothing of the first beginning is left
-    assert Database(tmp_path).texts() == ["What is a bee?", OLD[1].text, "And a wasp?", "A cousin."]
-
-
-@pytest.mark.case(382)
 async def test_readers_are_told_that_what_was_said_is_taken_back(open_app: OpenApp, tmp_path: Path) -> None:
     model = ScriptedModel(says("A wa").then_overflows(), says("A cousin."))
     cls = roomy(model, Shortener())

@@ -150,7 +150,7 @@ class Recovery:
         if not decision.continue_:
             return await self._decline(turn, journal, incident, keeps=decision.persist)
         if not decision.persist and journal.next_seq and not journal.has_settled_results:
-            journal = await self.start_over(turn)
+            journal = await self._start_over(turn)
         try:
             await self._scheduled(turn, incident)
         except CommitRefused:  # cancelled at this very moment: the row is over already
@@ -266,13 +266,12 @@ class Recovery:
         self._announce(turn)
         house.emit(ChatRecoveryScheduled(**_fields(incident)))
 
-    async def start_over(self, turn: Turn, *, at_once: bool = False) -> Journal:
-        """Forget what a turn has said. `at_once`: it begins anew in this moment, and readers stay with it."""
+    async def _start_over(self, turn: Turn) -> Journal:
         house = self._house
         await self._forget_copy(turn)
         turn.message_id = house.new_id()
         await house.store.apply(turns.rewound(house.id, turn.id, message_id=turn.message_id))
-        house.audience.show(TurnRewound(turn, at_once=at_once))
+        house.audience.show(TurnRewound(turn))
         journal = await self._read(turn)
         house.inflight = journal.fold
         return journal

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from ..messages import Message
 from ..store.port import Statement
 from .hooks import ChatResponse, Stage, TurnResult, TurnStatus
-from .journal import Journal
 from .turn import Turn
 
 __all__ = ["Outcome", "PutOff", "Recoverer", "reason_of"]
@@ -92,10 +91,6 @@ class Recoverer(Protocol):
 
     async def pick_up(self, turn: Turn) -> Outcome | PutOff | None:
         """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`."""
-        ...
-
-    async def start_over(self, turn: Turn, *, at_once: bool = False) -> Journal:
-        """Forget what a turn has said; its journal is empty then."""
         ...
 
     async def crowded_out(self, turn: Turn) -> Outcome | PutOff:

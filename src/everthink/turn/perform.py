@@ -25,7 +25,7 @@ from ..session.tree import Plan
 from ..store.port import Statement
 from . import queries
 from .assemble import assemble
-from .audience import HistoryChanged, TurnEnded, TurnStarted
+from .audience import HistoryChanged, TurnEnded, TurnRewound, TurnStarted
 from .envelope import sealed
 from .hooks import ChatErrorContext, Stage, TurnStatus, call_hook
 from .journal import Journal, keep_answer, read_journal
@@ -232,7 +232,10 @@ async def _try_again(host: Host, run: Run) -> None:
     await run.writer.close(_used(host, run))
     journal = await _journal(host, turn)
     if journal.fold.has_content and not journal.has_settled_results:
-        journal = await host.recovery.start_over(turn, at_once=True)
+        turn.message_id = host.new_id()
+        await host.store.apply(queries.rewound(host.id, turn.id, message_id=turn.message_id))
+        host.audience.show(TurnRewound(turn, at_once=True))
+        journal = await _journal(host, turn)
     turn.journal = journal
 
 
