@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from .abort import AbortController, AbortSignal
     from .agent import Agent
     from .errors import AgentError, ModelError, TurnFailed
+    from .identity import Granted
+    from .limits import Limits
     from .messages import UNSET, Message
     from .models.classify import default_context_overflow_classifier
     from .recovery.context import ChatRecoveryContext, RecoveryDecision
@@ -103,9 +105,11 @@ __all__ = [
     "FiberInterrupted",
     "FiberRecovery",
     "FiberRecoveryContext",
+    "Granted",
     "Handle",
     "Job",
     "KeepRecovering",
+    "Limits",
     "MediaEviction",
     "Message",
     "ModelError",
@@ -159,6 +163,8 @@ _HOMES = {
     ".messages": ("Message", "UNSET"),
     ".models.classify": ("default_context_overflow_classifier",),
     ".recovery.context": ("ChatRecoveryContext", "RecoveryDecision"),
+    ".identity": ("Granted",),
+    ".limits": ("Limits",),
     ".recovery.incident": ("ChatRecovery", "Exhausted", "KeepRecovering"),
     ".runtime.alarms": ("Schedule",),
     ".runtime.callables": ("StreamingResponse", "callable"),

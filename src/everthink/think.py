@@ -114,6 +114,10 @@ class Think(Agent):
     """What happens to a message typed while a turn runs:
     `"queue"`, `"latest"`, `"merge"`, `"drop"`, `"debounce"` or `Debounce(seconds)`."""
 
+    trust_client_history: bool = False
+    """True: believe the transcript that a chat window sends, as the original does. Everybody who can open a
+    socket can then put words into the model's mouth and results into its tools: see docs/security.md."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the tools of a new agent class, so that a mistake shows where it was made."""
         super().__init_subclass__(**kwargs)

@@ -17,6 +17,8 @@ ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "abort": set(),
     "clock": set(),
+    "limits": {"errors"},
+    "identity": set(),
     "messages": {"errors"},
     "chunks": {"errors", "messages"},
     # Ports, each with its adapters beside it.
@@ -26,7 +28,7 @@ ARROWS: dict[str, set[str]] = {
     # What happened, told to whoever listens.
     "observe": {"errors", "models.port"},
     # The core: values and ports only.
-    "wire": {"errors", "messages", "chunks"},
+    "wire": {"errors", "limits", "messages", "chunks"},
     "session": {
         "errors",
         "clock",
@@ -39,6 +41,8 @@ ARROWS: dict[str, set[str]] = {
     },
     "turn": {
         "errors",
+        "limits",
+        "identity",
         "abort",
         "clock",
         "messages",
@@ -62,6 +66,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "recovery": {
         "errors",
+        "limits",
         "clock",
         "messages",
         "chunks",
@@ -78,6 +83,8 @@ ARROWS: dict[str, set[str]] = {
     "sandbox": {"errors", "clock", "abort"},
     "runtime": {
         "errors",
+        "limits",
+        "identity",
         "abort",
         "clock",
         "messages",

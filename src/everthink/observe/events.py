@@ -25,6 +25,8 @@ __all__ = [
     "CHANNELS",
     "EVENTS",
     "AlarmMemoryLimitReset",
+    "Audit",
+    "ChatClientDropped",
     "ChatContextCompacted",
     "ChatContextSlimmed",
     "ChatHydrationWindowed",
@@ -428,6 +430,18 @@ class ChatStreamStalled(EventBody, frozen=True, kw_only=True):
     timeout_ms: int
 
 
+@event("chat:client:dropped", level=logging.INFO)
+class ChatClientDropped(EventBody, frozen=True, kw_only=True):
+    """A chat request carried what only we may say; it was left out."""
+
+    request_id: str
+    messages: int
+    """Messages that are not the person's own, or not at the end of the list."""
+    parts: int
+    """Parts of the person's own messages that no person can make."""
+    identity: Any = None
+
+
 @event("chat:context:compacted", level=logging.INFO)
 class ChatContextCompacted(EventBody, frozen=True, kw_only=True):
     """The conversation was shortened (or could not be) to fit the model."""
@@ -688,6 +702,26 @@ class FiberRecoveryFailed(_Fiber, frozen=True, kw_only=True):
 
 
 # --- lifecycle ---------------------------------------------------------------------------
+
+
+@event("audit", level=logging.INFO)
+class Audit(EventBody, frozen=True, kw_only=True):
+    """Somebody did something that one may want to look up later, or was kept from doing it.
+
+    `action` is what: `approval`, `answer`, `cancel`, `clear`, `state`, `call`, `erase`, `connect`, `read`, …
+    """
+
+    action: str
+    allowed: bool
+    identity: Any = None
+    """Who it was, as the application's `authenticate` said, as JSON."""
+    connection_id: str | None = None
+    address: str | None = None
+    """Where they came from."""
+    target: str | None = None
+    """What it was about: a call, a method, a message."""
+    reason: str | None = None
+    """Why it was refused."""
 
 
 @event("connect")

@@ -79,11 +79,8 @@ def _turn(house: Sleeper, row: Row) -> Turn:
         metadata=envelope.metadata,
     )
     turn.message_id, turn.seq, turn.question, turn.created_at = row[8], row[13], row[14], row[10]
-    turn.is_applied, turn.is_readonly, turn.answers = (
-        envelope.is_applied,
-        envelope.is_readonly,
-        envelope.answers,
-    )
+    turn.is_applied, turn.is_readonly = envelope.is_applied, envelope.is_readonly
+    turn.answers, turn.identity = envelope.answers, envelope.identity
     if row[2] == "submission":
         # As when it began: it has the tools of the browser that was there last.
         turn.body, turn.client_tools = house.last_body, house.client_tools()

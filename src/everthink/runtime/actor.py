@@ -21,6 +21,7 @@ import msgspec
 from ..abort import AbortRegistry
 from ..clock import Clock
 from ..errors import SessionBusy, StoreError
+from ..limits import Limits
 from ..messages import encode_json
 from ..models.port import Model
 from ..observe.bus import EventBus
@@ -156,11 +157,12 @@ class Actor:
         bus: EventBus,
         new_id: Callable[[], str],
         resolve_model: Callable[[Any], Model],
+        limits: Limits,
     ) -> None:
         self.id = f"{cls.__name__}/{name}"
         self.name, self.cls, self._base = name, cls, base
         self.store, self.clock, self._bus = store, clock, bus
-        self.new_id, self.resolve_model = new_id, resolve_model
+        self.new_id, self.resolve_model, self.limits = new_id, resolve_model, limits
         self.session = Session(store, self.id, now=clock.now_ms)
         self._sessions: Sessions | None = None
         self._evictor: Evictor | None = None

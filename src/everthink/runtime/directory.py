@@ -19,6 +19,7 @@ from typing import Any
 
 from ..clock import Clock, Timer
 from ..errors import AgentError, StoreClosed, StoreError
+from ..limits import Limits
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..store.port import Store
@@ -54,6 +55,7 @@ class Directory:
         bus: EventBus,
         resolve_model: Callable[[Any], Model],
         ids: Callable[[], str] = new_id,
+        limits: Limits | None = None,
         idle_after: float | None = None,
     ) -> None:
         self._classes = classes
@@ -64,6 +66,7 @@ class Directory:
             "bus": bus,
             "new_id": ids,
             "resolve_model": resolve_model,
+            "limits": limits or Limits(),
         }
         self.store, self._clock = store, clock
         self._live: dict[tuple[str, str], asyncio.Task[Actor]] = {}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
+from ..limits import Limits
 from ..observe.bus import EventBus
 from ..think import Think
 from .names import kebab
@@ -51,6 +52,7 @@ class App:
     - `authenticate(connection)`: who it is. `None` or False is 401; the rest is `connection.state.identity`.
     - `on_before_connect(connection, cls, name)` for sockets, `on_before_request` for HTTP: a response that
       they return is the refusal.
+    - `limits`: how much a client may send and ask for, a `Limits`.
     - `clock`, `new_id`: time and ids, for tests.
 
     The functions may be `async def`.
@@ -67,7 +69,10 @@ class App:
         prefix: str = "agents",
         cors: bool | dict[str, str] = False,
         allow_origins: Sequence[str] = (),
+        allow_hosts: Sequence[str] | None = None,
         authenticate: Callable[[Any], Any] | None = None,
+        authorize: Callable[..., Any] | None = None,
+        limits: Limits | None = None,
         on_before_connect: Callable[..., Any] | None = None,
         on_before_request: Callable[..., Any] | None = None,
         **store_options: Any,
@@ -75,6 +80,8 @@ class App:
         self.prefix = [part for part in prefix.split("/") if part]
         self.cors, self.allow_origins, self.authenticate = cors, tuple(allow_origins), authenticate
         self.on_before_connect, self.on_before_request = on_before_connect, on_before_request
+        self.allow_hosts, self.authorize = allow_hosts, authorize
+        self.limits = limits or Limits()
         self._gate: Any = None
         self._classes: dict[str, type[Think]] = {}
         self._routes: dict[str, type[Think]] = {}
@@ -200,6 +207,7 @@ class App:
             clock=self._clock,
             bus=self.events,
             resolve_model=self.resolve_model,
+            limits=self.limits,
             idle_after=self._idle_after,
             **options,
         )

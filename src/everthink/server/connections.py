@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from struct import pack
 from typing import Any, Protocol
 
+from ..identity import PERMISSIONS, Permission
 from ..wire.codec import encode
 from ..wire.frames import ServerFrame
 
@@ -99,6 +100,12 @@ class Connection:
         self.state: Any = None
         """Yours to keep something about this connection."""
         self.is_readonly = False
+        self.identity: Any = None
+        """Who it is, as `authenticate` said."""
+        self.permissions: frozenset[Permission] = PERMISSIONS
+        """What it may do besides reading."""
+        self.until: float | None = None
+        """When it ends by itself, in seconds since 1970."""
         self.wants_protocol = True
         self._out: deque[str] = deque()
         self._buffered = self._largest = 0

@@ -36,6 +36,9 @@ class ToolContext:
     signal: AbortSignal = field(default_factory=AbortSignal)
     """Fires when the turn is cancelled. Bodies that run in a thread should look at `signal.aborted`."""
 
+    identity: Any = None
+    """Who asked for this turn, as `authenticate` said, as JSON."""
+
     request_id: str = ""
     step: int = 0
 

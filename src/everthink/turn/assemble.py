@@ -83,6 +83,7 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
             request_id=turn.request_id,
             trigger=turn.trigger,
             metadata=turn.metadata if turn.metadata is not None else _stamped(history),
+            identity=turn.identity,
         )
         config = await call_hook(agent.before_turn, context)
     return _configured(host, config or TurnConfig(), base, messages, tools, chosen)

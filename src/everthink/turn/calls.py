@@ -219,6 +219,7 @@ class StepCalls:
             tool_call_id=called.tool_call_id,
             messages=self.messages,
             signal=self.run.signal,
+            identity=self.run.turn.identity,
             request_id=self.run.turn.request_id,
             step=self.step,
             context=self.context,

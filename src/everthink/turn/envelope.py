@@ -30,6 +30,7 @@ class Envelope(msgspec.Struct, omit_defaults=True, rename="camel"):
     metadata: dict[str, Any] | None = None
     is_readonly: bool = False
     answers: list[str] = []
+    identity: Any = None
 
     @property
     def place(self) -> str | Unset | None:
@@ -51,7 +52,7 @@ def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
     # A function dies with its process; a turn without messages of its own (a continuation) needs none.
     is_lost = turn.compute_input is not None and not is_applied
     keeps = messages or is_lost or has_parent or turn.body or turn.client_tools or turn.channel
-    if not (keeps or turn.metadata or turn.is_readonly or turn.answers):
+    if not (keeps or turn.metadata or turn.is_readonly or turn.answers or turn.identity is not None):
         return None
     return encode_json(
         Envelope(
@@ -65,6 +66,7 @@ def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
             metadata=turn.metadata,
             is_readonly=turn.is_readonly,
             answers=turn.answers,
+            identity=turn.identity,
         )
     ).decode()
 

@@ -73,6 +73,8 @@ class TurnContext:
     trigger: str
     metadata: dict[str, Any] | None = None
     """What the caller gave as `metadata=`."""
+    identity: Any = None
+    """Who asked, as `authenticate` said, as JSON; `None` for code of yours, and without `authenticate`."""
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..abort import AbortRegistry, AbortSignal
 from ..clock import Clock
+from ..limits import Limits
 from ..messages import UNSET, Message, MessageInput, Unset
 from ..models.port import Model
 from ..observe.events import EventBody
@@ -82,6 +83,8 @@ class Turn:
     """The connection that asked, for a turn from a chat window."""
     is_readonly: bool = False
     """True when that connection may not change the state: then neither may this turn, on its behalf."""
+    identity: Any = None
+    """Who asked, as JSON, when the application knows."""
     gate: Callable[[], Awaitable[bool]] | None = None
     """Asked when the turn's time has come; False skips it (a newer message took its place)."""
     watch: Callable[[str, str | None], Awaitable[None]] | None = None
@@ -107,6 +110,7 @@ class Host(Protocol):
     store: Store
     session: Session
     clock: Clock
+    limits: Limits
     audience: Audience
     converter: Converter
     aborts: AbortRegistry

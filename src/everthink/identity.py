@@ -1,0 +1,63 @@
+"""Who somebody is and what they may do, as far as an application has said so.
+
+    App(authenticate=…) --> Granted --> connection --> turn --> hooks, tools, events
+
+An identity is whatever the application returned. It is kept with a turn as JSON, and compared by its
+mark, never by itself: a mark is short, stable over restarts, and tells nothing about who it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, cast, get_args
+
+import msgspec
+
+__all__ = ["PERMISSIONS", "Granted", "Permission", "kept", "mark_of"]
+
+Permission = Literal["ask", "answer", "cancel", "clear", "state", "call"]
+PERMISSIONS: frozenset[Permission] = frozenset(cast("tuple[Permission, ...]", get_args(Permission)))
+"""All that a connection may do besides reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What `authenticate` may return instead of a bare identity.
+
+    `until`: when the connection ends by itself, as a `datetime` or in seconds since 1970. `permissions`:
+    what it may do, `[]` for reading only; all when left out.
+    """
+
+    identity: Any
+    until: datetime | float | None = None
+    permissions: Collection[Permission] | None = None
+
+
+def kept(identity: Any) -> Any:
+    """The identity as JSON, for the row of a turn; text when it is nothing that JSON knows."""
+    if identity is None:
+        return None
+    try:
+        return msgspec.json.decode(msgspec.json.encode(identity))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        dump = getattr(identity, "model_dump", None)
+        return dump(mode="json") if callable(dump) else str(identity)
+
+
+def mark_of(identity: Any) -> str | None:
+    """A short mark of a person, the same whenever they come. `None` for nobody in particular.
+
+    Of an object with an `id`, `sub` or `user_id` that alone counts: the rest of it may change.
+    """
+    if identity is None:
+        return None
+    plain = kept(identity)
+    if isinstance(plain, dict):
+        entries = cast("dict[str, Any]", plain)
+        named = next((entries[key] for key in ("id", "sub", "user_id") if entries.get(key)), None)
+        plain = entries if named is None else named
+    text = msgspec.json.encode(plain, order="deterministic")
+    return hashlib.blake2b(text, digest_size=12, person=b"everthink").hexdigest()
