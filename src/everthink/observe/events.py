@@ -366,6 +366,8 @@ class _Turn(EventBody, frozen=True, kw_only=True):
     admission: str
     continuation: bool | None = None
     generation: int | None = None
+    identity: Any = None
+    """Who asked, as the application's `authenticate` said, as JSON."""
 
 
 @event("chat:turn:start")

@@ -50,6 +50,7 @@ from ..turn.queue import TurnQueue
 from . import queries
 from .alarms import Alarms
 from .callbacks import options_of
+from .context import current_connection
 from .fiber_values import as_json
 from .fibers import Fibers
 from .jobs import Jobs
@@ -374,6 +375,12 @@ class Actor:
     def is_in_readonly_turn(self) -> bool:
         """True inside a turn of this agent which may not change its state."""
         return in_readonly_turn(self.id)
+
+    @property
+    def asker(self) -> Any:
+        """Who this code runs for: the identity of the client that is served, as JSON."""
+        caller = current_connection.get()
+        return caller.who if caller is not None and caller.agent_id == self.id else None
 
     async def set_state(self, state: Any, *, source: Any) -> None:
         """Replace the state."""

@@ -17,6 +17,11 @@ class Caller(Protocol):
         ...
 
     @property
+    def who(self) -> Any:
+        """Its identity as JSON."""
+        ...
+
+    @property
     def is_readonly(self) -> bool:
         """True when it may not change the state."""
         ...

@@ -102,6 +102,8 @@ class Connection:
         self.is_readonly = False
         self.identity: Any = None
         """Who it is, as `authenticate` said."""
+        self.who: Any = None
+        """The same as JSON, as it is kept with turns and told to hooks and events."""
         self.permissions: frozenset[Permission] = PERMISSIONS
         """What it may do besides reading."""
         self.until: float | None = None

@@ -363,7 +363,7 @@ class Hall:
         try:
             body = read_body(frame, new_id=self.actor.new_id)
         except AgentError as error:
-            said = await explain(self.actor, error, "parse", frame.id, False)
+            said = await explain(self.actor, error, "parse", frame.id, False, identity=connection.who)
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
             return
         if body is None:
@@ -377,11 +377,12 @@ class Hall:
             channel="web",
             origin=connection.id,
             is_readonly=connection.is_readonly,
+            identity=connection.who,
         )
         try:
             accepted = await accept_request(self.actor, request)
         except Exception as error:  # noqa: BLE001 - whatever it is, the window must not wait for ever
-            said = await explain(self.actor, error, "persist", frame.id, False)
+            said = await explain(self.actor, error, "persist", frame.id, False, identity=connection.who)
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
             return
         if isinstance(accepted, Dropped):
@@ -428,11 +429,17 @@ class Hall:
     def _wish(self, connection: Connection, goes_on: bool) -> list[Statement]:
         if not goes_on:
             return []
-        return [self.continuations.wish(connection.id, is_readonly=connection.is_readonly)]
+        wish = self.continuations.wish(
+            connection.id, is_readonly=connection.is_readonly, identity=connection.who
+        )
+        return [wish]
 
     def _answered(self, connection: Connection, goes_on: bool) -> None:
         self.continuations.answered(
-            auto_continue=goes_on, owner=connection.id, is_readonly=connection.is_readonly
+            auto_continue=goes_on,
+            owner=connection.id,
+            is_readonly=connection.is_readonly,
+            identity=connection.who,
         )
 
     # --- resuming

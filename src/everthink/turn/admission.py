@@ -68,6 +68,11 @@ class House(Host, Protocol):
     queue: TurnQueue
     next_turn_seq: int
 
+    @property
+    def asker(self) -> Any:
+        """Who this code runs for, as JSON; `None` for nobody in particular."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -157,7 +162,13 @@ class Door:
             client_tools=client_tools or {},
             channel=channel,
             metadata=metadata,
+            identity=self._asker(),
         )
+
+    def _asker(self) -> Any:
+        """Who asks for a turn: whoever asked for the one that this code is part of, or is served by it."""
+        outer = (turn.identity for id, turn in reversed(_TURNS.get()) if id == self._host.id)
+        return next(outer, None) or self._host.asker
 
     def refuse_nested(self, trigger: Trigger) -> None:
         """Raise when called from inside a turn of this agent: waiting for it would never end."""

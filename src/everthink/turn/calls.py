@@ -240,6 +240,7 @@ class StepCalls:
             messages=self.messages,
             signal=self.run.signal,
             provider_metadata=metadata,
+            identity=turn.identity,
         )
         host.emit(
             ToolCallStart(
@@ -288,6 +289,7 @@ class StepCalls:
                 signal=self.run.signal,
                 provider_metadata=metadata,
                 step_number=self.step,
+                identity=turn.identity,
                 duration_ms=duration,
                 success=failure is None,
                 output=output,

@@ -36,6 +36,8 @@ class Continuation:
     """The connection that answered."""
     is_readonly: bool = False
     """True when that connection may not change the state."""
+    identity: Any = None
+    """Who answered, as JSON, when the application knows."""
 
 
 class Chatty(House, Protocol):
@@ -87,25 +89,32 @@ class Continuations:
 
     # --- wishes
 
-    def wish(self, owner: str | None, *, is_readonly: bool = False) -> Statement:
+    def wish(self, owner: str | None, *, is_readonly: bool = False, identity: Any = None) -> Statement:
         """The statement that keeps the wish to go on, for the commit of the answer that has it."""
-        return self._house.remember("continuation", {"owner": owner, "isReadonly": is_readonly})
+        kept = {"owner": owner, "isReadonly": is_readonly, "identity": identity}
+        return self._house.remember("continuation", kept)
 
     def restore(self, kept: Any) -> None:
         """Take up the wish that an earlier process left, if any."""
         if isinstance(kept, dict):
             wish = cast("dict[str, Any]", kept)
             self.answered(
-                auto_continue=True, owner=wish.get("owner"), is_readonly=wish.get("isReadonly") is True
+                auto_continue=True,
+                owner=wish.get("owner"),
+                is_readonly=wish.get("isReadonly") is True,
+                identity=wish.get("identity"),
             )
 
-    def answered(self, *, auto_continue: bool, owner: str | None, is_readonly: bool = False) -> None:
+    def answered(
+        self, *, auto_continue: bool, owner: str | None, is_readonly: bool = False, identity: Any = None
+    ) -> None:
         """A call was answered. Without `auto_continue` it may only complete a batch that wants to go on."""
         if auto_continue:
             if self.armed is None:
                 self.armed = Continuation(self._house.new_id(), owner)
                 self._leave = self._house.audience.join(self._see)
             self.armed.owner, self.armed.is_readonly = owner or self.armed.owner, is_readonly
+            self.armed.identity = identity
         if self.armed is None:
             return
         self._waits = False
@@ -199,6 +208,6 @@ class Continuations:
             body=house.last_body,
             client_tools=house.client_tools(),
         )
-        turn.origin, turn.is_readonly = armed.owner, armed.is_readonly
+        turn.origin, turn.is_readonly, turn.identity = armed.owner, armed.is_readonly, armed.identity
         # The wish goes with the commit that fulfils it. Nobody has another: we hold the lock.
         await house.door.admit(turn, more=[house.remember("continuation", None)])

@@ -250,6 +250,8 @@ class ToolCall:
     provider_metadata: model.ProviderMetadata | None = None
     step_number: int | None = None
     """Known once the call is over."""
+    identity: Any = None
+    """Who asked for this turn, as `authenticate` said, as JSON."""
     type: Literal["tool-call"] = "tool-call"
 
     @property
@@ -328,6 +330,8 @@ class ChatResponse:
     """What people read, when it failed."""
     output: Any = None
     """The parsed value, with `TurnConfig.output`."""
+    identity: Any = None
+    """Who asked for this turn, as `authenticate` said, as JSON."""
 
 
 @dataclass(slots=True)
@@ -341,6 +345,8 @@ class ChatErrorContext:
     request_id: str | None = None
     classification: str | None = None
     """What `classify_chat_error` said: `"context_overflow"` when the conversation is too long."""
+    identity: Any = None
+    """Who asked for this turn, as `authenticate` said, as JSON."""
 
 
 @dataclass(slots=True, frozen=True)

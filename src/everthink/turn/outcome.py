@@ -56,7 +56,13 @@ class Outcome:
             return None
         message = self.message or Message(self.turn.message_id, "assistant", [])
         return ChatResponse(
-            message.copy(), self.turn.request_id, self.turn.continuation, self.status, self.text, self.output
+            message.copy(),
+            self.turn.request_id,
+            self.turn.continuation,
+            self.status,
+            self.text,
+            self.output,
+            self.turn.identity,
         )
 
 

@@ -63,6 +63,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
         "admission": turn.admission,
         "continuation": turn.continuation or None,
         "generation": turn.generation,
+        "identity": turn.identity,
     }
     host.emit(ChatTurnStart(**common))
     outcome: Outcome | PutOff | None = None
@@ -195,7 +196,7 @@ async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | Non
     """The answer broke off. `None`: there was no room for it, there is now, and it is to be tried again."""
     turn = run.turn
     stage: Stage = "stream" if run.assembled else "turn"
-    context = ChatErrorContext(stage, turn.is_applied, turn.request_id)
+    context = ChatErrorContext(stage, turn.is_applied, turn.request_id, identity=turn.identity)
     kind = await classified(host, failure, context)
     is_overflow = kind == "context_overflow" and run.assembled is not None
     if is_overflow and overflow_of(host.agent.context_overflow).reactive:
@@ -333,7 +334,7 @@ async def _failed(
         except StoreError as broken:
             log.error("the partial answer of turn %s could not be stored: %s", turn.id, broken)
             is_kept = False
-    said = await explain(host, error, stage, turn.request_id, turn.is_applied, kind)
+    said = await explain(host, error, stage, turn.request_id, turn.is_applied, kind, identity=turn.identity)
     told, text = said.error, said.text
     if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds
         try:
@@ -376,6 +377,8 @@ async def explain(
     request_id: str | None,
     persisted: bool,
     kind: str | None = None,
+    *,
+    identity: Any = None,
 ) -> Explained:
     """Ask `on_chat_error` what to say of a failure, and tell observers. Once per failed turn.
 
@@ -384,7 +387,7 @@ async def explain(
     """
     if kind is None and isinstance(error, ModelError) and error.kind == "context_overflow":
         kind = error.kind
-    context = ChatErrorContext(stage, persisted, request_id, kind)
+    context = ChatErrorContext(stage, persisted, request_id, kind, identity)
     told: Any = error
     try:
         answer = await call_hook(host.agent.on_chat_error, error, context)

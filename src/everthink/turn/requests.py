@@ -42,6 +42,8 @@ class ChatRequest:
     """The connection it came by."""
     is_readonly: bool = False
     """True when that connection may not change the state."""
+    identity: Any = None
+    """Who asks, as JSON, when the application knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
             generation=generation,
         )
         turn.origin, turn.answers = request.origin, trailing(request.messages)
-        turn.is_readonly = request.is_readonly
+        turn.is_readonly, turn.identity = request.is_readonly, request.identity
         if isinstance(decision, Supersede):
             turn.gate = _gate(room, turn, decision, number, room.clock.monotonic())
 
