@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# What is tested, with hashes (scripts/lock writes it). `make install LOCK=` takes the newest that pyproject.toml allows.
+LOCK ?= requirements/tested.txt
 
 # Quick folders first; whole stories and killed processes last, when the rest is known to be good.
 SLOW := $(wildcard tests/docs tests/journeys tests/crash)
@@ -59,19 +61,27 @@ bench: $(INSTALLED) ## Measure, and compare with the floor and with peers
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .ruff_cache .pytest_cache .hypothesis
 
-# Done again only when pyproject.toml changes.
-$(INSTALLED): pyproject.toml
+# Done again only when pyproject.toml or the lock changes.
+$(INSTALLED): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo 'everthink needs Python 3.11 or newer: make PYTHON=python3.12 …'; exit 1; }
 	@if command -v uv >/dev/null; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-		uv pip install --quiet --python $(BIN)/python -e '.[all]' --group dev; \
+		$(call install_with,uv pip install --python $(BIN)/python); \
 	else \
 		$(create_venv) && \
-		$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
-		$(BIN)/python -m pip install --quiet -e '.[all]' --group dev; \
+		$(if $(LOCK),,$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' &&) \
+		$(call install_with,$(BIN)/python -m pip install); \
 	fi
 	@touch $@
+
+# Locked: only files whose hashes are known, none of which runs code to be installed, and then ourselves with the
+# hatchling that came with them.
+define install_with
+$(if $(LOCK),$(1) --quiet --require-hashes --only-binary :all: -r $(LOCK) && \
+		$(1) --quiet --no-deps --no-build-isolation -e ., \
+		$(1) --quiet -e '.[all]' --group dev)
+endef
 
 # Debian ships venv apart from Python. As root (a container, a build machine) we may fetch it.
 define create_venv
