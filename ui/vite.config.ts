@@ -1,5 +1,6 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
+import { licenses } from "./licenses.ts";
 
 const POLICY = [
   "default-src 'self'",
@@ -23,14 +24,13 @@ const server = process.env.EVERTHINK ?? "http://127.0.0.1:8790";
 
 export default defineConfig({
   base: "./",
-  plugins: [react(), policy()],
+  plugins: [react(), policy(), licenses("THIRD_PARTY_LICENSES.md")],
   build: {
     outDir: "../src/everthink/devtools/static",
     emptyOutDir: true,
     target: "es2022",
     sourcemap: false,
     modulePreload: { polyfill: false },
-    license: { fileName: "licenses.md" },
     chunkSizeWarningLimit: 1500,
   },
   server: {

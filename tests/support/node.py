@@ -66,8 +66,7 @@ def installed(folder: Path, place: Path, npm: str) -> Path:
     new = Path(tempfile.mkdtemp(dir=place.parent, prefix=f"{folder.name}-"))
     for name in ("package.json", "package-lock.json", ".npmrc"):
         shutil.copy(folder / name, new / name)
-    # Not `npm ci`: a lock file written where the registry lacks other platforms' builds would not do for it.
-    command = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     done = subprocess.run(command, cwd=new, capture_output=True, text=True, timeout=600)
     if done.returncode:
         pytest.fail(f"npm could not install what {folder} names (is there a network?):\n{done.stderr}")

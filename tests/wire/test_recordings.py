@@ -8,10 +8,7 @@ with the lines at which it differs; a difference that is new, moved or gone fail
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.node import needs, packages_of, workbench
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = ROOT / "tests" / "recordings"
@@ -79,31 +78,12 @@ def table() -> str:
 
 @pytest.fixture(scope="module")
 def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recorder, with the one package it needs. The package is installed once per machine."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        if not os.environ.get("CI"):
-            pytest.skip("Node.js is not installed; install Node 20 or newer to run this test.")
-        pytest.fail("Node.js 20 or newer, with npm, is needed to play the recorded scenes.")
-    place = tmp_path_factory.mktemp("wire") / "check"
-    shutil.copytree(CHECK, place, ignore=shutil.ignore_patterns("node_modules", "package-lock.json"))
-    (place / "node_modules").symlink_to(_packages(npm), target_is_directory=True)
-    return place
-
-
-def _packages(npm: str) -> Path:
-    manifest = CHECK / "package.json"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "everthink-tests"
-    place = cache / hashlib.sha256(manifest.read_bytes()).hexdigest()[:16]
-    if not (place / "installed").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        shutil.copy(manifest, place / "package.json")
-        command = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=600, check=False)
-        if done.returncode:
-            pytest.fail(f"npm could not install what {manifest} names (is there a network?):\n{done.stderr}")
-        (place / "installed").touch()
-    return place / "node_modules"
+    """The recorder, with the one package it needs."""
+    needs("node", "Node.js 20 or newer, with npm, is needed to play the recorded scenes.")
+    files = [path for path in CHECK.iterdir() if path.suffix == ".mjs"]
+    return workbench(
+        tmp_path_factory.mktemp("wire") / "check", packages_of(CHECK), CHECK / "package.json", *files
+    )
 
 
 @pytest.fixture(scope="module")

@@ -107,4 +107,4 @@ def test_the_built_page_is_what_its_source_builds(tmp_path: Path) -> None:
 
     built, kept = contents(tmp_path / "static"), contents(STATIC)
     changed = sorted(name for name in built.keys() | kept.keys() if built.get(name) != kept.get(name))
-    assert not changed, f"Not what ui/ builds: {changed}. Run `npm install && npm run build` in ui/."
+    assert not changed, f"Not what ui/ builds: {changed}. Run `npm ci && npm run build` in ui/."
