@@ -21,7 +21,8 @@ from pydantic_ai.exceptions import (
 )
 
 from everthink.errors import ModelError
-from everthink.models.classify import classify, default_context_overflow_classifier, without_secrets
+from everthink.masking import mask
+from everthink.models.classify import classify, default_context_overflow_classifier
 
 
 def http(status: int, message: str = "no", **headers: str) -> ModelHTTPError:
@@ -137,7 +138,7 @@ def test_keys_are_left_out(leak: str) -> None:
 
 @given(st.text(min_size=8, alphabet=st.characters(codec="ascii", exclude_characters=" ")), st.text())
 def test_a_known_secret_never_appears(secret: str, around: str) -> None:
-    assert secret not in without_secrets(f"{around} {secret} {around}", [secret]).replace(around, "")
+    assert secret not in mask(f"{around} {secret} {around}", [secret]).replace(around, "")
 
 
 @pytest.mark.parametrize(

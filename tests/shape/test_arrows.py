@@ -15,6 +15,9 @@ from .source import Module, modules
 ARROWS: dict[str, set[str]] = {
     # Values: no clock of their own choosing, no I/O, known to everybody.
     "errors": set(),
+    "masking": set(),
+    "plain": set(),
+    "logs": {"masking", "plain"},
     "abort": set(),
     "clock": set(),
     "limits": {"errors"},
@@ -22,11 +25,11 @@ ARROWS: dict[str, set[str]] = {
     "messages": {"errors"},
     "chunks": {"errors", "messages"},
     # Ports, each with its adapters beside it.
-    "store": {"errors", "clock"},
-    "models": {"errors", "abort", "clock"},
+    "store": {"errors", "masking", "clock"},
+    "models": {"errors", "masking", "abort", "clock"},
     "tools": {"errors", "abort", "messages", "models.port"},
     # What happened, told to whoever listens.
-    "observe": {"errors", "models.port"},
+    "observe": {"errors", "masking", "logs", "models.port"},
     # The core: values and ports only.
     "wire": {"errors", "limits", "messages", "chunks"},
     "session": {
@@ -41,6 +44,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "turn": {
         "errors",
+        "masking",
         "limits",
         "identity",
         "abort",
@@ -83,6 +87,8 @@ ARROWS: dict[str, set[str]] = {
     "sandbox": {"errors", "clock", "abort"},
     "runtime": {
         "errors",
+        "masking",
+        "logs",
         "limits",
         "identity",
         "abort",

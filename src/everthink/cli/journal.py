@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from ..errors import AgentError, StoreUnavailable, StoreUnreadable
+from ..masking import mask
 from ..runtime import queries as runtime
 from ..session import queries as session
 from ..turn import queries as turn
@@ -51,7 +52,7 @@ def sqlite_path(store: str) -> Path:
     scheme, separator, rest = store.partition("://")
     if separator and (scheme != "sqlite" or not rest.startswith("/")):
         raise AgentError(
-            f"{store!r} is no store.",
+            f"{mask(store)!r} is no store.",
             next_step="Write sqlite:///path/to/file.db, a path, or postgresql://user:password@host/database",
         )
     return Path(os.path.expanduser(rest[1:] if separator else store))
@@ -174,7 +175,7 @@ class _Postgres:
         except (OSError, TimeoutError, self._asyncpg.PostgresError, ValueError) as error:
             self._runner.close()
             raise StoreUnavailable(
-                f"The PostgreSQL server cannot be used: {error or type(error).__name__}.",
+                f"The PostgreSQL server cannot be used: {mask(str(error)) or type(error).__name__}.",
                 next_step="Check the address, the user and that the server runs.",
             ) from error
 
@@ -184,7 +185,7 @@ class _Postgres:
         try:
             found = self._runner.run(self._connection.fetch(numbered(sql, kinds_of(params)), *params))
         except self._asyncpg.PostgresError as error:
-            raise StoreUnreadable(f"The database cannot be read: {error}.") from error
+            raise StoreUnreadable(f"The database cannot be read: {mask(str(error))}.") from error
         return [dict(row) for row in found]
 
     def close(self) -> None:

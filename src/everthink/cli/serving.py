@@ -25,6 +25,9 @@ from typing import Any
 import uvicorn
 
 from ..errors import AgentError
+from ..logs import CLEAN, Sparing
+from ..masking import mask
+from ..plain import plain
 from .letters import complain, say, say_error
 from .page import Broken, WithPage
 from .target import Loaded, load, use_demo_models
@@ -147,13 +150,18 @@ _QUERY = re.compile(r"\?[^\s\"]*")
 
 
 class _Plain(logging.Formatter):
-    """Messages as sentences; access lines with the time. Queries of requests are left out."""
+    """Messages as sentences; access lines with the time. Queries of requests are left out.
+
+    Whoever wrote it, a line that begins at the edge is one of ours: what follows a line break is indented.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         if record.name == "uvicorn.access":
-            return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {_QUERY.sub('?…', record.getMessage())}"
+            said = plain(_QUERY.sub("?…", record.getMessage()))
+            return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {said}"
         said = super().format(record)
-        return _QUERY.sub("?…", said) if '"WebSocket ' in said else said
+        said = _QUERY.sub("?…", said) if '"WebSocket ' in said else said
+        return plain(mask(said), lines=True).replace("\n", "\n  ")
 
 
 def quiet_logs(*, access: bool, level: str = "warning") -> None:
@@ -161,11 +169,14 @@ def quiet_logs(*, access: bool, level: str = "warning") -> None:
     errors = logging.StreamHandler(sys.stderr)
     errors.setFormatter(_Plain("%(levelname)s %(message)s"))
     errors.setLevel(level.upper())
+    errors.addFilter(CLEAN)
+    errors.addFilter(Sparing(most=50))  # a client can make us, and uvicorn, complain as often as it likes
     logging.basicConfig(level=level.upper(), handlers=[errors])
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     if access:
         lines = logging.StreamHandler(sys.stdout)
         lines.setFormatter(_Plain("%(message)s"))
+        lines.addFilter(CLEAN)
         logger = logging.getLogger("uvicorn.access")
         logger.addHandler(lines)
         logger.setLevel("INFO")

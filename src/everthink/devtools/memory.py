@@ -25,6 +25,7 @@ from ..errors import (
     UnknownMessage,
     UnknownSession,
 )
+from ..masking import masked
 from ..messages import tool_name
 from ..runtime.actor import Actor
 from ..session import queries
@@ -33,7 +34,6 @@ from ..session.session import SearchHit
 from ..session.sessions import MAIN, SessionInfo
 from ..store.port import Store
 from .layout import Layout
-from .masking import masked
 from .prompt import explained
 from .replies import as_json, body_of, fields_of, letter
 from .view import Tree

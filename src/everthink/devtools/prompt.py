@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ..errors import ContextUnavailable
+from ..masking import masked
 from ..runtime.actor import Actor
 from ..session.blocks import RULE, ContextBlock, render
 from ..session.context import Context
@@ -21,7 +22,6 @@ from ..tools.collect import as_tools
 from ..tools.tool import Tool
 from ..turn.hooks import call_hook
 from ..turn.prompt import with_capabilities
-from .masking import masked
 
 __all__ = ["behind", "explained"]
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from ..masking import masked
 from ..observe.bus import EventBus
 from ..observe.events import ChatStepFinish, ChatStepStart, Event
-from .masking import masked
 
 __all__ = ["Recorder"]
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from .. import chunks as ui
+from ..masking import masked
 from ..messages import Message
 from ..store.port import Row
 from ..turn.queries import CALL_FACTS, TURN_FACTS
 from ..turn.segments import unpack
-from .masking import masked
 
 __all__ = ["Node", "Tree", "calls", "chunks", "facts", "in_and_out", "turns", "usage"]
 

@@ -10,14 +10,14 @@ never holds a key or a header.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
 from ..errors import ErrorKind, ModelError
+from ..masking import mask
 
-__all__ = ["classify", "default_context_overflow_classifier", "without_secrets"]
+__all__ = ["classify", "default_context_overflow_classifier"]
 
 _OVERFLOW_TEXTS = (
     "prompt is too long",
@@ -50,17 +50,6 @@ _RATE_LIMIT = frozenset({"ModelRateLimitError"})
 _UNAVAILABLE = frozenset({"ModelUnavailableError", "ModelServerError"})
 _REFUSED = frozenset({"UserError", "ContentFilterError", "ModelRequestRejectedError", "NotImplementedError"})
 
-_SECRETS = re.compile(
-    r"""
-    \b(?:sk|pk|rk|gsk|xai|hf|pat|ghp|tvly|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}      # keys by their usual prefixes
-    | (?<=bearer\s)[^\s'",}]+                                                  # Authorization: Bearer …
-    | (?<=[?&]key=)[^\s&'"]+                                                   # …?key=…
-    | (?:(?<=api[-_\s]key:\s)|(?<=api[-_]key=)|(?<=api[-_]key':\s')|(?<=api[-_]key":\s"))[^\s'",}]+
-    | (?<=api\skey\sprovided:\s)[^\s'",}]+
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-
 
 def default_context_overflow_classifier(
     error: object, ctx: object = None
@@ -86,7 +75,7 @@ def classify(
         return error
     error = _most_telling(error)
     status = _status(error)
-    text = without_secrets(_message(error), secrets)
+    text = mask(_message(error), secrets)
     kind = _kind(error, status, text)
     retry_after = _retry_after(error, time.time() if now is None else now)
     result = ModelError(
@@ -98,14 +87,6 @@ def classify(
     )
     result.__cause__ = error
     return result
-
-
-def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
-    """`text` with keys and tokens replaced by dots."""
-    for secret in secrets:
-        if len(secret) >= 4:
-            text = text.replace(secret, "…")
-    return _SECRETS.sub("…", text)
 
 
 def _kind(error: BaseException, status: int | None, text: str) -> ErrorKind:

@@ -17,7 +17,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import MissingExtra, MissingKey, UnknownModel
-from .classify import without_secrets
+from ..masking import mask
 from .port import Model
 
 if TYPE_CHECKING:
@@ -239,4 +239,4 @@ def _missing_key(name: str, said: str) -> MissingKey:
             f"{name!r} is not set up: there is no {keys[0]}.",
             next_step=f"Set it in the environment: export {keys[0]}=… {_TRY_THE_DEMO}",
         )
-    return MissingKey(f"{name!r} cannot be used: {without_secrets(said)}", next_step=_TRY_THE_DEMO)
+    return MissingKey(f"{name!r} cannot be used: {mask(said)}", next_step=_TRY_THE_DEMO)

@@ -21,8 +21,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, overload
 
+from ..logs import guarded
+from ..masking import masked
 from .events import CHANNELS, EVENTS, Event, EventBody
-from .redact import redact
 
 __all__ = ["Callback", "EventBus", "Listener", "Unsubscribe"]
 
@@ -137,7 +138,7 @@ class EventBus:
         if not (logs or route.subscribers):
             return
         try:
-            event = Event(kind.type, kind.channel, agent, name, body.payload(), self._now_ms(), body)
+            event = Event(kind.type, kind.channel, agent, name, masked(body.payload()), self._now_ms(), body)
             if logs:
                 _log(route.logger, event)
         except Exception:
@@ -169,7 +170,7 @@ class EventBus:
 
     def _route(self, kind: type[EventBody]) -> _Route:
         wanted = tuple(subscriber for subscriber in self._subscribers if subscriber.wants(kind))
-        logger = logging.getLogger("everthink." + kind.channel.removeprefix("agents:"))
+        logger = guarded(kind.channel.removeprefix("agents:"))
         route = self._routes[kind] = _Route(logger, wanted)
         return route
 
@@ -299,8 +300,7 @@ def _log(logger: logging.Logger, event: Event) -> None:
 
 def _loggable(value: Any) -> Any:
     if isinstance(value, str):
-        kept = redact(value)
-        return kept if len(kept) <= _LONGEST_LOGGED else kept[:_LONGEST_LOGGED] + "…"
+        return value if len(value) <= _LONGEST_LOGGED else value[:_LONGEST_LOGGED] + "…"
     return value
 
 

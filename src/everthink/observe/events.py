@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 import msgspec
 
+from ..masking import mask
 from ..models.port import AssistantMessage, Request, Usage
 
 __all__ = [
@@ -139,6 +140,11 @@ class EventBody(msgspec.Struct, frozen=True, kw_only=True):
     channel: ClassVar[str] = ""
     level: ClassVar[int] = logging.DEBUG
     wire_names: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    def __post_init__(self) -> None:
+        # Libraries like to repeat the key or the address that failed.
+        if error := getattr(self, "error", None):
+            msgspec.structs.force_setattr(self, "error", mask(str(error)))
 
     def payload(self) -> dict[str, Any]:
         """The fields as JSON: names in camelCase, absent ones and content left out."""

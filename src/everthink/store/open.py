@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import StoreError
+from ..masking import mask
 from .crashpoints import crash_plan, with_crash_points
 from .port import Migration, Store
 
@@ -71,4 +72,4 @@ def _bare(text: str) -> str:
 
 
 def _unknown(what: str) -> StoreError:
-    return StoreError(what, kept="Nothing was opened.", next_step=_ACCEPTED)
+    return StoreError(mask(what), kept="Nothing was opened.", next_step=_ACCEPTED)

@@ -6,6 +6,7 @@ SQL appears in errors, shortened; parameters never do, because they hold what pe
 from __future__ import annotations
 
 from ..errors import CommitRefused, StoreClosed, StoreError, StoreReadOnly
+from ..masking import mask
 
 __all__ = ["NOTHING_WRITTEN", "closed", "copied", "only_reads", "refused", "rejected", "shortened"]
 
@@ -30,7 +31,7 @@ def refused(sql: str) -> CommitRefused:
 def rejected(where: str, reason: object) -> StoreError:
     """The database did not accept a statement: a constraint, a wrong parameter, wrong SQL."""
     return StoreError(
-        f"{where} rejected a commit: {str(reason).strip() or type(reason).__name__}.",
+        f"{where} rejected a commit: {mask(str(reason)).strip() or type(reason).__name__}.",
         kept=NOTHING_WRITTEN,
         next_step="Other commits are not affected; correct the statement and apply it again.",
     )

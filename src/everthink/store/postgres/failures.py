@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable, StoreUnreadable
+from ...masking import mask
 from ..wording import NOTHING_WRITTEN, rejected
 from .driver import load
 
@@ -44,6 +45,8 @@ def place(url: str) -> str:
     """Where the database is, without the password."""
     try:
         parts = urlsplit(url)
+        if "@" in parts.path:
+            raise ValueError  # a password with a slash in it: what stands before the @ is part of it
         return (
             f"{parts.hostname or 'localhost'}:{parts.port or 5432}/{parts.path.lstrip('/') or parts.username}"
         )
@@ -75,6 +78,7 @@ def from_server(error: Exception, where: str, *, kept: str = NOTHING_WRITTEN) ->
 
 def from_state(state: str, message: str, where: str, *, kept: str = NOTHING_WRITTEN) -> StoreError:
     """One of our errors for a code of the server."""
+    message = mask(message)
     if state == "53100":
         return StoreFull(
             f"There is no space left on the server of the database {where} ({message}).",
@@ -111,7 +115,7 @@ def from_state(state: str, message: str, where: str, *, kept: str = NOTHING_WRIT
 
 def unreachable(error: Exception, where: str, *, kept: str) -> StoreUnavailable:
     """Nobody answers at the address."""
-    reason = str(error) or type(error).__name__
+    reason = mask(str(error)) or type(error).__name__
     return StoreUnavailable(
         f"The server of the database {where} cannot be reached ({reason}).",
         kept=kept,
@@ -122,7 +126,8 @@ def unreachable(error: Exception, where: str, *, kept: str) -> StoreUnavailable:
 def in_doubt(error: BaseException, where: str) -> StoreUnavailable:
     """The connection broke between sending a commit and hearing what became of it."""
     letter = StoreUnavailable(
-        f"The connection to the database {where} was lost during a commit ({error or type(error).__name__}).",
+        f"The connection to the database {where} was lost during a commit"
+        f" ({mask(str(error)) or type(error).__name__}).",
         kept="This commit may or may not have been stored, whole or not at all; earlier ones are intact.",
         next_step="Read what is stored before writing it again. The store connects again by itself.",
     )
