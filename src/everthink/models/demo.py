@@ -46,6 +46,8 @@ from .port import (
 __all__ = ["DemoModel"]
 
 _WORDS = re.compile(r"\S+\s*|\s+")
+_HEARD = 4000
+"""Characters of a question that are listened to: its rules on words must not hold anybody else up."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def _answer(request: Request, messages: list[ModelMessage]) -> _Answer:
     can_call = not results and request.tool_choice != "none"
     if memory.is_summary_wanted(question):
         return _Answer("", memory.summary_of(question))
+    question = question[:_HEARD]
     if can_call and (calls := _calls(question, request)):
         names = talk.listing([f"`{name}`" for name in dict.fromkeys(call.name for call in calls)])
         return _Answer(f"This asks for something I have a tool for: {names}.", calls=tuple(calls))
@@ -115,7 +118,7 @@ def _answer(request: Request, messages: list[ModelMessage]) -> _Answer:
         return _Answer("Now I only need to say what came back.", talk.about_results(results, question))
     if said := memory.remembered(question, request.system, messages):
         return _Answer("I look into my memory.", said)
-    earlier = [_said(message) for message in messages if isinstance(message, UserMessage)][:-1]
+    earlier = [_said(message)[:_HEARD] for message in messages if isinstance(message, UserMessage)][:-1]
     thought, text = talk.reply(question, earlier, [tool.name for tool in request.tools])
     return _Answer(thought, text)
 
@@ -167,7 +170,7 @@ def _parts(messages: list[ModelMessage]) -> Iterator[Any]:
 def _usage(request: Request, answer: _Answer) -> Usage:
     """Words, for want of tokens."""
     shown = len(request.system.split()) + sum(
-        len(part.text.split())
+        len(part.text[:_HEARD].split())
         for message in request.messages
         if isinstance(message, UserMessage | AssistantMessage)
         for part in message.content

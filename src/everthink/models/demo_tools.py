@@ -63,6 +63,8 @@ _WHOLE_TEXT = frozenset(
 )
 _REST = re.compile(r"\b(?:for|about|saying|that says|regarding|:)\s+(.+?)[?.!]*$", re.IGNORECASE)
 _PATH = re.compile(r"[\w./-]*\w\.\w{1,5}\b|/[\w./-]+")
+# A schema may ask for a million of something: a browser wrote it.
+_MOST_ITEMS, _LONGEST = 20, 2000
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class _Filler:
             values: list[Any] = [int(n) if kind == "integer" else n for n in self._numbers]
             self._numbers = []
             return values[: schema.get("maxItems", len(values))]
-        count = max(1, int(schema.get("minItems", 1)))
+        count = min(max(1, int(schema.get("minItems", 1))), _MOST_ITEMS)
         return [self.value(items, name, complete=complete) for _ in range(count)]
 
     def _number(self, schema: dict[str, Any], *, whole: bool) -> int | float:
@@ -235,7 +237,7 @@ class _Filler:
         if name in ("expression", "formula", "sum") and (found := _SUM.search(self._text)):
             return found.group().strip()
         text = self._find(name) or str(schema.get("default", "")) or self._text or name or "something"
-        text = text.ljust(int(schema.get("minLength", 0)), ".")
+        text = text.ljust(min(int(schema.get("minLength", 0)), _LONGEST), ".")
         return text[: int(schema.get("maxLength", len(text)))]
 
     def _find(self, name: str) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from ..errors import ToolDefinitionError
+from .bounds import SchemaBounds
 from .tool import Tool, client_tool, tool
 
 __all__ = ["as_tools", "client_tools_from", "collect_tools"]
@@ -69,8 +70,9 @@ def client_tools_from(schemas: Any) -> dict[str, Tool]:
     if not isinstance(schemas, (list, tuple)):
         raise _not_client_tools("it is not a list")
     tools: dict[str, Tool] = {}
+    bounds = SchemaBounds()
     for index, found in enumerate(cast("list[Any]", schemas)):
-        made = _client_tool(found, f"clientTools[{index}]")
+        made = _client_tool(found, f"clientTools[{index}]", bounds)
         if made.name in tools:
             log.warning("the browser offers two tools named %r; the last one is used", made.name)
             del tools[made.name]
@@ -78,7 +80,7 @@ def client_tools_from(schemas: Any) -> dict[str, Tool]:
     return tools
 
 
-def _client_tool(found: Any, where: str) -> Tool:
+def _client_tool(found: Any, where: str, bounds: SchemaBounds) -> Tool:
     if not isinstance(found, dict):
         raise _not_client_tools(f"{where} is not an object")
     schema = cast("dict[str, Any]", found)
@@ -89,6 +91,8 @@ def _client_tool(found: Any, where: str) -> Tool:
         raise _not_client_tools(f"{where}.description is not text")
     if not isinstance(parameters, dict | None):
         raise _not_client_tools(f"{where}.parameters is not a JSON schema")
+    if parameters is not None:
+        bounds.check(name, cast("dict[str, Any]", parameters))
     return client_tool(name, description or "", cast("dict[str, Any] | None", parameters))
 
 

@@ -8,6 +8,7 @@ Every sentence names the field, what was expected and what came.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, cast
 
 from ..errors import ToolInputError
@@ -15,6 +16,7 @@ from ..errors import ToolInputError
 __all__ = ["describe", "explain", "misfit", "not_an_object", "path_text"]
 
 _MOST = 8  # problems told at once
+_LONGEST = 300  # characters of one problem, or of a path in it
 
 
 def explain(
@@ -60,7 +62,7 @@ def describe(value: Any) -> str:
         case str():
             return f"the text {_short(value)!r}"
         case int() | float():
-            return f"the number {value}"
+            return f"the number {_short(str(value))}"
         case dict():
             return f"an object with {_keys(cast('dict[Any, Any]', value))}"
         case list():
@@ -73,7 +75,9 @@ def path_text(path: Sequence[str | int]) -> str:
     """`["items", 2, "name"]` as `items[2].name`."""
     text = ""
     for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        if len(text) > _LONGEST:
+            return f"{text[:_LONGEST]}..."
+        text += f"[{step}]" if isinstance(step, int) else f".{_short(step)}" if text else _short(step)
     return text
 
 
@@ -116,7 +120,7 @@ def _real_path(loc: Sequence[str | int], given: Any, *, missing: bool) -> tuple[
 
 def _clean(problem: str) -> str:
     """Short, and free of half characters that no encoder takes: parts of it were written by the model."""
-    text = problem if len(problem) <= 300 else f"{problem[:297]}..."
+    text = problem if len(problem) <= _LONGEST else f"{problem[: _LONGEST - 3]}..."
     return text.encode(errors="replace").decode()
 
 
@@ -127,5 +131,5 @@ def _short(text: str) -> str:
 def _keys(value: dict[Any, Any]) -> str:
     if not value:
         return "no keys"
-    shown = ", ".join(str(key) for key in list(value)[:5])
+    shown = ", ".join(_short(str(key)) for key in islice(value, 5))
     return f"the keys {shown}{', …' if len(value) > 5 else ''}"

@@ -3,19 +3,28 @@
     browser, MCP server, extension --schema--> JsonInput --> the input, looked over
 
 A light check, not a JSON Schema validator: types, required fields, enums, what is inside of
-them. What it does not know it lets pass, because the owner of the tool checks again.
+them. What it does not know it lets pass, because the owner of the tool checks again: patterns and
+formats are never run. The look has a number of steps; input that needs more is refused, so that
+no choice of choices of references takes longer than a large honest input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, cast
 
 from .explain import describe, misfit, not_an_object, path_text
+from .references import resolve
 
-__all__ = ["JsonInput", "misfits"]
+__all__ = ["MAX_STEPS", "JsonInput", "misfits"]
+
+MAX_STEPS = 20_000
+"""Comparisons of a value with a schema, about 40 ms of them."""
 
 _DEEPEST = 64
+_MOST = 20  # problems that are worth counting
+_TOO_COMPLEX = "the input is too complex to check against the schema; send less at once"
 
 
 class JsonInput:
@@ -37,81 +46,115 @@ class JsonInput:
 
 def misfits(value: Any, schema: Any) -> Iterator[str]:
     """What about `value` contradicts `schema`, one sentence each."""
-    yield from _look(value, schema, schema, [], 0)
+    yield from _Look(schema).problems(value)
 
 
-def _look(value: Any, schema: Any, root: Any, path: list[str | int], depth: int) -> Iterator[str]:
-    if not isinstance(schema, dict) or depth > _DEEPEST:
-        return
-    rules = cast("dict[str, Any]", schema)
-    where = path_text(path) or "the input"
-    if "$ref" in rules:
-        yield from _look(value, _follow(rules["$ref"], root), root, path, depth + 1)
-    for choices in (rules.get("anyOf"), rules.get("oneOf")):
-        if isinstance(choices, list) and choices:
-            yield from _look_at_choices(value, cast("list[Any]", choices), root, path, depth)
-    for part in _list(rules.get("allOf")):
-        yield from _look(value, part, root, path, depth + 1)
-    if not _is_of_type(value, rules.get("type")):
-        yield f"{where} should be {_type_text(rules['type'])} (got {describe(value)})"
-        return
-    if isinstance(rules.get("enum"), list) and not _is_among(value, rules["enum"]):
-        yield f"{where} should be one of {_values(rules['enum'])} (got {describe(value)})"
-    if "const" in rules and not _is_among(value, [rules["const"]]):
-        yield f"{where} should be {_values([rules['const']])} (got {describe(value)})"
-    if isinstance(value, dict):
-        yield from _look_into_object(cast("dict[str, Any]", value), rules, root, path, depth)
-    elif isinstance(value, list):
-        for index, item in enumerate(cast("list[Any]", value)):
-            yield from _look(item, rules.get("items"), root, [*path, index], depth + 1)
+class _TooComplex(Exception):
+    """The steps are used up."""
 
 
-def _look_into_object(
-    value: dict[str, Any], rules: dict[str, Any], root: Any, path: list[str | int], depth: int
-) -> Iterator[str]:
-    found = rules.get("properties")
-    properties = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    for name in _list(rules.get("required")):
-        if isinstance(name, str) and name not in value:
-            yield f"{path_text([*path, name])} is required but missing"
-    rest = rules.get("additionalProperties")
-    for key, item in value.items():
-        if key in properties:
-            yield from _look(item, properties[key], root, [*path, key], depth + 1)
-        elif rest is False and "patternProperties" not in rules:
-            known = f"; it takes {', '.join(properties)}" if properties else ""
-            yield f"{path_text([*path, key])} is not a known field{known}"
-        else:
-            yield from _look(item, rest, root, [*path, key], depth + 1)
+Path = tuple[str | int, ...]
 
 
-def _look_at_choices(
-    value: Any, choices: list[Any], root: Any, path: list[str | int], depth: int
-) -> Iterator[str]:
-    closest: list[str] | None = None
-    for choice in choices:
-        problems = list(_look(value, choice, root, path, depth + 1))
-        if not problems:
+class _Look:
+    """One look at a value."""
+
+    def __init__(self, root: Any) -> None:
+        self._root, self.left = root, MAX_STEPS
+        self._behind: dict[str, Any] = {}
+
+    def problems(self, value: Any) -> list[str]:
+        found: list[str] = []
+        try:
+            self._look(value, self._root, (), 0, found)
+        except _TooComplex:
+            return [_TOO_COMPLEX]
+        return found
+
+    def _spend(self, steps: int = 1) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise _TooComplex
+
+    def _look(self, value: Any, schema: Any, path: Path, depth: int, found: list[str]) -> None:
+        self._spend()
+        if not isinstance(schema, dict) or depth > _DEEPEST or len(found) >= _MOST:
             return
-        if closest is None or len(problems) < len(closest):
-            closest = problems
-    yield from closest or ()
+        rules = cast("dict[str, Any]", schema)
+        if "$ref" in rules:
+            self._look(value, self._follow(rules["$ref"]), path, depth + 1, found)
+        for choices in (rules.get("anyOf"), rules.get("oneOf")):
+            if isinstance(choices, list) and choices:
+                self._look_at_choices(value, cast("list[Any]", choices), path, depth, found)
+        for part in _list(rules.get("allOf")):
+            self._look(value, part, path, depth + 1, found)
+        if not self._is_of_type(value, rules.get("type")):
+            found.append(f"{_where(path)} should be {_type_text(rules['type'])} (got {describe(value)})")
+            return
+        if isinstance(rules.get("enum"), list) and not self._is_among(value, rules["enum"]):
+            found.append(f"{_where(path)} should be one of {_values(rules['enum'])} (got {describe(value)})")
+        if "const" in rules and not self._is_among(value, [rules["const"]]):
+            found.append(f"{_where(path)} should be {_values([rules['const']])} (got {describe(value)})")
+        if isinstance(value, dict):
+            self._look_into_object(cast("dict[str, Any]", value), rules, path, depth, found)
+        elif isinstance(value, list) and "items" in rules:
+            for index, item in enumerate(cast("list[Any]", value)):
+                self._look(item, rules["items"], (*path, index), depth + 1, found)
 
+    def _look_into_object(
+        self, value: dict[str, Any], rules: dict[str, Any], path: Path, depth: int, found: list[str]
+    ) -> None:
+        named = rules.get("properties")
+        properties = cast("dict[str, Any]", named) if isinstance(named, dict) else {}
+        required = _list(rules.get("required"))
+        self._spend(len(required))
+        for name in required:
+            if isinstance(name, str) and name not in value and len(found) < _MOST:
+                found.append(f"{path_text((*path, name))} is required but missing")
+        rest = rules.get("additionalProperties")
+        for key, item in value.items():
+            if key in properties:
+                self._look(item, properties[key], (*path, key), depth + 1, found)
+            elif rest is False and "patternProperties" not in rules:
+                if len(found) < _MOST:
+                    found.append(f"{path_text((*path, key))} is not a known field{_known(properties)}")
+            else:
+                self._look(item, rest, (*path, key), depth + 1, found)
 
-def _follow(ref: Any, root: Any) -> Any:
-    if not isinstance(ref, str) or not ref.startswith("#"):
-        return None
-    node = root
-    for step in ref[1:].split("/")[1:]:
-        if not isinstance(node, dict):
+    def _look_at_choices(
+        self, value: Any, choices: list[Any], path: Path, depth: int, found: list[str]
+    ) -> None:
+        closest: list[str] | None = None
+        for choice in choices:
+            problems: list[str] = []
+            self._look(value, choice, path, depth + 1, problems)
+            if not problems:
+                return
+            if closest is None or len(problems) < len(closest):
+                closest = problems
+        found += closest or ()
+
+    def _follow(self, reference: Any) -> Any:
+        if not isinstance(reference, str):
             return None
-        node = cast("dict[str, Any]", node).get(step.replace("~1", "/").replace("~0", "~"))
-    return node
+        if reference not in self._behind:
+            self._behind[reference] = resolve(reference, self._root)
+        return self._behind[reference]
+
+    def _is_of_type(self, value: Any, wanted: Any) -> bool:
+        if isinstance(wanted, list):
+            self._spend(len(cast("list[Any]", wanted)))
+            return any(_is_one(value, one) for one in cast("list[Any]", wanted)) or not wanted
+        return _is_one(value, wanted)
+
+    def _is_among(self, value: Any, choices: Any) -> bool:
+        entries = _list(choices)
+        self._spend(len(entries))
+        # In Python True == 1; in JSON they differ.
+        return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in entries)
 
 
-def _is_of_type(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, list):
-        return any(_is_of_type(value, one) for one in cast("list[Any]", wanted)) or not wanted
+def _is_one(value: Any, wanted: Any) -> bool:
     match wanted:
         case "object":
             return isinstance(value, dict)
@@ -132,20 +175,26 @@ def _is_of_type(value: Any, wanted: Any) -> bool:
             return True
 
 
-def _is_among(value: Any, choices: Any) -> bool:
-    # In Python True == 1; in JSON they differ.
-    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in _list(choices))
+def _where(path: Path) -> str:
+    return path_text(path) or "the input"
+
+
+def _known(properties: dict[str, Any]) -> str:
+    if not properties:
+        return ""
+    more = ", …" if len(properties) > _MOST else ""
+    return f"; it takes {', '.join(islice(properties, _MOST))}{more}"
 
 
 def _type_text(wanted: Any) -> str:
     if isinstance(wanted, list):
-        return " or ".join(_type_text(one) for one in cast("list[Any]", wanted))
+        return " or ".join(_type_text(one) for one in cast("list[Any]", wanted)[:_MOST])
     words = {"object": "an object", "array": "a list", "string": "text", "integer": "a whole number"}
     return words.get(wanted, "null" if wanted == "null" else f"a {wanted}")
 
 
 def _values(values: Any) -> str:
-    return ", ".join(describe(value) for value in _list(values)[:20])
+    return ", ".join(describe(value) for value in _list(values)[:_MOST])
 
 
 def _list(value: Any) -> list[Any]:

@@ -339,7 +339,7 @@ class Tool(Generic[P, R]):
     def _check(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise self._refused(
-                f"{self.name!r} is not a name that providers accept",
+                f"{self.name!r:.80} is not a name that providers accept",
                 "Use 1 to 64 letters, digits, `_` or `-`: @tool(name=...).",
             )
         if not callable(self.on_interrupt) and self.on_interrupt not in ("report", "rerun"):
@@ -358,7 +358,7 @@ class Tool(Generic[P, R]):
     def _refused(self, why: str, next_step: str) -> ToolDefinitionError:
         if self._source is not None:
             return refuse(self._source, why, next_step)
-        return ToolDefinitionError(f"Tool {self.name!r} cannot be used: {why}.", next_step=next_step)
+        return ToolDefinitionError(f"Tool {self.name!r:.80} cannot be used: {why}.", next_step=next_step)
 
 
 @overload
@@ -430,7 +430,7 @@ def _object_schema(name: str, schema: Mapping[str, Any] | None) -> dict[str, Any
         return {"type": "object"}
     if schema.get("type", "object") != "object":
         raise ToolDefinitionError(
-            f"Tool {name!r} takes {schema['type']!r} as its input, but a tool's input is a JSON object.",
+            f"Tool {name!r} takes {schema['type']!r:.80} as its input, but a tool's input is a JSON object.",
             next_step='Wrap it: {"type": "object", "properties": {"value": …}}.',
         )
     return {"type": "object", **schema}
