@@ -62,6 +62,7 @@ __all__ = [
     "FiberRunFailed",
     "FiberRunInterrupted",
     "FiberRunStarted",
+    "LoopBlocked",
     "MessageCancel",
     "MessageClear",
     "MessageError",
@@ -710,6 +711,21 @@ class FiberRecoveryFailed(_Fiber, frozen=True, kw_only=True):
 
 
 # --- lifecycle ---------------------------------------------------------------------------
+
+
+@event("loop:blocked")
+class LoopBlocked(EventBody, frozen=True, kw_only=True):
+    """Code held the event loop for longer than a second; nobody was served meanwhile.
+
+    Agent and name are empty when it cannot be seen whose it was. The log had its warning while it lasted.
+    """
+
+    where: str
+    """File and line of the innermost frame of the application, else of ours."""
+    function: str
+    task: str | None = None
+    """The name of the task, which says which tool or turn it was."""
+    duration_ms: float
 
 
 @event("audit", level=logging.INFO)

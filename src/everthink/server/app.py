@@ -23,7 +23,9 @@ from .names import kebab
 if TYPE_CHECKING:
     from ..messages import Message
     from ..models.port import Model
+    from ..observe.events import EventBody
     from ..runtime.directory import Directory
+    from ..runtime.watchdog import Watchdog
     from ..store.port import Store
     from ..turn.hooks import TurnResult
     from ..turn.streamed import ChatStream, Prepared
@@ -53,6 +55,7 @@ class App:
     - `on_before_connect(connection, cls, name)` for sockets, `on_before_request` for HTTP: a response that
       they return is the refusal.
     - `limits`: how much a client may send and ask for, a `Limits`.
+    - `watchdog`: seconds after which code that holds the event loop is named in the log; `None`: never.
     - `clock`, `new_id`: time and ids, for tests.
 
     The functions may be `async def`.
@@ -73,6 +76,7 @@ class App:
         authenticate: Callable[[Any], Any] | None = None,
         authorize: Callable[..., Any] | None = None,
         limits: Limits | None = None,
+        watchdog: float | None = 1.0,
         on_before_connect: Callable[..., Any] | None = None,
         on_before_request: Callable[..., Any] | None = None,
         **store_options: Any,
@@ -90,6 +94,13 @@ class App:
         self._given_store, self._store_options = store, store_options
         self._clock: Clock = clock or SystemClock()
         self._new_id, self._grace, self._idle_after = new_id, grace, idle_after
+        if watchdog is not None and not _is_time(watchdog):
+            raise AgentError(
+                f"App(watchdog={watchdog!r}): it is given in seconds above 0.",
+                next_step="Leave it out for one second, or give None if nobody should watch the event loop.",
+            )
+        self._watchdog_after = watchdog
+        self._watchdog: Watchdog | None = None
         self._opening: asyncio.Task[Directory] | None = None
         self._closed = False
         self.events = EventBus(now_ms=self._clock.now_ms)
@@ -212,7 +223,19 @@ class App:
             **options,
         )
         directory.waker.start()
+        self._watch()
         return directory
+
+    def _watch(self) -> None:
+        if self._watchdog_after is not None:
+            from ..runtime.watchdog import Watchdog
+
+            self._watchdog = Watchdog(self._held, threshold=self._watchdog_after)
+            self._watchdog.start()
+
+    def _held(self, agent: str, blocked: EventBody) -> None:
+        cls, _, name = agent.partition("/")
+        self.events.emit(cls, name, blocked)
 
     async def evict(self, cls: type[Think], name: str) -> None:
         """Drop an agent from memory as if the process had been restarted; running turns are cut."""
@@ -231,9 +254,15 @@ class App:
             return
         directory = await self._opening
         await directory.close(grace=self._grace)
+        if self._watchdog is not None:
+            self._watchdog.stop()
         await self.events.drain()
         if isinstance(self._given_store, str):
             await directory.store.close()
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def _resolve_model(value: Any) -> Model:
