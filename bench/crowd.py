@@ -86,17 +86,18 @@ class Tab:
             head = bytes((0x80 | kind, 0x80 | 127)) + size.to_bytes(8)
         self.socket.sendall(head + b"\0\0\0\0" + payload)
 
-    def ask(self) -> None:
-        """Put the question, with the whole conversation, as browsers do."""
+    def ask(self, number: str | None = None) -> None:
+        """Put the question, with the whole conversation, as browsers do. `number`: of the question."""
         self.asked += 1
-        said = {"id": f"u{self.asked}", "role": "user", "parts": [{"type": "text", "text": QUESTION}]}
+        number = number or str(self.asked)
+        said = {"id": f"u{number}", "role": "user", "parts": [{"type": "text", "text": QUESTION}]}
         body = {
             "messages": [*json.loads(self.snapshot)["messages"], said],
             "trigger": "submit-message",
         }
         frame = {
             "type": "cf_agent_use_chat_request",
-            "id": f"r{self.asked}",
+            "id": f"r{number}",
             "init": {"method": "POST", "body": json.dumps(body)},
         }
         payload = json.dumps(frame).encode()
@@ -170,8 +171,8 @@ class Crowd:
         self.largest = 0
         """The most bytes the server was seen to hold in memory."""
 
-    def open(self, paths: Sequence[str], *, keeps: bool = False) -> list[Tab]:
-        """One tab for each path, greeted. With `keeps` they keep what they get."""
+    def open(self, paths: Sequence[str], *, keeps: bool = False, greeted: bool = True) -> list[Tab]:
+        """One tab for each path, `greeted` or on the way. With `keeps` they keep what they get."""
         tabs: list[Tab] = []
         for path in paths:
             tab = Tab(self.port, path)
@@ -179,15 +180,25 @@ class Crowd:
             self._tabs[tab.socket.fileno()] = tab
             self._poll.register(tab.socket, select.EPOLLIN)
             tabs.append(tab)
-        self.read(until=lambda: all(tab.is_greeted for tab in tabs))
+        if greeted:
+            self.read(until=lambda: all(tab.is_greeted for tab in tabs))
         return tabs
+
+    def close(self, tab: Tab) -> None:
+        """Leave."""
+        self._poll.unregister(tab.socket)
+        del self._tabs[tab.socket.fileno()]
+        tab.send((1000).to_bytes(2), CLOSE)
+        tab.socket.close()
 
     def read(self, *, until: Callable[[], bool], each: Callable[[Tab], object] | None = None) -> None:
         """Read from all tabs until something is so; `each` is called after a tab was read."""
         last = time.perf_counter()
         while not until():
             for number, _ in self._poll.poll(0.01):
-                tab = self._tabs[number]
+                tab = self._tabs.get(number)
+                if tab is None:
+                    continue  # it left a moment ago
                 tab.read()
                 last = time.perf_counter()
                 if tab.closed is not None:

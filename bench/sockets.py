@@ -48,13 +48,14 @@ class Server:
         self.name = name
         command = [sys.executable, "-m", "bench.served", "floor" if name == BARE else name, str(folder)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.pid = self._process.pid
         assert self._process.stdout is not None
-        self._port = int(self._process.stdout.readline())
+        self.port = int(self._process.stdout.readline())
 
     def play(self, scene: str, job: Job, agent: str, **settings: Any) -> Found:
         """A scene of the crowd with this server."""
-        path, pid = f"/agents/{job.name.lower()}/{agent}", self._process.pid
-        asked = json.dumps({"scene": scene, "path": path, "port": self._port, "pid": pid, **settings})
+        path, pid = f"/agents/{job.name.lower()}/{agent}", self.pid
+        asked = json.dumps({"scene": scene, "path": path, "port": self.port, "pid": pid, **settings})
         ran = subprocess.run([sys.executable, "-m", "bench.crowd", asked], stdout=subprocess.PIPE, check=True)
         return json.loads(ran.stdout)
 

@@ -53,7 +53,8 @@ __all__ = ["Hall"]
 
 log = logging.getLogger("everthink.server")
 
-MAX_OVER = 100
+MAX_OVER = 16
+"""So many turns that ended are remembered: an ack comes late by a moment, not by a day."""
 # The connection whose clear this is: it has emptied its own window already.
 _clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
 NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
@@ -79,7 +80,7 @@ class Hall:
         # Offered the stream and not acked: they get no live chunks.
         self._held: set[Connection] = set()
         # Told that something will stream: they are offered it when it does.
-        self._parked: list[Connection] = []
+        self._parked: dict[Connection, None] = {}
         # Turns that ended, by request, for acks that come late.
         self._over: dict[str, Over] = {}
         actor.audience.join(self._see)
@@ -148,7 +149,7 @@ class Hall:
             self._overtaken[self._active.id] = (self._active, self._bodies)
         self._active, self._bodies = self._overtaken.pop(turn.id, (turn, []))
         self._accepted.pop(turn.request_id, None)
-        waiting = list(dict.fromkeys(self._parked))
+        waiting = list(self._parked)
         if turn.trigger == "auto-continuation":
             # Whoever answered is part of it, asked or not.
             waiting += [c for c in self.connections if c.id == turn.origin and c not in waiting]
@@ -283,7 +284,7 @@ class Hall:
             connection.send(wire.StreamResuming(self._active.request_id))
         else:
             if self._accepted:
-                self._parked.append(connection)
+                self._parked[connection] = None
                 connection.send(wire.StreamPending(next(reversed(self._accepted))))
             connection.send(wire.ChatMessages(self._messages(), connect=True))
         recovering = self.actor.recovering
@@ -303,7 +304,7 @@ class Hall:
         if connection in self.connections:
             self.connections.remove(connection)
         self._held.discard(connection)
-        self._parked = [c for c in self._parked if c is not connection]
+        self._parked.pop(connection, None)
         self.actor.emit(Disconnect(connection_id=connection.id, code=code, reason=reason))
         try:
             await _answer(self.actor.agent.on_close(connection, code, reason))
@@ -472,8 +473,7 @@ class Hall:
                     self._held.add(connection)
                 connection.send(wire.StreamResuming(id, probe))
             case Wait(id):
-                if connection not in self._parked:
-                    self._parked.append(connection)
+                self._parked[connection] = None
                 connection.send(wire.StreamPending(id, probe))
             case Nothing(reason):
                 connection.send(wire.ResumeNone("idle" if reason == "idle" else "continuation-owned", probe))
