@@ -37,14 +37,21 @@ class Granted:
 
 
 def kept(identity: Any) -> Any:
-    """The identity as JSON, for the row of a turn; text when it is nothing that JSON knows."""
+    """The identity as JSON, for the row of a turn.
+
+    Of an object that JSON does not know, what names it (`id`, `sub`, `user_id`, `username`); else its text.
+    """
     if identity is None:
         return None
     try:
         return msgspec.json.decode(msgspec.json.encode(identity))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         dump = getattr(identity, "model_dump", None)
-        return dump(mode="json") if callable(dump) else str(identity)
+        if callable(dump):
+            return dump(mode="json")
+        named = {key: getattr(identity, key, None) for key in ("id", "sub", "user_id", "username")}
+        named = {key: str(value) for key, value in named.items() if value is not None}
+        return named or str(identity)
 
 
 def mark_of(identity: Any) -> str | None:

@@ -90,7 +90,10 @@ async def test_what_the_application_refuses_itself_is_quiet(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App(
-        assistant(ScriptedModel()), store=f"sqlite:///{tmp_path}/e.db", authenticate=lambda connection: None
+        assistant(ScriptedModel()),
+        store=f"sqlite:///{tmp_path}/e.db",
+        authenticate=lambda connection: None,
+        authorize=lambda identity, action, agent: True,
     )
     async with served(app, **LOUD) as server:
         assert await refusal(server, ROOM) == (401, "Unauthorized")

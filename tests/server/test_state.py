@@ -40,7 +40,7 @@ class Counter(Think):
         await self.set_state({"count": count})
         return count
 
-    @callable
+    @callable(reads=True)
     def look(self) -> Any:
         return self.state
 
@@ -152,7 +152,7 @@ async def test_a_state_that_cannot_be_stored_is_taken_back(serve: Serve) -> None
     assert agent.state == {"count": 0}
 
 
-async def test_a_readonly_connection_may_do_all_but_change_the_state(serve: Serve) -> None:
+async def test_a_readonly_connection_may_call_what_reads_and_change_no_state(serve: Serve) -> None:
     server = await serve(Counter)
     reader = await server.connect(Counter, query={"readonly": "1"})
     writer = await server.connect(Counter)

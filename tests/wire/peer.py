@@ -140,7 +140,7 @@ class ThinkPeer(Think):
         """Do something that needs a yes."""
         return {"did": target}
 
-    @callable
+    @callable(reads=True)  # a connection that may only read calls it in the scene `state`
     def add(self, a: int, b: int) -> int:
         return a + b
 

@@ -55,6 +55,13 @@ STOP_PATIENCE = 10.0
     help="Where to listen. Others can reach anything but 127.0.0.1.",
 )
 @click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Answer to this name too. Without it: localhost and IP addresses.",
+)
+@click.option(
     "--store",
     envvar="EVERTHINK_STORE",
     help="The database, when TARGET is a folder: sqlite:///path or postgresql://…",
@@ -65,13 +72,23 @@ STOP_PATIENCE = 10.0
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
 @click.option("--verbose", is_flag=True, help="Show requests and the log.")
 def command(
-    target: str | None, port: int, host: str, store: str | None, reload: bool, open_page: bool, verbose: bool
+    target: str | None,
+    port: int,
+    host: str,
+    hosts: tuple[str, ...],
+    store: str | None,
+    reload: bool,
+    open_page: bool,
+    verbose: bool,
 ) -> None:
     """Serve for development."""
+    from ..server.origins import Hosts
     from .letters import say
     from .serving import listen
     from .target import watched
 
+    names = [*hosts, *([host] if host else [])]
+    Hosts(names)  # says what is wrong with them
     listener = listen(host, port, tries=20)
     bound = listener.getsockname()[1]
     if port and bound != port:
@@ -80,6 +97,7 @@ def command(
     settings: dict[str, Any] = {
         "fd": listener.fileno(),
         "target": target,
+        "hosts": names,
         "store": store,
         "grace": 0.5,
         "open": open_page,

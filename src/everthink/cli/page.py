@@ -1,9 +1,11 @@
 """What `everthink dev` serves besides the agents: the page, its inspector, and the list of agents.
 
-    request --> the application --404--> a file of the page, the list of agents, or a few words
-            --> /everthink/inspect, /everthink/events --> devtools/inspector.py
+    request --> is it for this machine? --> the application --404--> a file of the page, the list of agents, …
+                                        --> /everthink/inspect, /everthink/events --> devtools/inspector.py
 
-The application goes first, so that its own `/` wins.
+The application goes first, so that its own `/` wins. Whoever asks by another name than localhost or an IP
+address is refused, whatever they ask for: a site whose name was made to mean this machine (DNS rebinding)
+is, to the browser, a page of ours.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any, cast
 
 from ..devtools.inspector import Inspector
 from ..server.names import kebab
+from ..server.origins import Hosts
 from .target import Loaded
 
 __all__ = ["AGENTS_LIST", "STATIC", "Broken", "WithPage"]
@@ -42,14 +45,26 @@ TYPES = {
 
 
 class WithPage:
-    """An application with the page where it has nothing itself."""
+    """An application with the page where it has nothing itself. `hosts` are further names of it."""
 
-    def __init__(self, loaded: Loaded, static: Path = STATIC) -> None:
+    def __init__(self, loaded: Loaded, static: Path = STATIC, *, hosts: Sequence[str] = ()) -> None:
         self._loaded, self._static = loaded, static
+        self._hosts = (loaded.app.hosts if loaded.app else Hosts()).and_local(
+            *hosts, *(loaded.app.origins.hosts if loaded.app else ())
+        )
+        if loaded.app:
+            loaded.app.hosts = self._hosts
         self._inspector = Inspector(loaded.app) if loaded.app else None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request."""
+        if scope["type"] != "lifespan" and not self._hosts.allows(_hosts_of(scope)):
+            if self._loaded.app:
+                address = scope["client"][0] if scope.get("client") else None
+                audit = self._loaded.app.access.audit
+                audit.refused("", "", "connect", "host not allowed", address=address)
+            await _refuse(scope, receive, send)
+            return
         if self._inspector and self._inspector.handles(scope):
             await self._inspector(scope, receive, send)
             return
@@ -133,6 +148,24 @@ class Broken:
         else:
             text = f"{self._letter}\n\nSave a file when it is mended: the server starts again by itself.\n"
             await _respond(send, 503, TYPES[".txt"], text.encode(), head=scope["method"] == "HEAD")
+
+
+def _hosts_of(scope: Any) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+
+
+async def _refuse(scope: Any, receive: Any, send: Any) -> None:
+    """Refuse a request for another name, be it a socket or not."""
+    asked = ", ".join(_hosts_of(scope))
+    text = (
+        f"everthink dev answers to localhost and IP addresses; this request is for {asked!r}."
+        " Nothing was shown. To allow a name: everthink dev --allow-host NAME, or App(allow_hosts=[…]).\n"
+    )
+    if scope["type"] == "http":
+        await _respond(send, 403, TYPES[".txt"], text.encode(), head=scope["method"] == "HEAD")
+    else:
+        await receive()
+        await send({"type": "websocket.close", "code": 1008})  # before it is accepted: 403
 
 
 def _type_of(file: Path) -> str:

@@ -6,6 +6,12 @@ import click
 
 __all__ = ["command"]
 
+UNGUARDED = (
+    "Everybody who can reach {where} may read and write every conversation: the app has no authenticate."
+    " Give it one (App(YourAgent, authenticate=…), see docs/howto-auth.md), listen at 127.0.0.1, or see that"
+    " something in front asks who it is."
+)
+
 
 @click.command(
     "serve",
@@ -91,7 +97,7 @@ def command(
 ) -> None:
     """Serve in production."""
     from ..errors import AgentError
-    from .letters import EXIT_PROBLEM, say
+    from .letters import EXIT_PROBLEM, say, say_error
 
     if workers > 1:
         raise AgentError(
@@ -102,12 +108,15 @@ def command(
             "the time. Leave --workers out.",
         )
 
-    from .serving import address, describe, listen, quiet_logs, run
+    from .serving import address, describe, is_public, listen, quiet_logs, run
     from .target import load
 
     quiet_logs(access=access_log, level=log_level)
     loaded = load(target, store=store, grace=float(graceful_timeout))
     listener = listen(host, port)
+
+    if loaded.app and loaded.app.authenticate is None and is_public(listener):
+        say_error(UNGUARDED.format(where=host), "yellow")
 
     def ready() -> None:
         say(f"everthink serves {loaded.source} at {address(listener)}")

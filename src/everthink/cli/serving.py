@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import logging
 import os
@@ -32,7 +33,7 @@ from .letters import complain, say, say_error
 from .page import Broken, WithPage
 from .target import Loaded, load, use_demo_models
 
-__all__ = ["Server", "describe", "listen", "quiet_logs", "run"]
+__all__ = ["Server", "describe", "is_public", "listen", "quiet_logs", "run"]
 
 
 class Server(uvicorn.Server):
@@ -137,6 +138,11 @@ def address(listener: socket.socket) -> str:
     return f"http://{shown}:{port}"
 
 
+def is_public(listener: socket.socket) -> bool:
+    """True when a listening socket can be reached from other machines."""
+    return not ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
+
+
 def describe(loaded: Loaded, base: str) -> Iterator[str]:
     """What is served, one line each."""
     for route in loaded.routes:
@@ -202,7 +208,7 @@ def main(argument: str) -> int:
     try:
         loaded = load(settings["target"], store=settings["store"], grace=settings["grace"])
         use_demo_models(loaded)
-        asgi: Any = WithPage(loaded)
+        asgi: Any = WithPage(loaded, hosts=settings["hosts"])
     except AgentError as error:
         complain(error)
         say_error("Waiting for a change.", "dim")

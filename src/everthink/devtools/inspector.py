@@ -7,9 +7,9 @@
     …    /everthink/inspect/{class}/{name}/{memory, …}    memory, sessions, search: memory.py
     WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
 
-Only `everthink dev` serves it, and only to those who may talk to the agent: origin, `authenticate`
-and the other checks of the app come first. Messages are those of the live session. Looking at the
-journal starts no agent.
+Only `everthink dev` serves it, and only to those who may: the host (page.py), the origin, `authenticate`,
+`authorize` with the action `"inspect"` and the other checks of the app come first. Who may not do everything
+may only look. Messages are those of the live session. Looking at the journal starts no agent.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import ipaddress
 import logging
 import uuid
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import msgspec
 from starlette.requests import HTTPConnection, Request
@@ -30,12 +29,15 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ..errors import AgentError
+from ..identity import PERMISSIONS
 from ..messages import Message, encode_json, parse_stored
 from ..runtime import queries as runtime
 from ..runtime.actor import Actor
-from ..server.access import is_foreign, refusal
+from ..server.access import Pass
 from ..server.app import App
+from ..server.asgi import deny
 from ..server.connections import Connection
+from ..server.expiry import close_when_expired
 from ..server.names import kebab
 from ..session import queries as session
 from ..session import session_queries as sessions
@@ -76,7 +78,7 @@ class Inspector:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request or socket."""
         if scope["type"] == "websocket":
-            await self._socket(WebSocket(scope, receive, send))
+            await self._socket(WebSocket(scope, receive, send), receive)
             return
         request = Request(scope, receive)
         try:
@@ -90,45 +92,36 @@ class Inspector:
 
     # --- who asks for what
 
-    async def _found(self, connection: HTTPConnection) -> tuple[type[Think], str, list[str]] | Response:
-        """Class, name and the rest of the path; or a refusal."""
-        if is_foreign(self._app, connection) or not self._is_here(connection):
-            host = connection.headers.get("host", "")
+    async def _found(self, connection: HTTPConnection) -> tuple[type[Think], str, list[str], Pass] | Response:
+        """Class, name, the rest of the path and who asks; or a refusal."""
+        access = self._app.access
+        kind, name, *rest = [*_parts(connection.scope)[2:], "", ""]
+        cls = next((cls for cls in self._app.classes if kebab(cls.__name__) == kind), None)
+        if access.is_foreign(connection):
+            access.wrong_origin(connection, "inspect", cls or Think, name)
             return letter(
                 403,
-                "The inspector answers its own page, at localhost or an IP address; this request is for"
-                f" {host!r} from {connection.headers.get('origin', 'nowhere')!r}. Nothing was shown."
+                "The inspector answers its own page; this request comes from"
+                f" {connection.headers.get('origin', '')!r}. Nothing was shown."
                 " To allow it, name the origin in App(allow_origins=[…]).",
             )
-        parts = _parts(connection.scope)[2:]
-        if len(parts) < 2:
+        if not name:
             return letter(404, "Name an agent: /everthink/inspect/{class}/{name}.")
-        kind, name, *rest = parts
-        for cls in self._app.classes:
-            if kebab(cls.__name__) == kind:
-                return await refusal(self._app, connection, cls, name) or (cls, name, rest)
-        known = ", ".join(kebab(cls.__name__) for cls in self._app.classes)
-        return letter(404, f"There is no agent {kind!r} here. There are: {known}.")
-
-    def _is_here(self, connection: HTTPConnection) -> bool:
-        """False for a name that any site could point at this machine to read along."""
-        host = connection.headers.get("host", "")
-        allowed = self._app.allow_origins
-        if "*" in allowed or any(urlsplit(origin).netloc == host for origin in allowed):
-            return True
-        name = urlsplit(f"//{host}").hostname or ""
-        if name == "localhost" or name.endswith(".localhost"):
-            return True
-        with contextlib.suppress(ValueError):
-            ipaddress.ip_address(name)
-            return True
-        return False
+        if cls is None:
+            known = ", ".join(kebab(cls.__name__) for cls in self._app.classes)
+            return letter(404, f"There is no agent {kind!r} here. There are: {known}.")
+        entered = await access.enter(connection, "inspect", cls, name)
+        return entered if isinstance(entered, Response) else (cls, name, rest[:-2], entered)
 
     async def _http(self, request: Request) -> Response:
         found = await self._found(request)
         if isinstance(found, Response):
             return found
-        cls, name, rest = found
+        cls, name, rest, entered = found
+        if request.method not in ("GET", "HEAD") and entered.permissions != PERMISSIONS:
+            reason, who = "no permission", {"identity": entered.who}
+            self._app.access.audit.refused(cls.__name__, name, "inspect", reason, **who)
+            return letter(403, "You may look at this agent, but not change it. Nothing was changed.")
         match request.method, [unquote(part) for part in rest]:
             case "GET" | "HEAD", []:
                 return as_json(await self._overview(cls, name))
@@ -249,17 +242,16 @@ class Inspector:
 
     # --- events as they happen
 
-    async def _socket(self, socket: WebSocket) -> None:
+    async def _socket(self, socket: WebSocket, receive: Any) -> None:
         found = await self._found(socket)
         if isinstance(found, Response):
-            if "websocket.http.response" in (socket.scope.get("extensions") or {}):
-                await socket.send_denial_response(found)
-            else:
-                await socket.close()
+            await deny(socket, receive, found)
             return
-        cls, name, _ = found
+        cls, name, _, entered = found
         await socket.accept()
         connection = Connection(str(uuid.uuid4()), socket, socket)
+        connection.until = entered.until
+        call_off = close_when_expired(connection, self._app.clock)
 
         def tell(event: dict[str, Any]) -> None:
             connection.send(encode_json(event).decode())
@@ -273,6 +265,7 @@ class Inspector:
                 pass  # It has nothing to say to us.
         finally:
             stop()
+            call_off()
             connection.is_open = False
             pump.cancel()
             with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):

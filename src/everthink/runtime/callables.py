@@ -18,17 +18,25 @@ class CallableInfo:
 
     description: str | None = None
     streaming: bool = False
+    reads: bool = False
 
 
 @overload
 def callable(fn: F, /) -> F: ...
 @overload
-def callable(*, description: str | None = None, streaming: bool = False) -> Callable[[F], F]: ...
-def callable(fn: Any = None, /, *, description: str | None = None, streaming: bool = False) -> Any:
-    """Let clients call this method. With `streaming` it gets a `StreamingResponse` as its first argument."""
+def callable(
+    *, description: str | None = None, streaming: bool = False, reads: bool = False
+) -> Callable[[F], F]: ...
+def callable(
+    fn: Any = None, /, *, description: str | None = None, streaming: bool = False, reads: bool = False
+) -> Any:
+    """Let clients call this method. With `streaming` it gets a `StreamingResponse` as its first argument.
+
+    `reads` says that it changes nothing: then those who may only read may call it too.
+    """
 
     def mark(method: Any) -> Any:
-        setattr(method, _MARK, CallableInfo(description or method.__doc__, streaming))
+        setattr(method, _MARK, CallableInfo(description or method.__doc__, streaming, reads))
         return method
 
     return mark if fn is None else mark(fn)

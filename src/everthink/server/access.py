@@ -1,71 +1,302 @@
-"""Who may come in: the origin of a browser, and the application's own checks.
+"""Who may come in, and with which permissions: asked before anything is accepted, started or read.
 
-    Gate, devtools --connection--> is_foreign, refusal --> a refusal, or nothing
+    Gate, devtools --connection--> Access.enter --> Pass, or the response that refuses
+    Hall --a call--> Access.may_call --> why not, or nothing
 
-Nothing is accepted, started or read before these have been asked.
+Every way in asks the same questions in the same order: the host, the origin, `authenticate`,
+`authorize`, `on_before_connect` or `on_before_request`. A check that raises, or that answers with
+something we do not understand, refuses.
 """
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 
+from ..errors import UNTOLD, AgentError
+from ..identity import PERMISSIONS, Granted, Permission, kept, mark_of
+from .audit import Auditor
+from .names import kebab
+from .origins import own_origin, read_origin
+
 if TYPE_CHECKING:
     from .app import App
+    from .connections import Connection
 
-__all__ = ["is_foreign", "raised", "refusal"]
+__all__ = ["Access", "Action", "AgentAddress", "Pass", "address_of", "raised"]
 
 log = logging.getLogger("everthink.server")
 
-
-def is_foreign(app: App, connection: HTTPConnection) -> bool:
-    """True when a browser asks on behalf of another site. Other clients send no origin."""
-    origin = connection.headers.get("origin")
-    if origin is None or "*" in app.allow_origins or origin in app.allow_origins:
-        return False
-    return urlsplit(origin).netloc != connection.headers.get("host")
+Action = Literal["connect", "request", "read", "inspect", "call"]
+"""What `authorize` is asked about: a socket, HTTP to `on_request`, `get-messages`, the page of
+`everthink dev`, a method call."""
+READING = "read"
+"""Among permissions: nothing but reading. It makes an empty collection something one has to mean."""
 
 
-async def refusal(app: App, connection: HTTPConnection, cls: Any, name: str) -> Response | None:
-    """What the application's own checks say to a connection to this agent: a refusal, or `None`.
+@dataclass(frozen=True, slots=True)
+class AgentAddress:
+    """The agent that somebody wants to reach, for `authorize`. It need not exist yet."""
 
-    What `authenticate` returns is kept as `connection.state.identity`. A check that raises refuses: what
-    it says stays in the log, unless it is an `HTTPException`, which is made to be an answer.
-    """
-    try:
-        return await _checked(app, connection, cls, name)
-    except Exception as error:  # noqa: BLE001 - whatever it is, nobody comes in
-        return raised(connection, "a check", error)
+    cls: type[Any]
+    """Its class."""
+    name: str
+    """Its name, as it stands in the address."""
+
+    @property
+    def kind(self) -> str:
+        """Its class as it stands in the address: `travel-agent`."""
+        return kebab(self.cls.__name__)
+
+    @property
+    def id(self) -> str:
+        """Class and name, as in `Agent.id`."""
+        return f"{self.cls.__name__}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Somebody who may come in."""
+
+    identity: Any = None
+    """What `authenticate` said."""
+    who: Any = None
+    """The same as JSON."""
+    mark: str | None = None
+    """The same made short, to compare people by."""
+    until: float | None = None
+    """When it ends, in seconds since 1970."""
+    permissions: frozenset[Permission] = PERMISSIONS
+
+
+class _Refused(Exception):
+    """Somebody may not come in."""
+
+    def __init__(self, response: Response, reason: str) -> None:
+        super().__init__(reason)
+        self.response, self.reason = response, reason
+
+
+class Access:
+    """The checks of one app."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.audit = Auditor(app.events, app.clock)
+        undecided = _undecided(app)
+        if undecided:
+            log.warning(
+                "App(authenticate=…) says who somebody is, and nothing says which agents they may reach: %s"
+                " are open to everybody who is authenticated. Decide by name with"
+                " App(authorize=lambda identity, action, agent: agent.name == identity), or return True there"
+                " if that is meant.",
+                undecided,
+            )
+
+    # --- where they come from
+
+    def is_named(self, connection: HTTPConnection) -> bool:
+        """True when the request asks for us by a name of ours (`allow_hosts`)."""
+        return self._app.hosts.allows(connection.headers.getlist("host"))
+
+    def is_foreign(self, connection: HTTPConnection) -> bool:
+        """True when a browser asks on behalf of another site. Other clients send no origin."""
+        return self._app.origins.are_foreign(
+            connection.headers.getlist("origin"),
+            scheme=connection.scope["scheme"],
+            host=connection.headers.get("host", ""),
+        )
+
+    def wrong_host(self, connection: HTTPConnection) -> Response:
+        """Refuse a request that asks for us by another's name."""
+        host = connection.headers.get("host", "")
+        self.audit.refused("", "", "connect", "host not allowed", address=address_of(connection))
+        log.warning("a request for the host %r is refused (allow_hosts=[%r] would let it in).", host, host)
+        return PlainTextResponse(
+            "This server does not answer to the name that was asked for. Nothing was shown."
+            " To allow it, name it in App(allow_hosts=[…]).",
+            403,
+        )
+
+    def wrong_origin(self, connection: HTTPConnection, action: Action, cls: Any, name: str) -> Response:
+        """Refuse a page of another site."""
+        origin = connection.headers.get("origin", "")
+        self.audit.refused(cls.__name__, name, action, "origin not allowed", address=address_of(connection))
+        why = f"its origin {origin} is not allowed (allow_origins=[{origin!r}] would)"
+        ours = own_origin(connection.scope["scheme"], connection.headers.get("host", ""))
+        theirs = read_origin(origin)
+        if ours and theirs and (ours.scheme, theirs.scheme) == ("http", "https") and ours.host == theirs.host:
+            why += "; if a proxy in front speaks https, let it send X-Forwarded-Proto, and trust it"
+        log.warning("%s is refused with 403: %s.", connection.url.path, why)
+        return PlainTextResponse("Origin not allowed", 403)
+
+    # --- who they are, and what they may
+
+    async def enter(self, connection: HTTPConnection, action: Action, cls: Any, name: str) -> Pass | Response:
+        """What the application's own checks say: who may come in, or the refusal.
+
+        What `authenticate` says is kept as `connection.state.identity`.
+        """
+        agent = AgentAddress(cls, name)
+        known = Pass()
+        try:
+            known = await self._authenticated(connection)
+            connection.state.identity = known.identity
+            allowed = await self._authorized(known.identity, action, agent)
+            await self._before(connection, cls, name)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody comes in
+            is_meant = isinstance(error, _Refused)
+            response = error.response if is_meant else raised(connection, "a check", error)
+            reason = error.reason if is_meant else "a check raised"
+            who = {"identity": known.who, "address": address_of(connection)}
+            self.audit.refused(cls.__name__, name, action, reason, **who)
+            return response
+        permissions = known.permissions & allowed
+        connection.state.permissions = permissions
+        return Pass(known.identity, known.who, known.mark, known.until, permissions)
+
+    async def may_call(self, connection: Connection, cls: Any, name: str) -> str | None:
+        """Why this connection may not call a method of the agent, in words for it; `None` when it may."""
+        try:
+            await self._authorized(connection.identity, "call", AgentAddress(cls, name))
+        except _Refused:
+            return "Not allowed"
+        except HTTPException as error:
+            return error.detail
+        except Exception as error:  # whatever it is, nothing is called
+            log.error("authorize raised for a call of %s/%s", cls.__name__, name, exc_info=error)
+            return UNTOLD
+        return None
+
+    async def _authenticated(self, connection: HTTPConnection) -> Pass:
+        check = self._app.authenticate
+        if check is None:
+            return Pass()
+        said = await _answer(check(connection))
+        if isinstance(said, Response):
+            raise _Refused(said, "not authenticated")
+        if not said:
+            raise _Refused(PlainTextResponse("Unauthorized", 401), "not authenticated")
+        granted = said if isinstance(said, Granted) else Granted(said)
+        identity, until = granted.identity, _moment(granted.until)
+        if until is not None and until * 1000 <= self._app.clock.now_ms():
+            raise _Refused(PlainTextResponse("Session expired", 401), "expired")
+        permissions = PERMISSIONS
+        if granted.permissions is not None:
+            permissions = _permissions(granted.permissions, "Granted(permissions=…)")
+        return Pass(identity, kept(identity), mark_of(identity), until, permissions)
+
+    async def _authorized(self, identity: Any, action: Action, agent: AgentAddress) -> frozenset[Permission]:
+        check = self._app.authorize
+        if check is None:
+            return PERMISSIONS
+        said = await _answer(check(identity, action, agent))
+        if said is True:
+            return PERMISSIONS
+        if isinstance(said, Response):
+            raise _Refused(said, "not authorized")
+        if not said:
+            raise _Refused(PlainTextResponse("Forbidden", 403), "not authorized")
+        if action == "connect" and isinstance(said, Collection) and not isinstance(said, str | bytes | dict):
+            return _permissions(cast("Collection[Any]", said), "authorize")
+        also = ", or the names of permissions" if action == "connect" else ""
+        raise AgentError(
+            f"authorize returned {said!r} for {action!r} of {agent.id}.",
+            kept="Nobody was let in.",
+            next_step=f"Return True, False, a response{also}.",
+        )
+
+    async def _before(self, connection: HTTPConnection, cls: Any, name: str) -> None:
+        is_socket = connection.scope["type"] == "websocket"
+        hook = "on_before_connect" if is_socket else "on_before_request"
+        check: Callable[..., Any] | None = getattr(self._app, hook)
+        if check is None:
+            return
+        said = await _answer(check(connection, cls, name))
+        if isinstance(said, Response):
+            raise _Refused(said, hook)
+        if said is False:
+            raise _Refused(PlainTextResponse("Forbidden", 403), hook)
+        if said is not None and said is not True:
+            raise AgentError(
+                f"{hook} returned {said!r}.",
+                kept="Nobody was let in.",
+                next_step="Return None or True to go on, False or a response to refuse.",
+            )
 
 
 def raised(connection: HTTPConnection, what: str, error: Exception) -> Response:
-    """The answer to a request for which the application's code raised."""
+    """The answer to a request for which the application's code raised.
+
+    What it says stays in the log, unless it is an `HTTPException`, which is made to be an answer.
+    """
     if isinstance(error, HTTPException):
         return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
     log.error("%s raised for %s", what, connection.url.path, exc_info=error)
     return PlainTextResponse("Internal Server Error", 500)
 
 
-async def _checked(app: App, connection: HTTPConnection, cls: Any, name: str) -> Response | None:
-    if app.authenticate is not None:
-        identity = app.authenticate(connection)
-        if inspect.isawaitable(identity):
-            identity = await identity
-        if identity is None or identity is False:
-            return PlainTextResponse("Unauthorized", 401)
-        connection.state.identity = identity
-    is_socket = connection.scope["type"] == "websocket"
-    check = app.on_before_connect if is_socket else app.on_before_request
-    if check is not None:
-        answer = check(connection, cls, name)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if isinstance(answer, Response):
-            return answer
-    return None
+def address_of(connection: HTTPConnection) -> str | None:
+    """Where a request comes from, as far as the server knows."""
+    return connection.client.host if connection.client else None
+
+
+# --- reading the answers
+
+
+def _undecided(app: App) -> str:
+    """The ways in for which nobody decides about agents by name."""
+    if app.authenticate is None or app.authorize is not None:
+        return ""
+    ways = {"sockets": app.on_before_connect, "HTTP requests": app.on_before_request}
+    return " and ".join(way for way, check in ways.items() if check is None)
+
+
+def _permissions(given: Collection[Any], what: str) -> frozenset[Permission]:
+    if isinstance(given, str):
+        _unknown(what, given, f"Write a list: [{given!r}].")
+    for name in given:
+        if name != READING and name not in PERMISSIONS:
+            near = difflib.get_close_matches(str(name), [*PERMISSIONS, READING], n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(sorted(PERMISSIONS))}."
+            _unknown(what, name, hint)
+    return frozenset(name for name in given if name != READING)
+
+
+def _unknown(what: str, given: Any, hint: str) -> NoReturn:
+    raise AgentError(f"{what}: {given!r} is no permission.", kept="Nobody was let in.", next_step=hint)
+
+
+def _moment(until: datetime | float | None) -> float | None:
+    """A moment in seconds since 1970."""
+    if isinstance(until, datetime):
+        if until.tzinfo is None:
+            raise AgentError(
+                f"Granted(until={until!r}) has no time zone.",
+                kept="Nobody was let in.",
+                next_step="Write datetime.now(UTC) + timedelta(hours=1), or give seconds since 1970.",
+            )
+        return until.timestamp()
+    if until is None or until == math.inf:
+        return None
+    if isinstance(until, bool) or not isinstance(cast("Any", until), int | float) or math.isnan(until):
+        raise AgentError(
+            f"Granted(until={until!r}) is no moment.",
+            kept="Nobody was let in.",
+            next_step="Give an aware datetime, or seconds since 1970.",
+        )
+    return float(until)
+
+
+async def _answer(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

@@ -6,10 +6,11 @@ App(Assistant) --> Directory (runtime) --> agents        app.agent(Assistant, "r
 from __future__ import annotations
 
 import asyncio
+import difflib
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -19,6 +20,7 @@ from ..limits import Limits
 from ..observe.bus import EventBus
 from ..think import Think
 from .names import kebab
+from .origins import Hosts, Origins
 
 if TYPE_CHECKING:
     from ..messages import Message
@@ -29,12 +31,15 @@ if TYPE_CHECKING:
     from ..store.port import Store
     from ..turn.hooks import TurnResult
     from ..turn.streamed import ChatStream, Prepared
+    from .access import Access
 
 __all__ = ["App", "Handle"]
 
 T = TypeVar("T", bound=Think)
 
 DEFAULT_STORE = "sqlite:///.everthink/everthink.db"
+STORE_OPTIONS = ("busy_timeout", "patience", "readers", "synchronous")
+"""What the stores that a URL opens can be told."""
 
 
 class App:
@@ -49,11 +54,19 @@ class App:
       next start.
     - `idle_after`: seconds after which an agent that nobody needs leaves memory; `None` never.
     - `prefix`: where the agents are, `/agents/…` unless given.
-    - `allow_origins`: pages of other origins that may open sockets; `"*"` is everybody. Default: none.
+    - `allow_origins`: pages of other origins that may open sockets, `["https://my.page"]`; `"*"` among them
+      is everybody. Default: none.
+    - `allow_hosts`: the names by which the app may be asked for, `["my.page", "*.my.page"]`. Default: any;
+      `everthink dev` answers to localhost and IP addresses.
     - `cors`: True, or headers, to let pages of other origins read HTTP answers.
-    - `authenticate(connection)`: who it is. `None` or False is 401; the rest is `connection.state.identity`.
-    - `on_before_connect(connection, cls, name)` for sockets, `on_before_request` for HTTP: a response that
-      they return is the refusal.
+    - `authenticate(connection)`: who it is; the answer is kept as `connection.state.identity`. Anything
+      falsy is 401, a response is sent. `Granted(identity, until=…, permissions=…)` says more.
+    - `authorize(identity, action, agent)`: may they? Asked for every way in; `action` is `"connect"`,
+      `"request"`, `"read"`, `"inspect"` or `"call"`, `agent` has `cls`, `kind`, `name` and `id`. True: yes;
+      falsy: 403; a response is sent; for `"connect"` also the permissions they have: `["ask", "answer"]`.
+      Default: everybody who is authenticated.
+    - `on_before_connect(connection, cls, name)` for sockets, `on_before_request` for HTTP: False or a
+      response refuses.
     - `limits`: how much a client may send and ask for, a `Limits`.
     - `watchdog`: seconds after which code that holds the event loop is named in the log; `None`: never.
     - `clock`, `new_id`: time and ids, for tests.
@@ -82,17 +95,19 @@ class App:
         **store_options: Any,
     ) -> None:
         self.prefix = [part for part in prefix.split("/") if part]
-        self.cors, self.allow_origins, self.authenticate = cors, tuple(allow_origins), authenticate
+        self.cors, self.authenticate, self.authorize = cors, authenticate, authorize
         self.on_before_connect, self.on_before_request = on_before_connect, on_before_request
-        self.allow_hosts, self.authorize = allow_hosts, authorize
+        self.origins, self.hosts = Origins(allow_origins), Hosts(allow_hosts)
         self.limits = limits or Limits()
         self._gate: Any = None
+        self._access: Access | None = None
+        _refuse_unknown(store_options, store)
         self._classes: dict[str, type[Think]] = {}
         self._routes: dict[str, type[Think]] = {}
         for cls in agents:
             self._add(cls)
         self._given_store, self._store_options = store, store_options
-        self._clock: Clock = clock or SystemClock()
+        self.clock: Clock = clock or SystemClock()
         self._new_id, self._grace, self._idle_after = new_id, grace, idle_after
         if watchdog is not None and not _is_time(watchdog):
             raise AgentError(
@@ -103,7 +118,7 @@ class App:
         self._watchdog: Watchdog | None = None
         self._opening: asyncio.Task[Directory] | None = None
         self._closed = False
-        self.events = EventBus(now_ms=self._clock.now_ms)
+        self.events = EventBus(now_ms=self.clock.now_ms)
         """What happens in this app: `app.events.subscribe(print, channel="chat")`."""
 
     @classmethod
@@ -147,6 +162,15 @@ class App:
     def routed(self, name: str) -> type[Think] | None:
         """The agent class that is called `name` in an address."""
         return self._routes.get(name)
+
+    @property
+    def access(self) -> Access:
+        """Who may come in."""
+        if self._access is None:
+            from .access import Access  # Starlette: see `__call__`
+
+            self._access = Access(self)
+        return self._access
 
     @property
     def classes(self) -> list[type[Think]]:
@@ -215,7 +239,7 @@ class App:
             self._classes,
             base=Think,
             store=store,
-            clock=self._clock,
+            clock=self.clock,
             bus=self.events,
             resolve_model=self.resolve_model,
             limits=self.limits,
@@ -263,6 +287,20 @@ class App:
 
 def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _refuse_unknown(options: Collection[str], store: Any) -> None:
+    """Refuse what is no option of ours and none of the store's: a misspelt check checks nothing."""
+    known = STORE_OPTIONS if isinstance(store, str) else ()
+    for name in options:
+        if name in known:
+            continue
+        ours = [
+            p.name for p in inspect.signature(App.__init__).parameters.values() if p.kind is p.KEYWORD_ONLY
+        ]
+        near = difflib.get_close_matches(name, [*ours, *known], n=1)
+        hint = f"Did you mean {near[0]}=?" if near else f"There are: {', '.join(sorted([*ours, *known]))}."
+        raise AgentError(f"App has no option {name!r}.", next_step=hint)
 
 
 def _resolve_model(value: Any) -> Model:

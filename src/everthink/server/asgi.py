@@ -2,7 +2,7 @@
 
     uvicorn --scope--> Gate --> /agents/{class}/{name} --> Hall        (anything else: 404)
 
-Nothing is accepted before the origin, the application's own check and the address are fine.
+Nothing is accepted before the host, the address, the origin and the application's own checks are fine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import inspect
 import logging
-import uuid
 import weakref
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -24,15 +23,16 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from ..errors import UNTOLD
 from ..messages import encode_json
 from ..runtime.directory import MAX_NAME
-from .access import is_foreign, raised, refusal
+from .access import Pass, address_of, raised
 from .connections import Connection
+from .expiry import close_when_expired
 from .hall import Hall
 from .names import kebab
 
 if TYPE_CHECKING:
     from .app import App
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "deny"]
 
 log = logging.getLogger("everthink.server")
 
@@ -51,7 +51,7 @@ class Gate:
     """Serves the agents of an app."""
 
     def __init__(self, app: App) -> None:
-        self._app = app
+        self._app, self._access = app, app.access
         # Each belongs to its actor, and goes when that leaves memory.
         self._halls: weakref.WeakValueDictionary[str, Hall] = weakref.WeakValueDictionary()
 
@@ -63,7 +63,7 @@ class Gate:
             socket = WebSocket(scope, receive, send)
             found = await self._admit(socket)
             if isinstance(found, Response):
-                await _deny(socket, receive, found)
+                await deny(socket, receive, found)
             else:
                 await self._socket(socket, *found, transport=_transport_of(send))
         else:
@@ -120,7 +120,7 @@ class Gate:
         actor = await (await self._app.open()).reach(cls, name)
         hall = self._halls.get(actor.id)
         if hall is None or hall.actor is not actor:
-            hall = self._halls[actor.id] = Hall(actor)
+            hall = self._halls[actor.id] = Hall(actor, self._access)
             actor.hall = hall
             actor.state_box.changed = hall.state_changed
         return hall
@@ -128,6 +128,8 @@ class Gate:
     # --- HTTP
 
     async def _http(self, request: Request) -> Response:
+        if not self._access.is_named(request):
+            return self._access.wrong_host(request)
         found = self._address(request)
         if found is None:
             return await self._app.on_other_request(request)
@@ -141,14 +143,16 @@ class Gate:
     async def _agent_http(self, request: Request, cls: Any, name: str, rest: str) -> Response:
         if request.method == "OPTIONS" and self._app.cors:
             return Response()
-        if request.method not in ("GET", "HEAD", "OPTIONS") and is_foreign(self._app, request):
-            return PlainTextResponse("Origin not allowed", 403)
-        refused = await refusal(self._app, request, cls, name)
-        if refused is not None:
-            return refused
+        reads = rest.rpartition("/")[2] == "get-messages"
+        action = "read" if reads else "request"
+        if request.method not in ("GET", "HEAD", "OPTIONS") and self._access.is_foreign(request):
+            return self._access.wrong_origin(request, action, cls, name)
+        entered = await self._access.enter(request, action, cls, name)
+        if isinstance(entered, Response):
+            return entered
         try:
             hall = await self._hall(cls, name)
-            if rest.rpartition("/")[2] == "get-messages":
+            if reads:
                 await hall.actor.session.refresh()
                 return Response(encode_json(hall.actor.session.path), media_type="application/json")
             with hall.actor.hold():
@@ -162,24 +166,25 @@ class Gate:
 
     # --- sockets
 
-    async def _admit(self, socket: WebSocket) -> tuple[Any, str] | Response:
-        """The class and the name a socket asks for, or why it may not come in."""
+    async def _admit(self, socket: WebSocket) -> tuple[Any, str, Pass] | Response:
+        """The class and the name a socket asks for and who it is, or why it may not come in."""
+        if not self._access.is_named(socket):
+            return self._access.wrong_host(socket)
         found = self._address(socket)
         if found is None:
             return _refused(socket, 404, "Not Found", "no agent is at this address")
         if isinstance(found, Response):
             return found
-        if is_foreign(self._app, socket):
-            origin = socket.headers["origin"]
-            why = f"its origin {origin} is not allowed (allow_origins=[{origin!r}] would)"
-            return _refused(socket, 403, "Origin not allowed", why)
+        cls, name, _ = found
+        if self._access.is_foreign(socket):
+            return self._access.wrong_origin(socket, "connect", cls, name)
         if socket.query_params.get("__agents_transport") == "capnweb":
             return _refused(socket, 501, NO_CAPNWEB, "it asks for the Cap'n Web transport")
-        cls, name, _ = found
-        return await refusal(self._app, socket, cls, name) or (cls, name)
+        entered = await self._access.enter(socket, "connect", cls, name)
+        return entered if isinstance(entered, Response) else (cls, name, entered)
 
     async def _socket(
-        self, socket: WebSocket, cls: Any, name: str, *, transport: asyncio.Transport | None
+        self, socket: WebSocket, cls: Any, name: str, entered: Pass, *, transport: asyncio.Transport | None
     ) -> None:
         try:
             hall = await self._hall(cls, name)
@@ -189,18 +194,23 @@ class Gate:
             await socket.close(1011, "The agent could not be started")
             return
         await socket.accept()
-        await self._serve(socket, hall, transport)
+        await self._serve(socket, hall, entered, transport)
 
-    async def _serve(self, socket: WebSocket, hall: Hall, transport: asyncio.Transport | None) -> None:
-        id = socket.query_params.get("_pk") or str(uuid.uuid4())
+    async def _serve(
+        self, socket: WebSocket, hall: Hall, entered: Pass, transport: asyncio.Transport | None
+    ) -> None:
         connection = Connection(
-            id,
+            hall.id_for(socket.query_params.get("_pk"), entered.mark),
             socket,
             socket,
             agent_id=hall.actor.id,
             cut=transport.abort if transport else None,
             now=getattr(transport, "send_frames", None),  # ours has it: gathered.py
         )
+        connection.identity, connection.who, connection.mark = entered.identity, entered.who, entered.mark
+        connection.permissions, connection.until = entered.permissions, entered.until
+        connection.address = address_of(socket)
+        call_off = close_when_expired(connection, hall.actor.clock)
         pump: asyncio.Task[None] | None = None
         ended = (1006, "")
         try:
@@ -213,9 +223,10 @@ class Gate:
                 await socket.send_text(encode_json({"error": UNTOLD}).decode())
                 await socket.close(*ended)
         else:
-            pump = asyncio.create_task(connection.pump(), name=f"socket {id}")
+            pump = asyncio.create_task(connection.pump(), name=f"socket {connection.id}")
             ended = await self._listen(connection, socket, hall)
         finally:
+            call_off()
             connection.is_open = False
             await hall.leave(connection, *ended)
             if pump is not None:
@@ -249,7 +260,8 @@ def _refused(connection: HTTPConnection, status: int, text: str, why: str) -> Re
     return PlainTextResponse(text, status)
 
 
-async def _deny(socket: WebSocket, receive: Receive, response: Response) -> None:
+async def deny(socket: WebSocket, receive: Receive, response: Response) -> None:
+    """Refuse a socket with a response, as far as the server can carry one."""
     if "websocket.http.response" not in (socket.scope.get("extensions") or {}):
         await socket.close()  # the server answers 403: it cannot carry our own refusal
         return

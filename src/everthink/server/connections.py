@@ -79,7 +79,8 @@ class Parcel:
 class Connection:
     """A connected client: a tab, a script. `id` is what it calls itself, `request` what it came with.
 
-    `is_readonly`: it may not change the state. `wants_protocol`: it gets identity, state and MCP frames.
+    An id that another person uses is not given twice: then it has one of our own. `is_readonly`: it may do
+    nothing but read. `wants_protocol`: it gets identity, state and MCP frames.
     """
 
     def __init__(
@@ -104,6 +105,10 @@ class Connection:
         """Who it is, as `authenticate` said."""
         self.who: Any = None
         """The same as JSON, as it is kept with turns and told to hooks and events."""
+        self.mark: str | None = None
+        """The same made short: two connections are of one person when their marks are equal."""
+        self.address: str | None = None
+        """Where it comes from, as far as the server knows."""
         self.permissions: frozenset[Permission] = PERMISSIONS
         """What it may do besides reading."""
         self.until: float | None = None
@@ -119,6 +124,20 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<Connection {self.id}>"
+
+    @property
+    def key(self) -> str:
+        """What its turns and answers are known by. Nobody else has it, whatever they call themselves."""
+        return self.id if self.mark is None else f"{self.id}\n{self.mark}"
+
+    def may(self, permission: Permission) -> bool:
+        """Whether it may do that now."""
+        return not self.is_readonly and permission in self.permissions
+
+    @property
+    def is_closing(self) -> bool:
+        """True once it was closed from here. What it still sends is not heard."""
+        return self._closing is not None
 
     def send(self, message: str | ServerFrame) -> None:
         """Send text or a frame, soon. Without effect once the connection is closing."""

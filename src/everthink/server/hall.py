@@ -12,12 +12,13 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import uuid
 from collections.abc import Iterable
-from typing import Any, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from ..errors import AgentError
 from ..messages import Message
-from ..observe.events import Connect, Disconnect, StateUpdate
+from ..observe.events import Audit, Connect, Disconnect, StateUpdate
 from ..recovery.recover import RECOVERING_TTL_MS
 from ..runtime import control
 from ..runtime.actor import Actor
@@ -46,8 +47,13 @@ from ..wire.codec import decode, encode, read_body
 from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
 from .calls import answer_call
 from .connections import Connection, Parcel
+from .expiry import EXPIRED, is_expired
 from .names import kebab
+from .permissions import is_about_the_view, needed, refused, target_of
 from .replays import Over, chunk_frames, stored_bodies, tell_end, tell_failure
+
+if TYPE_CHECKING:
+    from .access import Access
 
 __all__ = ["Hall"]
 
@@ -55,6 +61,8 @@ log = logging.getLogger("everthink.server")
 
 MAX_OVER = 16
 """So many turns that ended are remembered: an ack comes late by a moment, not by a day."""
+CORRECTED_EVERY = 1.0
+"""Seconds between two snapshots for a client that asks for what it may not do."""
 # The connection whose clear this is: it has emptied its own window already.
 _clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
 NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
@@ -63,9 +71,13 @@ NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources"
 class Hall:
     """The connections of one agent."""
 
-    def __init__(self, actor: Actor) -> None:
-        self.actor = actor
+    def __init__(self, actor: Actor, access: Access | None = None) -> None:
+        self.actor, self._access = actor, access
         self.connections: list[Connection] = []
+        # Those who are being greeted as well: their ids are taken.
+        self._present: list[Connection] = []
+        # Were shown how things are because they may not change them; True: and tried again since.
+        self._corrected: dict[Connection, bool] = {}
         self.continuations = actor.continuations
         self.continuations.refused = self._refused
         # The turn that streams and its chunks so far.
@@ -152,7 +164,7 @@ class Hall:
         waiting = list(self._parked)
         if turn.trigger == "auto-continuation":
             # Whoever answered is part of it, asked or not.
-            waiting += [c for c in self.connections if c.id == turn.origin and c not in waiting]
+            waiting += [c for c in self.connections if c.key == turn.origin and c not in waiting]
         self._parked.clear()
         for connection in waiting:
             self._held.add(connection)
@@ -240,7 +252,7 @@ class Hall:
     # --- sending
 
     def _all(self, frame: wire.ServerFrame, *, without: str | None = None, only: str | None = None) -> None:
-        readers = [c for c in self.connections if c.id != without and (only is None or c.id == only)]
+        readers = [c for c in self.connections if c.key != without and (only is None or c.key == only)]
         if readers:
             parcel = Parcel((encode(frame),))
             for connection in readers:
@@ -261,10 +273,23 @@ class Hall:
 
     # --- coming and going
 
+    def id_for(self, asked: str | None, mark: str | None) -> str:
+        """The id of a connection that calls itself `asked`: one of ours, unless that is fine and free.
+
+        A client that comes back has the id that it had, be its old socket still there. Another person's
+        stays theirs.
+        """
+        is_fine = asked and asked.isprintable() and len(asked) <= self.actor.limits.id_chars
+        if not asked or not is_fine or any(c.id == asked and c.mark != mark for c in self._present):
+            return str(uuid.uuid4())
+        return asked
+
     async def join(self, connection: Connection, request: Any) -> None:
         """Greet a new connection. Raises what the agent's connect hook raised."""
+        self._present.append(connection)
         agent = self.actor.agent
-        connection.is_readonly = bool(await _answer(agent.should_connection_be_readonly(connection, request)))
+        said = await _answer(agent.should_connection_be_readonly(connection, request))
+        connection.is_readonly = bool(said) or not connection.permissions
         connection.wants_protocol = bool(
             await _answer(agent.should_send_protocol_messages(connection, request))
         )
@@ -301,8 +326,10 @@ class Hall:
 
     async def leave(self, connection: Connection, code: int, reason: str) -> None:
         """A connection is gone. Nothing stops because of it."""
-        if connection in self.connections:
-            self.connections.remove(connection)
+        for present in (self.connections, self._present):
+            if connection in present:
+                present.remove(connection)
+        self._corrected.pop(connection, None)
         self._held.discard(connection)
         self._parked.pop(connection, None)
         self.actor.emit(Disconnect(connection_id=connection.id, code=code, reason=reason))
@@ -320,6 +347,8 @@ class Hall:
 
     async def receive(self, connection: Connection, message: str | bytes) -> None:
         """Handle what arrived. Nothing a client sends raises out of here."""
+        if self._is_over(connection):
+            return
         token = current_connection.set(connection)
         try:
             frame = decode(message) if isinstance(message, str) else None
@@ -331,6 +360,11 @@ class Hall:
             current_connection.reset(token)
 
     async def _handle(self, connection: Connection, frame: wire.ClientFrame) -> bool:
+        permission = needed(frame, self.actor.cls)
+        if permission is not None and not connection.may(permission):
+            self._audit(connection, permission, target_of(frame), "no permission")
+            self._refuse(connection, frame)
+            return True
         match frame:
             case wire.UseChat():
                 await self._request(connection, frame)
@@ -338,6 +372,7 @@ class Hall:
                 control.cancel(self.actor, id)
             case wire.ClearChat():
                 await self._clear(connection)
+                self._audit(connection, "clear")
             case wire.ClientMessages():
                 log.info("a client sent its own transcript; the server's counts")
             case wire.ToolAnswered():
@@ -355,10 +390,68 @@ class Hall:
             case wire.SetState(state):
                 await self._set_state(connection, state)
             case wire.CallMethod():
-                self.actor.background(answer_call(self.actor, connection, frame))
+                self.actor.background(self._call(connection, frame))
             case _:
                 assert_never(frame)
         return True
+
+    # --- who may not
+
+    def _is_over(self, connection: Connection) -> bool:
+        """True for one that was closed from here, or whose time is over: what it still sends is not heard."""
+        if not connection.is_closing and is_expired(connection, self.actor.clock):
+            self._audit(connection, "connect", reason="expired")
+            connection.close(*EXPIRED)
+        return connection.is_closing
+
+    def _refuse(self, connection: Connection, frame: wire.ClientFrame) -> None:
+        """Tell a client that it may not do this, and how things really are."""
+        if is_about_the_view(frame):
+            self._correct(connection)
+        answer = refused(frame, connection)
+        if answer is not None:
+            connection.send(answer)
+
+    def _correct(self, connection: Connection) -> None:
+        """Show a client the conversation as it is, now and at most once in a while."""
+        if connection in self._corrected:
+            self._corrected[connection] = True
+            return
+        self._corrected[connection] = False
+        connection.send(wire.ChatMessages(self._messages()))
+
+        def again() -> None:
+            if self._corrected.pop(connection, False):
+                self._correct(connection)
+
+        self.actor.clock.call_later(CORRECTED_EVERY, again, housekeeping=True)
+
+    def _audit(
+        self, connection: Connection, action: str, target: str | None = None, reason: str | None = None
+    ) -> None:
+        """Tell observers what somebody did, or why they may not."""
+        who: dict[str, Any] = {
+            "identity": connection.who,
+            "connection_id": connection.id,
+            "address": connection.address,
+        }
+        cls, name = self.actor.cls.__name__, self.actor.name
+        if self._access is None:
+            body = Audit(action=action, allowed=reason is None, target=target, reason=reason, **who)
+            self.actor.emit(body)
+        elif reason is None:
+            self._access.audit.did(cls, name, action, target=target, **who)
+        else:
+            self._access.audit.refused(cls, name, action, reason, target=target, **who)
+
+    async def _call(self, connection: Connection, frame: wire.CallMethod) -> None:
+        actor = self.actor
+        why = await self._access.may_call(connection, actor.cls, actor.name) if self._access else None
+        self._audit(connection, "call", frame.method, None if why is None else "not authorized")
+        if why is not None:
+            connection.send(wire.CallResult(frame.id, success=False, error=why))
+        else:
+            await answer_call(actor, connection, frame)
 
     async def _request(self, connection: Connection, frame: wire.UseChat) -> None:
         try:
@@ -376,7 +469,7 @@ class Hall:
             body.client_tools,
             body.custom,
             channel="web",
-            origin=connection.id,
+            origin=connection.key,
             is_readonly=connection.is_readonly,
             identity=connection.who,
         )
@@ -392,7 +485,7 @@ class Hall:
             connection.send(wire.ResponseFrame(frame.id, "", True, outcome="skipped", message_ids=ids))
 
     async def _clear(self, connection: Connection) -> None:
-        token = _clearing.set(connection.id)
+        token = _clearing.set(connection.key)
         try:
             self.actor.client_tool_schemas, self.actor.last_body = [], None
             forget = [self.actor.remember("lastClientTools", None), self.actor.remember("lastBody", None)]
@@ -431,14 +524,14 @@ class Hall:
         if not goes_on:
             return []
         wish = self.continuations.wish(
-            connection.id, is_readonly=connection.is_readonly, identity=connection.who
+            connection.key, is_readonly=connection.is_readonly, identity=connection.who
         )
         return [wish]
 
     def _answered(self, connection: Connection, goes_on: bool) -> None:
         self.continuations.answered(
             auto_continue=goes_on,
-            owner=connection.id,
+            owner=connection.key,
             is_readonly=connection.is_readonly,
             identity=connection.who,
         )
@@ -464,10 +557,10 @@ class Hall:
         )
 
     def _is_here(self, id: str | None) -> bool:
-        return id is not None and any(c.id == id for c in self.connections)
+        return id is not None and any(c.key == id for c in self.connections)
 
     def _probed(self, connection: Connection, probe: str | None) -> None:
-        match answer_probe(self._view(), connection.id):
+        match answer_probe(self._view(), connection.key):
             case Offer(id, holds):
                 if holds:
                     self._held.add(connection)
@@ -503,9 +596,6 @@ class Hall:
     # --- state and calls
 
     async def _set_state(self, connection: Connection, state: Any) -> None:
-        if connection.is_readonly:
-            connection.send(wire.StateError("Connection is readonly"))
-            return
         try:
             await self.actor.set_state(state, source=connection)
         except Exception as error:  # noqa: BLE001 - whatever the validator says stays on the server
@@ -517,7 +607,7 @@ class Hall:
         text = encode(wire.State(state))
         for connection in self.connections:
             if connection.wants_protocol and (
-                not isinstance(source, Connection) or connection.id != source.id
+                not isinstance(source, Connection) or connection.key != source.key
             ):
                 connection.send(text)
         self.actor.emit(StateUpdate())
