@@ -1,6 +1,7 @@
 /** The whole page: where we are on the left, the conversation, what happens underneath on the right. */
 
 import { Component, Suspense, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { browserTools, useOffer } from "./browser-tools";
 import { Chat } from "./chat";
 import { Confirm } from "./confirm";
 import { useConnection } from "./connection";
@@ -42,6 +43,7 @@ export function App() {
   const [agents, setAgents] = useState<AgentInfo[] | null>(null);
   const [place, setPlace] = useState<Partial<Place>>(placeFromUrl);
   const [listing, setListing] = useState(wide);
+  const [offers, toggleOffer] = useOffer();
   const [tab, setTab] = useState(tabFromUrl);
 
   useEffect(() => {
@@ -135,7 +137,7 @@ export function App() {
         </>
       )}
       <Room
-        key={`${agent}/${name}`}
+        key={`${agent}/${name}/${offers}`} // tools belong to a connection: another choice, another connection
         agent={agent}
         name={name}
         feed={feed}
@@ -143,6 +145,8 @@ export function App() {
         title={current?.title || "New conversation"}
         listing={listing}
         onList={setListing}
+        offers={offers}
+        onOffer={toggleOffer}
         tab={tab}
         onTab={inspect}
         onSaid={(text) => known.touch(name, text.slice(0, 60))}
@@ -160,13 +164,16 @@ type RoomProps = {
   title: string;
   listing: boolean;
   onList: (open: boolean) => void;
+  offers: boolean;
+  onOffer: () => void;
   tab: Tab | null;
   onTab: (tab: Tab | null) => void;
   onSaid: (text: string) => void;
   onFirst: (text: string) => void;
 };
 
-function Room({ agent: kebab, name, feed, info, title, listing, onList, tab, onTab, onSaid, onFirst }: RoomProps) {
+function Room(props: RoomProps) {
+  const { agent: kebab, name, feed, info, title, listing, onList, offers, onOffer, tab, onTab, onSaid, onFirst } = props;
   const [tap] = useState(() => new Tap());
   const agent = useConnection(kebab, name, tap);
   useEffect(() => {
@@ -190,6 +197,16 @@ function Room({ agent: kebab, name, feed, info, title, listing, onList, tab, onT
         <Connection tap={tap} feed={feed} refused={agent.connectionError !== null} agent={info.class} />
       </div>
       <ClearButton disabled={empty} onClear={clear} />
+      <button
+        type="button"
+        className="ghost"
+        aria-label="Tools of this browser"
+        title={`${offers ? "Offered to" : "Not offered to"} the agent: ${Object.keys(browserTools).join(", ")}`}
+        aria-pressed={offers}
+        onClick={onOffer}
+      >
+        <Icon name="tool" />
+      </button>
       <ThemeButton />
       <button
         type="button"
@@ -211,6 +228,7 @@ function Room({ agent: kebab, name, feed, info, title, listing, onList, tab, onT
           info={info}
           tap={tap}
           feed={feed}
+          offers={offers}
           tab={tab}
           onTab={onTab}
           onSaid={onSaid}

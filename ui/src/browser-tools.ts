@@ -1,6 +1,32 @@
-/** Tools the agent may ask this browser to run. Their descriptions go to the server with every message. */
+/** Tools the agent may ask this browser to run, once whoever sits here has said so. */
 
 import type { AITool } from "@cloudflare/ai-chat/react";
+import { useState } from "react";
+
+const KEY = "everthink.tools";
+
+/** Whether this browser offers its tools, and the way to change it. Nobody but the person here does. */
+export function useOffer(): [boolean, () => void] {
+  const [offers, setOffers] = useState(() => read() === "offered");
+  const toggle = () => {
+    setOffers(!offers);
+    try {
+      if (offers) localStorage.removeItem(KEY);
+      else localStorage.setItem(KEY, "offered");
+    } catch {
+      // Not remembered, still applied.
+    }
+  };
+  return [offers, toggle];
+}
+
+function read(): string | null {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
 
 const nothing = { type: "object", properties: {}, additionalProperties: false } as const;
 

@@ -21,6 +21,7 @@ type Props = {
   info: AgentInfo;
   tap: Tap;
   feed: JournalFeed;
+  offers: boolean;
   tab: Tab | null;
   onTab: (tab: Tab | null) => void;
   onSaid: (text: string) => void;
@@ -29,6 +30,7 @@ type Props = {
 };
 
 const own = new Set(Object.keys(browserTools));
+const none = new Set<string>();
 
 /** A user message and what answers it. `after`: what the answer hangs on, also when that is in a summary. */
 type Exchange = { key: string; summary: UIMessage | null; asked: UIMessage | null; after: string | null; answer: UIMessage[] };
@@ -55,13 +57,13 @@ function durations(calls: CallRow[]): Map<string, number> {
   return found;
 }
 
-export function Chat({ agent, info, tap, feed, tab, onTab, onSaid, onFirst, bar }: Props) {
+export function Chat({ agent, info, tap, feed, offers, tab, onTab, onSaid, onFirst, bar }: Props) {
   const chat = useAgentChat({
     agent,
-    tools: browserTools,
+    tools: offers ? browserTools : undefined,
     syncMessagesToServer: false,
     onToolCall: async ({ toolCall, addToolOutput }) => {
-      const run = browserTools[toolCall.toolName]?.execute;
+      const run = offers && browserTools[toolCall.toolName]?.execute;
       if (!run) return; // another client's tool: its card asks for an answer
       let output: unknown;
       try {
@@ -112,7 +114,7 @@ export function Chat({ agent, info, tap, feed, tab, onTab, onSaid, onFirst, bar 
   chatRef.current = chat;
   const actions = useMemo<ToolActions>(
     () => ({
-      own,
+      own: offers ? own : none,
       approve: (id, approved) => chatRef.current.addToolApprovalResponse({ id, approved }),
       answer: (toolCallId, toolName, output) => chatRef.current.addToolOutput({ toolCallId, toolName, output }),
       duration: (toolCallId) => ranRef.current.get(toolCallId) ?? tap.durations.get(toolCallId),
@@ -137,6 +139,12 @@ export function Chat({ agent, info, tap, feed, tab, onTab, onSaid, onFirst, bar 
     if (!asked) return;
     chat.clearError();
     void chat.regenerate({ messageId: asked.id });
+  };
+  // What was refused is not in the journal, so there is nothing to answer again: it is sent again.
+  const tryAgain = () => {
+    if (newest?.answer.length) return regenerate();
+    chat.clearError();
+    void chat.sendMessage();
   };
   const clear = () => {
     chat.clearError();
@@ -204,7 +212,7 @@ export function Chat({ agent, info, tap, feed, tab, onTab, onSaid, onFirst, bar 
               <p>{error.message || "The turn failed."}</p>
               <div>
                 {newest?.asked && (
-                  <button type="button" onClick={regenerate}>
+                  <button type="button" onClick={tryAgain}>
                     Try again
                   </button>
                 )}

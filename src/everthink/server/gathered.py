@@ -16,12 +16,10 @@ import asyncio
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import State
 
-from ..limits import Limits
-from .guarded import GuardedProtocol, PatientProtocol, Reins
-
-__all__ = ["GatheredProtocol", "options"]
+__all__ = ["GatheredProtocol"]
 
 LARGEST = 16 * 1024
 """So many bytes are not kept waiting."""
@@ -57,19 +55,21 @@ class _Breath:
 _breaths: WeakKeyDictionary[asyncio.AbstractEventLoop, _Breath] = WeakKeyDictionary()
 
 
-class _Gathered(Reins):
+class _Gathered:
     """A transport that joins what is written within one breath."""
 
-    __slots__ = ("_breath", "_out", "_protocol", "_seen", "_size")
+    __slots__ = ("_breath", "_out", "_protocol", "_seen", "_size", "_transport")
 
     def __init__(
-        self, transport: asyncio.Transport, breath: _Breath, protocol: GuardedProtocol | None = None
+        self, transport: asyncio.Transport, breath: _Breath, protocol: WebSocketsSansIOProtocol | None = None
     ) -> None:
-        super().__init__(transport)
-        self._breath, self._protocol = breath, protocol
+        self._transport, self._breath, self._protocol = transport, breath, protocol
         self._out: list[bytes] = []
         self._size = 0
         self._seen = -1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
         """Write soon: at once when it is the first in this breath."""
@@ -102,11 +102,6 @@ class _Gathered(Reins):
         self.write(frames)
         return True
 
-    def wants_raw(self) -> None:
-        """Whoever is served here takes long texts as bytes."""
-        if self._protocol is not None:
-            self._protocol.wants_raw = True
-
     def forget(self) -> None:
         """The connection is lost: let go of its protocol."""
         self._protocol = None
@@ -126,8 +121,8 @@ class _Gathered(Reins):
         self._transport.close()
 
 
-class GatheredProtocol(GuardedProtocol):
-    """uvicorn's own, guarded, on a transport that gathers."""
+class GatheredProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's own, on a transport that gathers."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Put ours around the transport."""
@@ -143,14 +138,3 @@ class GatheredProtocol(GuardedProtocol):
         """Nothing can be written any more."""
         super().connection_lost(exc)
         cast("_Gathered", self.transport).forget()
-
-
-def options(limits: Limits) -> dict[str, Any]:
-    """What uvicorn is told so that it keeps the bounds of an app."""
-    given = {"limits": limits}
-    return {
-        "http": type("PatientProtocol", (PatientProtocol,), given),
-        "ws": type("GatheredProtocol", (GatheredProtocol,), given),
-        "ws_max_size": limits.frame_bytes,
-        "ws_per_message_deflate": False,  # costs CPU for each frame and 70 KB for each socket
-    }

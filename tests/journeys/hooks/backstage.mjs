@@ -24,6 +24,11 @@ export class Backstage {
   /** Return once a turn of this room has ended. */
   ended = () => this.post(`agents/stage/${this.room}/ended`);
 
+  /** How often the model was asked, and what was done that needs a yes. */
+  seen = () => this.post(`agents/stage/${this.room}/seen`);
+  /** The texts of all that was ever answered to a message, on whichever branch. */
+  answers = (to) => this.post(`answers/${this.room}`, { to });
+
   /** Start a turn in Python. */
   begin = (how, text) => this.post(`begin/${this.room}`, { how, text });
   /** Set the state in Python. */

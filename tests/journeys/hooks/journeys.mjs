@@ -239,6 +239,53 @@ const journeys = {
     same(await tab.text(), words(4), "answer after a reload");
   },
 
+  /** Somebody who may only read sees all, does nothing, and is shown again how things are. */
+  async reader({ tab, another, stage }) {
+    await tab.open();
+    const reader = await another();
+    await reader.open("&readonly=1");
+    await tab.say("1 danger 2");
+    for (const one of [tab, reader]) {
+      await one.tool("danger", "approval-requested");
+      await one.quiet();
+    }
+    await reader.use(answer_approval, true);
+    await reader.quiet();
+    await reader.tool("danger", "approval-requested");
+    await reader.say("2");
+    await reader.quiet("error");
+    const told = await reader.page.locator("#error").textContent();
+    same(told, "You may read this conversation, but not write in it.", "error");
+    await reader.use(() => hooks.chat.clearHistory());
+    for (const one of [tab, reader]) {
+      await one.tool("danger", "approval-requested");
+      await one.until(() => document.querySelectorAll("article").length === 2);
+    }
+    same(await stage.seen(), { takes: 1, did: [] }, "what was done");
+    await tab.use(answer_approval, true);
+    for (const one of [tab, reader]) {
+      await one.tool("danger", "output-available");
+      await one.shows("w2 ");
+    }
+    same(await stage.seen(), { takes: 2, did: ["x"] }, "what was done");
+  },
+
+  /** Pages that send again themselves after a tool in them has run. */
+  async client_tool_by_hand({ tab, stage }) {
+    await tab.open("&manual=1");
+    await tab.say("1 getLocation 2");
+    await tab.tool("getLocation", "output-available");
+    await tab.until(() => hooks.told.ends.length === 1);
+    await tab.use(() => void hooks.chat.sendMessage());
+    await tab.shows("w2 ");
+    await tab.quiet();
+    const stored = await stage.stored();
+    same(stored.filter((m) => m.role === "user").length, 1, "questions");
+    await tab.reload();
+    await tab.quiet();
+    same(await tab.text(), words(3), "after a reload");
+  },
+
   async error_then_reload({ tab, another }) {
     await tab.open();
     await tab.say("3 fail");

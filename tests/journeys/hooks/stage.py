@@ -19,7 +19,17 @@ import msgspec
 from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 
-from everthink import ChatResponse, Compaction, ContextOverflow, Message, Session, StreamingResponse, callable
+from everthink import (
+    ChatResponse,
+    Compaction,
+    ContextOverflow,
+    Limits,
+    Message,
+    Session,
+    StreamingResponse,
+    callable,
+    tool,
+)
 from everthink.errors import ModelError
 from everthink.models import port as model
 from tests.wire.peer import PeerApp, ThinkPeer, words_of
@@ -127,6 +137,13 @@ class Stage(ThinkPeer):
 
     async def on_start(self, props: Any = None) -> None:
         self.player, self.called, self.ended = Player(), Cue(), asyncio.Event()
+        self.did: list[str] = []
+
+    @tool(needs_approval=True)
+    async def danger(self, target: str) -> dict[str, str]:
+        """Do something that needs a yes, and that one can see was done."""
+        self.did.append(target)
+        return {"did": target}
 
     context_overflow = ContextOverflow(reactive=True)
 
@@ -149,14 +166,16 @@ class Stage(ThinkPeer):
                 await self.called.until_held()
             case "ended":
                 await self.ended.wait()
+            case "seen":
+                pass
             case _:
                 return None
-        return {"takes": self.player.takes}
+        return {"takes": self.player.takes, "did": self.did}
 
     async def on_chat_response(self, response: ChatResponse) -> None:
         self.ended.set()
 
-    @callable
+    @callable(reads=True)
     def read(self) -> Any:
         """The state, as the server has it."""
         return self.state
@@ -180,7 +199,7 @@ class Theatre(PeerApp):
     """Serves the stage, and starts turns of its own."""
 
     def __init__(self, store: str, page: Path | None) -> None:
-        super().__init__(Stage, store=store)
+        super().__init__(Stage, store=store, limits=Limits(text_bytes=10_000))
         self._page = StaticFiles(directory=page, html=True) if page else None
 
     async def on_other_request(self, request: Any) -> Any:
@@ -192,6 +211,10 @@ class Theatre(PeerApp):
                     submission = await agent.submit_messages(given["text"])
                     return JSONResponse({"status": submission.status})
                 return JSONResponse({"status": (await agent.save_messages(given["text"])).status})
+            case "POST", ["answers", room]:
+                agent = await self.agent(Stage, room).instance()
+                found = await agent.session.get_branches((await request.json())["to"])
+                return JSONResponse([message.text for message in found])
             case "POST", ["state", room]:
                 await self.agent(Stage, room).set_state(await request.json())
                 return JSONResponse({})

@@ -17,6 +17,12 @@ export class Tab {
   }
 
   async open(more = "") {
+    await this.page.addInitScript(() => {
+      window.shown = () => {
+        const answers = [...document.querySelectorAll('[data-role="assistant"] p')];
+        return answers.map((answer) => answer.textContent).join("");
+      };
+    });
     await this.page.goto(`${this.base}/index.html?room=${this.room}${more}`);
     await this.connected();
   }
@@ -54,11 +60,8 @@ export class Tab {
   answers = () => this.page.locator('[data-role="assistant"]');
   /** Everything the agent said. */
   text = async () => (await this.answers().locator("p").allTextContents()).join("");
-  shows = (text) =>
-    this.until((text) => {
-      const answers = [...document.querySelectorAll('[data-role="assistant"] p')];
-      return answers.map((answer) => answer.textContent).join("").includes(text);
-    }, text);
+  shows = (text) => this.until((text) => shown().includes(text), text);
+  shows_only = (text) => this.until((text) => shown() === text, text);
   tool = (name, state) => this.page.locator(`[data-tool="${name}"][data-state="${state}"]`).waitFor();
   quiet = (status = "ready") => this.page.locator(`main[data-status="${status}"][data-busy="false"]`).waitFor();
   state = async () => JSON.parse((await this.page.locator("#state").textContent()) || "null");

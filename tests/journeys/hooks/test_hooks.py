@@ -33,6 +33,8 @@ JOURNEYS = [
     "client_tool",
     "approval_accepted",
     "approval_denied",
+    "reader",
+    "client_tool_by_hand",
     "error_then_reload",
     "clear",
     "server_started_turn",

@@ -151,6 +151,14 @@ export const journeys = {
 
   async client_tool({ tab, room }) {
     await tab.open(given.page, "think-peer", room);
+    await tab.say("text 2");
+    await tab.shows(/w1/);
+    await tab.quiet();
+    const offered = () => tab.frames.some((frame) => frame.startsWith("> ") && frame.includes("getLocation"));
+    same(offered(), false, "tools that nobody offered");
+    await tab.button("Tools of this browser").click();
+    await tab.page.locator('[aria-label="Tools of this browser"][aria-pressed="true"]').waitFor();
+    await tab.connected();
     await tab.say("client 5 20");
     await tab.tool("getLocation", "output-available").waitFor();
     await tab.page.getByText('"latitude": 52.52').waitFor();
@@ -161,6 +169,7 @@ export const journeys = {
     await tab.shows(/w4/);
     same(await tab.prose(), words(5), "answer after a reload");
     same(await tab.tool("getLocation", "output-available").count(), 1, "calls");
+    same(await tab.button("Tools of this browser").getAttribute("aria-pressed"), "true", "the choice after a reload");
   },
 
   async approval_accepted({ tab, room }) {

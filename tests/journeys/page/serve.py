@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from everthink import App, Think, tool
+from everthink import App, Limits, Think, tool
 from everthink.cli.page import WithPage
 from everthink.cli.target import Loaded
 from everthink.devtools import demo
@@ -156,7 +156,7 @@ class Demo(demo.Demo):
 
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
-    app = App(ThinkPeer, TravelGuide, Muse, Demo, store=store)
+    app = App(ThinkPeer, TravelGuide, Muse, Demo, store=store, limits=Limits(text_bytes=20_000))
     return WithPage(Loaded(app, "the journeys", app))
 
 

@@ -39,6 +39,7 @@ function Room() {
       const output = await tools[toolCall.toolName].execute();
       addToolOutput({ toolCallId: toolCall.toolCallId, output });
     },
+    autoContinueAfterToolResult: !asked.has("manual"),
     onTurnEnd: (end) => told.ends.push(end),
   });
   window.hooks = { agent, chat, told };
