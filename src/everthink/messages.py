@@ -18,6 +18,7 @@ import msgspec
 from .errors import InvalidMessage, InvalidTurn
 
 __all__ = [
+    "ROLES",
     "SETTLED_STATES",
     "UNSET",
     "Message",

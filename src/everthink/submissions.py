@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, cast
 
@@ -22,7 +22,6 @@ from .errors import InvalidTurn, SubmissionConflict
 from .messages import Message, MessageInput, as_messages, encode_json, json_object
 from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
 from .store.port import Row
-from .tools.tool import Tool
 from .turn import queries
 from .turn.admission import Door, House, Record
 from .turn.envelope import opened
@@ -63,10 +62,6 @@ class Desk(House, Protocol):
 
     door: Door
     last_body: dict[str, Any] | None
-
-    def client_tools(self) -> Mapping[str, Tool]:
-        """The tools the browser declared last."""
-        ...
 
     async def submission_changed(self, submission: Submission) -> None:
         """Call the agent's `on_submission_status`."""
@@ -157,7 +152,7 @@ class Submissions:
         async def prepared() -> bool:
             # What the conversation is led with when its time has come; one that was cut off keeps its own.
             if not turn.is_started:
-                turn.body, turn.client_tools = desk.last_body, desk.client_tools()
+                turn.body = desk.last_body
             return True
 
         turn.gate = prepared

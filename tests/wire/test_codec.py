@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from everthink.errors import InvalidMessage
 from everthink.messages import Message
 from everthink.wire import frames as wire
-from everthink.wire.codec import MAX_DEPTH, MAX_FRAME_BYTES, decode, encode, read_body
+from everthink.wire.body import read_body
+from everthink.wire.codec import MAX_DEPTH, MAX_FRAME_BYTES, decode, encode
 
 from ..support.frames import VALID, frames
 

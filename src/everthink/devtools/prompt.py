@@ -48,7 +48,7 @@ async def explained(actor: Actor) -> Json:
     base = made or (own if isinstance(own, str) else "")
     tools, tools_trouble = await _asked(actor, "get_tools", as_tools)
     given = cast("dict[str, Tool]", tools or {})
-    names = {*actor.own_tools(), *given, *await session.tools(), *actor.client_tools()}
+    names = {*actor.own_tools(), *given, *await session.tools(), *(tool["name"] for tool in actor.open_tools)}
     whole = with_capabilities(base, names)
     added = whole.removeprefix(base.rstrip()).strip() if whole.startswith(base.rstrip()) else ""
     pieces = [

@@ -8,7 +8,6 @@ its turn comes (`recovery/recover.py`); until then those who connect are told th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -16,7 +15,6 @@ import msgspec
 from ..store.port import Row
 from ..submissions import Submissions
 from ..tools.collect import client_tools_from
-from ..tools.tool import Tool
 from ..turn import queries
 from ..turn.admission import Door
 from ..turn.envelope import Envelope, opened
@@ -37,10 +35,6 @@ class Sleeper(Patient, Protocol):
     @property
     def recovery(self) -> Recovery:
         """What decides about turns that were cut off."""
-        ...
-
-    def client_tools(self) -> Mapping[str, Tool]:
-        """The tools the browser declared last."""
         ...
 
 
@@ -82,8 +76,7 @@ def _turn(house: Sleeper, row: Row) -> Turn:
     turn.is_applied, turn.is_readonly = envelope.is_applied, envelope.is_readonly
     turn.answers, turn.identity = envelope.answers, envelope.identity
     if row[2] == "submission":
-        # As when it began: it has the tools of the browser that was there last.
-        turn.body, turn.client_tools = house.last_body, house.client_tools()
+        turn.body = house.last_body  # as when it began
         house.submissions.watch(turn)
     return turn
 

@@ -36,7 +36,7 @@ from ..session.session import Session
 from ..session.sessions import MAIN, Sessions
 from ..store.port import Statement, Store
 from ..submissions import Submission, Submissions
-from ..tools.collect import client_tools_from, collect_tools
+from ..tools.collect import collect_tools
 from ..tools.tool import Tool
 from ..turn import queries as turns
 from ..turn.admission import Door, current_turn, in_readonly_turn
@@ -87,6 +87,11 @@ class Resident(Hooks, Protocol):
     @property
     def chat_recovery(self) -> Any:
         """What happens to a turn that was cut off."""
+        ...
+
+    @property
+    def trust_client_history(self) -> bool:
+        """Whether the transcript of a window is believed."""
         ...
 
     @property
@@ -184,7 +189,8 @@ class Actor:
         self.next_turn_seq = clock.now_ms() << 10
         self.prunes_at = 0
         self.last_failure: dict[str, Any] | None = None
-        self.client_tool_schemas: list[dict[str, Any]] = []
+        self.open_tools: list[dict[str, Any]] = []
+        """The browser's tools of the last turn that a window asked for: what continues it has them too."""
         self.last_body: dict[str, Any] | None = None
         self.config: Any = None
         self.state_box = StateBox(self)
@@ -213,7 +219,7 @@ class Actor:
         """Load, let the developer's start code run, and put right what an earlier process left."""
         values = dict(cast("list[tuple[str, str]]", await self.store.fetch(queries.VALUES, self.id)))
         self.config = _value(values.get("config"))
-        self.client_tool_schemas = _value(values.get("lastClientTools")) or []
+        self.open_tools = _value(values.get("openTools")) or []
         self.last_body = _value(values.get("lastBody"))
         self.last_failure = _value(values.get("lastFailure"))
         await self.state_box.load(_value(values.get("state")))
@@ -399,6 +405,11 @@ class Actor:
         return self.agent.message_concurrency
 
     @property
+    def trusts_clients(self) -> bool:
+        """True when the agent believes the transcript of a window."""
+        return self.agent.trust_client_history
+
+    @property
     def chat_recovery(self) -> Any:
         """The agent's setting for turns that were cut off."""
         return self.agent.chat_recovery
@@ -428,10 +439,6 @@ class Actor:
             found = collect_tools(self.cls, complete=True)
             self._tools = {name: tool.bind(self.agent) for name, tool in found.items()}
         return self._tools
-
-    def client_tools(self) -> dict[str, Tool]:
-        """The tools the browser declared last."""
-        return client_tools_from(self.client_tool_schemas)
 
     def remember(self, key: str, value: Any) -> Statement:
         """A statement that keeps a small JSON value (`None` forgets it)."""

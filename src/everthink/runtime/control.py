@@ -32,6 +32,7 @@ from ..turn.audience import Cleared, HistoryChanged, MessageUpdated
 from ..turn.hooks import TurnResult, call_hook
 from ..turn.interactions import holder_of, is_pending, with_approval, with_result
 from ..turn.journal import read_journal
+from ..turn.ledger import is_open
 from ..turn.perform import with_stamps
 from ..turn.streamed import ChatStream, Prepared
 from ..turn.turn import Turn
@@ -87,7 +88,6 @@ async def save(
         "programmatic",
         **_input(home, messages, channel, metadata),
         body=home.last_body,
-        client_tools=home.client_tools(),
         channel=channel,
         metadata=metadata,
     )
@@ -109,7 +109,7 @@ def go_on(
             "programmatic",
             continuation=True,
             body=json_object(body, "body") if body is not None else home.last_body,
-            client_tools=home.client_tools(),
+            client_tools=client_tools_from(home.open_tools),
         )
         return _prepared(home, turn, signal)
 
@@ -137,7 +137,6 @@ def regenerate(
             "programmatic",
             parent=_question_before(home, message_id),
             body=home.last_body,
-            client_tools=home.client_tools(),
         )
         return _prepared(home, turn, signal)
 
@@ -372,7 +371,7 @@ async def add(
 
 def is_waiting_for_person(home: Actor) -> bool:
     """See `Think.has_pending_interaction`."""
-    browser = [schema["name"] for schema in home.client_tool_schemas]
+    browser = [schema["name"] for schema in home.open_tools]
     browser += [name for name, tool in home.own_tools().items() if not tool.has_body]
     more = home.agent.get_tools()
     if inspect.isawaitable(more):
@@ -419,12 +418,26 @@ async def apply_result(
     is_error: bool = False,
     error_text: str | None = None,
     more: Sequence[Statement] = (),
+    is_strangers: bool = False,
 ) -> bool:
-    """See `Think.apply_tool_result`. `more` rides in the commit that settles the call."""
+    """See `Think.apply_tool_result`. `more` rides in the commit that settles the call.
+
+    `is_strangers`: a client says so, and it counts only for a browser's call that the ledger holds as asked.
+    """
+    is_strangers = is_strangers and not home.trusts_clients
+    if is_strangers and not await is_open(home, call_id, in_browser=True):
+        return False
     changed = await _apply(
         home,
         call_id,
-        lambda parts: with_result(parts, call_id, output=output, is_error=is_error, error_text=error_text),
+        lambda parts: with_result(
+            parts,
+            call_id,
+            output=output,
+            is_error=is_error,
+            error_text=error_text,
+            is_strangers=is_strangers,
+        ),
         "failed" if is_error else "done",
         more,
     )
@@ -440,13 +453,22 @@ async def apply_approval(
     *,
     reason: str | None = None,
     more: Sequence[Statement] = (),
+    is_strangers: bool = False,
 ) -> bool:
-    """See `Think.apply_tool_approval`. `more` rides in the commit that keeps the answer."""
+    """See `Think.apply_tool_approval`. `more` rides in the commit that keeps the answer.
+
+    `is_strangers`: a client says so, and it counts only for a call that the ledger holds as asking.
+    """
+    is_strangers = is_strangers and not home.trusts_clients
+    if is_strangers and not await is_open(home, call_id, in_browser=False):
+        return False
     changed = await _apply(
         home,
         call_id,
-        lambda parts: with_approval(parts, call_id, approved=approved, reason=reason),
-        None if approved else "denied",
+        lambda parts: with_approval(
+            parts, call_id, approved=approved, reason=reason, is_strangers=is_strangers
+        ),
+        "approved" if approved else "denied",
         more,
     )
     if changed is not None:
@@ -458,13 +480,15 @@ async def _apply(
     home: Actor,
     call_id: str,
     change: Callable[[Sequence[Part]], list[Part] | None],
-    state: queries.CallState | None,
+    state: queries.CallState,
     more: Sequence[Statement],
 ) -> str | None:
     """Change a call's part, in the message being streamed or a stored one. Its tool's name, or `None`."""
-    ledger = (
-        [] if state is None else [queries.settled(home.id, call_id, state=state, now=home.clock.now_ms())]
-    )
+    ledger = [
+        queries.approved(home.id, call_id)
+        if state == "approved"
+        else queries.settled(home.id, call_id, state=state, now=home.clock.now_ms())
+    ]
     if home.inflight is not None and (part := home.inflight.call(call_id)) is not None:
         parts = change([part])
         if parts is None:
@@ -513,7 +537,7 @@ async def _apply_to_cut_off(
     home: Actor,
     call_id: str,
     change: Callable[[Sequence[Part]], list[Part] | None],
-    state: queries.CallState | None,
+    state: queries.CallState,
     more: Sequence[Statement],
 ) -> str | None:
     """Change a call of a turn that was cut off and does not go on yet: the ledger keeps the answer."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..recovery import queries as recovery
 from ..schedules import queries as schedules
-from ..session import attachments
+from ..session import attachments, authors
 from ..session import context_queries as context
 from ..session import queries as session
 from ..session import session_queries as sessions
@@ -31,4 +31,5 @@ MIGRATIONS = (
         "memory",
         (*session.MEMORY, *context.TABLES, *sessions.TABLES, *attachments.TABLES),
     ),
+    Migration(7, "authors", authors.TABLES),
 )

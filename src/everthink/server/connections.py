@@ -114,6 +114,8 @@ class Connection:
         self.until: float | None = None
         """When it ends by itself, in seconds since 1970."""
         self.wants_protocol = True
+        self.client_tools: list[dict[str, Any]] = []
+        """The tools it declared: for the turns it asks for, and for nobody else's."""
         self._out: deque[str] = deque()
         self._buffered = self._largest = 0
         self._wake = asyncio.Event()

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from ..errors import AgentError
-from ..messages import Message
+from ..messages import Message, encode_json
 from ..observe.events import Audit, Connect, Disconnect, StateUpdate
 from ..recovery.recover import RECOVERING_TTL_MS
 from ..runtime import control
@@ -25,7 +25,6 @@ from ..runtime.actor import Actor
 from ..runtime.context import current_connection
 from ..session.compaction import CompactionFailed, SessionNews
 from ..store.port import Statement
-from ..tools.collect import client_tools_from
 from ..turn.audience import (
     Cleared,
     HistoryChanged,
@@ -40,10 +39,11 @@ from ..turn.audience import (
     TurnStarted,
 )
 from ..turn.perform import explain
-from ..turn.requests import ChatRequest, Dropped, accept_request, trailing
+from ..turn.requests import ChatRequest, Dropped, accept_request, bounded_tools, trailing
 from ..turn.turn import Turn
 from ..wire import frames as wire
-from ..wire.codec import decode, encode, read_body
+from ..wire.body import read_body
+from ..wire.codec import decode, encode
 from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
 from .calls import answer_call
 from .connections import Connection, Parcel
@@ -455,18 +455,24 @@ class Hall:
 
     async def _request(self, connection: Connection, frame: wire.UseChat) -> None:
         try:
-            body = read_body(frame, new_id=self.actor.new_id)
+            body = read_body(
+                frame,
+                new_id=self.actor.new_id,
+                limits=self.actor.limits,
+                trusts=self.actor.trusts_clients,
+            )
         except AgentError as error:
             said = await explain(self.actor, error, "parse", frame.id, False, identity=connection.who)
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
             return
         if body is None:
             return
+        tools = connection.client_tools if body.client_tools is None else body.client_tools
         request = ChatRequest(
             frame.id,
             body.messages,
             "regenerate-message" if body.regenerates else "submit-message",
-            body.client_tools,
+            tools,
             body.custom,
             channel="web",
             origin=connection.key,
@@ -475,6 +481,7 @@ class Hall:
         )
         try:
             accepted = await accept_request(self.actor, request)
+            connection.client_tools = tools
         except Exception as error:  # noqa: BLE001 - whatever it is, the window must not wait for ever
             said = await explain(self.actor, error, "persist", frame.id, False, identity=connection.who)
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
@@ -487,38 +494,59 @@ class Hall:
     async def _clear(self, connection: Connection) -> None:
         token = _clearing.set(connection.key)
         try:
-            self.actor.client_tool_schemas, self.actor.last_body = [], None
-            forget = [self.actor.remember("lastClientTools", None), self.actor.remember("lastBody", None)]
+            for one in self.connections:
+                one.client_tools = []
+            self.actor.open_tools, self.actor.last_body = [], None
+            forget = [self.actor.remember("openTools", None), self.actor.remember("lastBody", None)]
             await self.actor.store.apply(forget)
             await control.clear(self.actor)
         finally:
             _clearing.reset(token)
 
     async def _tool_answered(self, connection: Connection, frame: wire.ToolAnswered) -> None:
-        actor = self.actor
+        actor, more = self.actor, self._wish(connection, frame.auto_continue)
         if frame.client_tools:
             try:
-                client_tools_from(frame.client_tools)
+                bounded_tools(frame.client_tools, actor.limits)
             except AgentError as error:
                 log.info("a tool result is ignored: %s", error)
                 return
-            actor.client_tool_schemas = frame.client_tools
-            await actor.store.apply([actor.remember("lastClientTools", frame.client_tools)])
+            more.append(actor.remember("openTools", frame.client_tools))
+        output, failed, text = frame.output, frame.state == "output-error", frame.error_text
+        size = len(encode_json([output, text]))
+        if size > actor.limits.tool_result_bytes:
+            output, failed = None, True
+            text = f"The result has {size} bytes, more than {actor.limits.tool_result_bytes}."
         changed = await control.apply_result(
             actor,
             frame.tool_call_id,
-            frame.output,
-            is_error=frame.state == "output-error",
-            error_text=frame.error_text,
-            more=self._wish(connection, frame.auto_continue),
+            output,
+            is_error=failed,
+            error_text=text,
+            more=more,
+            is_strangers=True,
         )
         if changed:
+            if frame.client_tools:
+                connection.client_tools = actor.open_tools = frame.client_tools
             self._answered(connection, frame.auto_continue)
+        else:
+            self._refused_answer(connection, "answer", frame.tool_call_id)
 
     async def _approved(self, connection: Connection, frame: wire.ApprovalAnswered) -> None:
         more = self._wish(connection, frame.auto_continue)
-        if await control.apply_approval(self.actor, frame.tool_call_id, frame.approved, more=more):
+        changed = await control.apply_approval(
+            self.actor, frame.tool_call_id, frame.approved, more=more, is_strangers=True
+        )
+        if changed:
+            self._audit(connection, "approval" if frame.approved else "denial", frame.tool_call_id)
             self._answered(connection, frame.auto_continue)
+        else:
+            self._refused_answer(connection, "approval", frame.tool_call_id)
+
+    def _refused_answer(self, connection: Connection, action: str, call_id: str) -> None:
+        """Nothing was asked, or it is answered. As the protocol has it, nobody is told."""
+        self._audit(connection, action, call_id, reason="no question of this id is open")
 
     def _wish(self, connection: Connection, goes_on: bool) -> list[Statement]:
         if not goes_on:

@@ -139,14 +139,18 @@ DEEPEST = 10_000
 
 
 def appended(
-    agent: str, session: str, message: Message, *, seq: int, parent: str | None, now: int
+    agent: str, session: str, message: Message, *, seq: int, parent: str | None, now: int, guard: bool = False
 ) -> Statement:
-    """Store a new message. Returns its id; nothing when the id is known, whose row stays as it is."""
+    """Store a new message. Returns its id; nothing when the id is known, whose row stays as it is.
+
+    With `guard` a known id refuses the whole commit.
+    """
     content, size = _sized(message)
     return Statement(
         "INSERT INTO messages (agent, session, id, seq, parent, role, content, created_at, bytes)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, session, id) DO NOTHING RETURNING id",
         (agent, session, message.id, seq, parent, message.role, content, now, size),
+        guard=guard,
     )
 
 

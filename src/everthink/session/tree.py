@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ..errors import UnknownMessage
 from ..messages import UNSET, Message, Unset, parse_stored
 from ..store.port import Rows, Statement, Store
-from . import attachments, queries
+from . import attachments, authors, queries
 from .budget import storable
 from .overlay import OVERLAY_PREFIX, Overlay, applied, is_overlay
 from .reading import RowStats, Shape, Shelf, Step
@@ -182,6 +182,11 @@ class Tree:
         """True when this session holds the message, on whichever branch."""
         return id in self._places or bool(await self._store.fetch(queries.ONE, self._agent, self.id, id))
 
+    async def get_parent(self, id: str) -> str | None:
+        """The id of the message that this one follows; `None` for a root."""
+        rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
+        return rows[0][2] if rows else None
+
     async def get_history(self, leaf_id: str | None = None) -> list[Message]:
         """The path from the root to `leaf_id` (the tip when omitted), as copies. Unknown id: empty."""
         if leaf_id is None:
@@ -239,8 +244,13 @@ class Tree:
 
     # --- planning: pure statements for the caller's commit
 
-    def plan_append(self, messages: Sequence[Message], parent: str | Unset | None = UNSET) -> Plan:
-        """Append `messages` one under the other: below the tip, below `parent`, or as a new root (`None`)."""
+    def plan_append(
+        self, messages: Sequence[Message], parent: str | Unset | None = UNSET, *, is_new: bool = False
+    ) -> Plan:
+        """Append `messages` one under the other: below the tip, below `parent`, or as a new root (`None`).
+
+        `is_new`: a commit that finds one of them stored already, on another branch, is refused.
+        """
         plan = Plan()
         above = self._tip if isinstance(parent, Unset) else parent and self.row_id(parent)
         for message in messages:
@@ -249,7 +259,7 @@ class Tree:
             message = storable(message)
             self._seq += 1
             statement = queries.appended(
-                self._agent, self.id, message, seq=self._seq, parent=above, now=self._now()
+                self._agent, self.id, message, seq=self._seq, parent=above, now=self._now(), guard=is_new
             )
             plan.statements.append(statement)
             self.heaviest = max(self.heaviest, queries.bytes_of(statement))
@@ -273,7 +283,11 @@ class Tree:
         """Remove everything but what is planned later. Follow a durable commit with `confirm_clear`."""
         self._tip, self._tip_seq = None, self._seq
         self._met.clear()
-        return [*queries.cleared(self._agent, self.id), attachments.cleared(self._agent, self.id)]
+        return [
+            authors.cleared(self._agent, self.id),  # while it can be seen which messages go
+            *queries.cleared(self._agent, self.id),
+            attachments.cleared(self._agent, self.id),
+        ]
 
     # --- confirming: the commit is durable
 

@@ -8,6 +8,7 @@ leaves here always pairs every call with its result.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -28,6 +29,7 @@ from .turn import Host, Turn
 
 __all__ = ["Assembled", "as_prompt", "asking", "assemble", "history_so_far", "mended_history"]
 
+log = logging.getLogger("everthink.turn")
 
 DEFAULT_RETRIES = 2
 
@@ -53,12 +55,12 @@ class Assembled:
 async def assemble(host: Host, turn: Turn) -> Assembled:
     """Put the turn together and ask `before_turn`."""
     agent = host.agent
-    tools = {
+    ours = {
         **host.own_tools(),
         **as_tools(await call_hook(agent.get_tools)),
         **await host.session.tools(),
-        **turn.client_tools,
     }
+    tools = {**ours, **_beside(host, turn, ours)}
     base = await host.session.freeze_system_prompt()
     base = base or cast("str", await call_hook(agent.get_system_prompt))
     system = with_capabilities(base, tools)
@@ -87,6 +89,16 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
         )
         config = await call_hook(agent.before_turn, context)
     return _configured(host, config or TurnConfig(), base, messages, tools, chosen)
+
+
+def _beside(host: Host, turn: Turn, ours: Mapping[str, Tool]) -> dict[str, Tool]:
+    """The browser's tools that have names of their own: one of ours is never replaced, nor imitated."""
+    taken = {name.casefold() for name in ours}
+    own = {name: tool for name, tool in turn.client_tools.items() if name.casefold() not in taken}
+    if len(own) < len(turn.client_tools):
+        names = ", ".join(sorted(set(turn.client_tools) - set(own)))
+        log.info("%s: a window offers tools whose names are taken; they are left out: %s", host.id, names)
+    return own
 
 
 def _configured(

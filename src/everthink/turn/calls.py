@@ -39,11 +39,13 @@ from .hooks import (
     call_hook,
 )
 from .journal import CallRow, Journal
+from .ledger import approval_of
 from .queries import CallState
 from .run import Run
 
 __all__ = ["StepCalls"]
 
+UNCONFIRMED = "The call was not run: nobody is known to have approved it."
 MAY_HAVE_RUN = (
     "The tool call was interrupted while it ran and no result was recorded. It may or may not have taken "
     "effect: check before you call it again."
@@ -175,7 +177,8 @@ class StepCalls:
                 provider_metadata=event.provider_metadata,
                 title=tool.title,
             ),
-            self._ledger(called, tool, started=runs_now),
+            # What a person says yes to is what will run, whatever becomes of the transcript meanwhile.
+            self._ledger(called, tool, called.input if asks else None, started=runs_now),
         )
         await run.tell(called)
         if tool.has_body:
@@ -343,7 +346,7 @@ class StepCalls:
             tool=called.tool_name,
             step=self.step,
             input=None if given is None else _ledger_text(given),
-            on_interrupt=tool.interrupt_policy,
+            on_interrupt=tool.interrupt_policy if tool.has_body else queries.CLIENT,
             now=host.clock.now_ms(),
         )
 
@@ -436,9 +439,14 @@ class StepCalls:
             if not isinstance(answer, model.ApprovalResponse) or answer.call_id not in calls:
                 continue
             part = calls[answer.call_id]
-            called = CalledTool(part.id, part.name, part.input)
+            asked = await approval_of(self.run.host, part.id, running=self.run.turn.id)
+            input = part.input if asked is None or asked.input is None else asked.input
+            called = CalledTool(part.id, part.name, input)
             self.asked.append(called)
-            checked = self._check(part.name, part.input)
+            if asked is not None and answer.approved and (asked.tool, asked.is_approved) != (part.name, True):
+                self._settle(called, UNCONFIRMED, is_error=True)
+                continue
+            checked = self._check(part.name, input)
             if checked.error is not None or checked.tool is None:
                 self._settle(called, str(checked.error), is_error=True)
                 continue

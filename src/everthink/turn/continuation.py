@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 from ..clock import Timer
 from ..messages import Message, Part, is_tool_part
 from ..store.port import Statement
+from ..tools.collect import client_tools_from
 from .admission import Door, House
 from .audience import Cleared, Shown, TurnAccepted, TurnEnded
 from .turn import Turn
@@ -45,10 +46,8 @@ class Chatty(House, Protocol):
 
     door: Door
     last_body: dict[str, Any] | None
-
-    def client_tools(self) -> Any:
-        """The tools the browser declared last."""
-        ...
+    open_tools: list[dict[str, Any]]
+    """The browser's tools of the turn that goes on."""
 
 
 def is_incomplete(message: Message | None) -> bool:
@@ -206,7 +205,7 @@ class Continuations:
             request_id=armed.request_id,
             continuation=True,
             body=house.last_body,
-            client_tools=house.client_tools(),
+            client_tools=client_tools_from(house.open_tools),
         )
         turn.origin, turn.is_readonly, turn.identity = armed.owner, armed.is_readonly, armed.identity
         # The wish goes with the commit that fulfils it. Nobody has another: we hold the lock.

@@ -25,6 +25,8 @@ __all__ = [
 
 _TAKES_RESULT = frozenset({"input-available", "approval-requested", "approval-responded"})
 _TAKES_APPROVAL = frozenset({"input-available", "approval-requested"})
+_WAITS_FOR_BROWSER = frozenset({"input-available"})
+_ASKS = frozenset({"approval-requested"})
 
 
 def _replace_first(
@@ -43,8 +45,12 @@ def with_result(
     output: Any = None,
     is_error: bool = False,
     error_text: str | None = None,
+    is_strangers: bool = False,
 ) -> list[Part] | None:
-    """`parts` with a browser tool's result. `None` when no call waits for it."""
+    """`parts` with a browser tool's result. `None` when no call waits for it.
+
+    `is_strangers`: a client says so. Then a call that asks for approval does not take a result.
+    """
 
     def change(part: Part) -> Part:
         if is_error:
@@ -55,13 +61,21 @@ def with_result(
             }
         return {**part, "state": "output-available", "output": output, "preliminary": False}
 
-    return _replace_first(parts, call_id, _TAKES_RESULT, change)
+    return _replace_first(parts, call_id, _WAITS_FOR_BROWSER if is_strangers else _TAKES_RESULT, change)
 
 
 def with_approval(
-    parts: Sequence[Part], call_id: str, *, approved: bool, reason: str | None = None
+    parts: Sequence[Part],
+    call_id: str,
+    *,
+    approved: bool,
+    reason: str | None = None,
+    is_strangers: bool = False,
 ) -> list[Part] | None:
-    """`parts` with a person's answer. `None` when no call waits for it."""
+    """`parts` with a person's answer. `None` when no call waits for it.
+
+    `is_strangers`: a client says so. Then only a call that asks takes it.
+    """
 
     def change(part: Part) -> Part:
         before = cast("dict[str, Any]", part.get("approval") or {})
@@ -70,7 +84,7 @@ def with_approval(
             approval["reason"] = reason
         return {**part, "state": "approval-responded" if approved else "output-denied", "approval": approval}
 
-    return _replace_first(parts, call_id, _TAKES_APPROVAL, change)
+    return _replace_first(parts, call_id, _ASKS if is_strangers else _TAKES_APPROVAL, change)
 
 
 def settled_across(parts: Sequence[Part], outcome: CrossMessage) -> list[Part] | None:

@@ -15,9 +15,11 @@ __all__ = [
     "ACCEPTED",
     "ANSWERS",
     "ANY_CHUNKS",
+    "CALL",
     "CALLS",
     "CALLS_OF",
     "CALL_FACTS",
+    "CLIENT",
     "COUNTS",
     "LATEST_CALLS",
     "LATEST_TURNS",
@@ -35,6 +37,7 @@ __all__ = [
     "abandoned",
     "accepted",
     "answered",
+    "approved",
     "asked",
     "called",
     "deleted",
@@ -106,7 +109,9 @@ RECOVERY = (
     "ALTER TABLE segments ADD COLUMN written_at BIGINT",
 )
 
-CallState = Literal["asked", "started", "done", "failed", "denied", "unknown"]
+CallState = Literal["asked", "approved", "started", "done", "failed", "denied", "unknown"]
+CLIENT = "client"
+"""What the ledger notes instead of a policy for a call that runs in a browser."""
 
 _TURN = (
     "id, request_id, trigger, status, continuation, input, metadata, idempotency_key, message_id,"
@@ -129,6 +134,11 @@ STASH = "SELECT stash FROM turns WHERE agent = ? AND id = ?"
 # Which agents have work that a process left: the index of open turns holds nothing else.
 WAITING = "SELECT DISTINCT agent FROM turns WHERE ended_at IS NULL"
 ANSWERS = "SELECT call_id, answer FROM calls WHERE agent = ? AND turn = ? AND answer IS NOT NULL"
+# What is known of one call, the newest first: some providers use an id again in a later turn.
+CALL = (
+    "SELECT turn, tool, state, on_interrupt, input FROM calls WHERE agent = ? AND call_id = ?"
+    " ORDER BY asked_at DESC, turn DESC"
+)
 CALLS = (
     "SELECT call_id, tool, step, state, on_interrupt, input, asked_at, started_at, settled_at FROM calls"
     " WHERE agent = ? AND turn = ? ORDER BY asked_at, call_id"
@@ -350,17 +360,25 @@ def settled(agent: str, call_id: str, *, state: CallState, now: int) -> Statemen
     """
     return Statement(
         "UPDATE calls SET state = ?, settled_at = ?"
-        " WHERE agent = ? AND call_id = ? AND state IN ('asked', 'started')",
+        " WHERE agent = ? AND call_id = ? AND state IN ('asked', 'approved', 'started')",
         (state, now, agent, call_id),
     )
 
 
-def answered(agent: str, call_id: str, *, answer: str, state: CallState | None, now: int) -> Statement:
+def approved(agent: str, call_id: str) -> Statement:
+    """A person said yes to a call that asked."""
+    return Statement(
+        "UPDATE calls SET state = 'approved' WHERE agent = ? AND call_id = ? AND state = 'asked'",
+        (agent, call_id),
+    )
+
+
+def answered(agent: str, call_id: str, *, answer: str, state: CallState, now: int) -> Statement:
     """Somebody answered a call of a message that is still being streamed: kept here until its turn ends."""
     return Statement(
-        "UPDATE calls SET answer = ?, state = COALESCE(?, state), settled_at = ?"
-        " WHERE agent = ? AND call_id = ? AND state IN ('asked', 'started')",
-        (answer, state, None if state is None else now, agent, call_id),
+        "UPDATE calls SET answer = ?, state = ?, settled_at = ?"
+        " WHERE agent = ? AND call_id = ? AND state IN ('asked', 'approved', 'started')",
+        (answer, state, None if state == "approved" else now, agent, call_id),
     )
 
 
@@ -413,7 +431,7 @@ def deleted(agent: str, ids: Sequence[str]) -> list[Statement]:
                 (agent, id, agent, id),
             ),
             Statement(
-                "DELETE FROM calls WHERE agent = ? AND turn = ?"
+                "DELETE FROM calls WHERE agent = ? AND turn = ? AND state NOT IN ('asked', 'approved')"
                 " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = ? AND t.id = ?)",
                 (agent, id, agent, id),
             ),

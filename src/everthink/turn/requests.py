@@ -1,35 +1,37 @@
-"""A request from a chat window: reconcile, decide about overlap, admit.
+"""A request from a chat window: see what is new, decide about overlap, admit.
 
-    ChatRequest --> reconcile with history --> overlap policy --> admission
+    ChatRequest --> arrivals: what is taken --> overlap policy --> admission
 
-The browser sends its whole list each time; the server's own history wins. Both the client's
-tools and the body are captured here, so a later request cannot change a queued turn.
+The browser sends its whole list each time; our own history counts. Both the client's tools and the body
+are captured here, so a later request cannot change a queued turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from ..messages import UNSET, Message
-from ..session.overlay import is_overlay
-from ..session.reconcile import adopt_by_call, reconcile, strip_reserved
+from ..errors import CommitRefused, InvalidMessage, InvalidTurn
+from ..limits import Limits
+from ..messages import Message, encode_json
+from ..observe.events import ChatClientDropped
 from ..session.tree import Plan
 from ..store.port import Statement
 from ..tools.collect import client_tools_from
 from ..tools.tool import Tool
+from . import arrivals, trusting
 from .admission import Admitted, Door, House
+from .arrivals import Arrival, trailing
 from .overlap import Drop, Enqueue, Submits, Supersede, decide
-from .perform import with_stamps
+from .spoken import checked_id
 from .turn import Turn
 
-__all__ = ["ChatRequest", "ChatRoom", "Dropped", "accept_request", "trailing"]
+__all__ = ["ChatRequest", "ChatRoom", "Dropped", "accept_request", "bounded_tools", "trailing"]
 
 
 @dataclass(slots=True)
 class ChatRequest:
-    """What a chat window asks for. `client_tools`: `None` keeps the known ones, `[]` clears them."""
+    """What a chat window asks for. Its `client_tools` are for this turn and what continues it."""
 
     request_id: str
     messages: list[Message]
@@ -58,7 +60,7 @@ class ChatRoom(House, Protocol):
 
     door: Door
     submits: Submits
-    client_tool_schemas: list[dict[str, Any]]
+    open_tools: list[dict[str, Any]]
     last_body: dict[str, Any] | None
 
     @property
@@ -66,13 +68,15 @@ class ChatRoom(House, Protocol):
         """The agent's policy for overlapping messages."""
         ...
 
-    def client_tools(self) -> dict[str, Tool]:
-        """The tools the browser declared last."""
+    @property
+    def trusts_clients(self) -> bool:
+        """True when the agent believes the transcript of a window."""
         ...
 
 
 async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dropped:
     """Take a request from a chat window. Its messages and its row are durable when this returns."""
+    _check(room, request)
     regenerates = request.trigger == "regenerate-message" and bool(request.messages)
     overlaps = room.queue.count() + room.submits.pending > 0
     decision = Enqueue() if regenerates else decide(room.message_concurrency, overlaps=overlaps)
@@ -81,127 +85,88 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
     release = room.submits.take()
     try:
         generation = room.queue.generation
-        kept = _remember(room, request)  # may refuse the request, which then supersedes nobody
+        tools = bounded_tools(request.client_tools, room.limits)  # may refuse, which then supersedes nobody
+        take = trusting.take if room.trusts_clients else arrivals.take
+        arrival = await take(room, request, regenerates=regenerates)
         number = room.submits.number() if isinstance(decision, Supersede) else None
-        elsewhere = await _off_the_path(room, request) if regenerates else {}
-        hidden = await _hidden(room, request)
         turn = room.door.turn(
             "ws-chat",
             request_id=request.request_id,
             body=request.body,
-            client_tools=room.client_tools(),
+            client_tools=tools,
             channel=request.channel,
             metadata=request.metadata,
             generation=generation,
         )
-        turn.origin, turn.answers = request.origin, trailing(request.messages)
+        turn.origin, turn.answers = request.origin, trailing(request.messages)[-room.limits.new_messages :]
         turn.is_readonly, turn.identity = request.is_readonly, request.identity
         if isinstance(decision, Supersede):
             turn.gate = _gate(room, turn, decision, number, room.clock.monotonic())
 
         def plan() -> Plan:
-            planned, turn.message_ids, tip = _plan(room, request, elsewhere, hidden)
-            turn.parent = tip if regenerates else UNSET
+            planned = arrival.plan()
+            turn.message_ids, turn.parent = arrival.ids, arrival.parent
+            more.extend(_kept(room, request))
+            room.open_tools, room.last_body = request.client_tools or [], request.body or None
             return planned
 
-        return await room.door.admit(turn, plan=plan, more=kept)
+        more = list(arrival.statements)  # filled when the plan is made, for the same commit
+        before = room.open_tools, room.last_body
+        try:
+            admitted = await room.door.admit(turn, plan=plan, more=more)
+        except CommitRefused as error:
+            room.open_tools, room.last_body = before
+            raise InvalidMessage("message.id", "is that of another message") from error
+        _tell_dropped(room, turn, arrival)
+        return admitted
     finally:
         release()
 
 
-def trailing(messages: Sequence[Message]) -> list[str]:
-    """The user messages at the end of the list."""
-    ids: list[str] = []
-    for message in reversed(messages):
-        if message.role != "user":
-            break
-        ids.append(message.id)
-    return ids[::-1]
-
-
-def _remember(room: ChatRoom, request: ChatRequest) -> list[Statement]:
-    kept: list[Statement] = []
-    if request.client_tools is not None:
-        client_tools_from(request.client_tools)  # refuses what is not a list of tools before anything changes
-        room.client_tool_schemas = list(request.client_tools)
-        kept.append(room.remember("lastClientTools", request.client_tools or None))
-    if request.body or room.last_body:
-        room.last_body = request.body or None
-        kept.append(room.remember("lastBody", room.last_body))
-    return kept
-
-
-async def _off_the_path(room: ChatRoom, request: ChatRequest) -> dict[str, Message]:
-    """What the client has from other branches."""
-    session = room.session
-    await session.refresh()
-    found = [await session.get_message(m.id) for m in request.messages if session.find(m.id) is None]
-    return {message.id: message for message in found if message is not None}
-
-
-async def _hidden(room: ChatRoom, request: ChatRequest) -> set[str]:
-    """What the client has and the session holds, also from before a summary or beyond what is in memory."""
-    session = room.session
-    await session.refresh()
-    # What is in view now may be covered a moment later, when the plan is made.
-    seen = {m.id for m in request.messages if session.find(m.id) is not None}
-    if not session.is_partial:
-        return seen
-    unseen = [m for m in request.messages if session.find(m.id) is None and not is_overlay(m)]
-    hidden = await session.known([m.id for m in unseen])
-    if any(m.role == "assistant" and m.id not in hidden for m in unseen):
-        # An id the client invented: the answer it means may be one of those that are not in memory.
-        stored = await session.get_stored_path()
-        for given, same in zip(unseen, reconcile(unseen, stored), strict=True):
-            known = adopt_by_call(same, stored).id
-            if known != given.id and session.find(known) is None:
-                hidden.add(given.id)
-    return hidden | seen
-
-
-def _plan(
-    room: ChatRoom, request: ChatRequest, elsewhere: dict[str, Message], hidden: set[str]
-) -> tuple[Plan, list[str], str | None]:
-    """Upserts for what the client sent, the ids of what is new, and the last id of its list.
-
-    Planned and committed in one breath: the turn that runs may store its answer at any moment.
-    """
-    session = room.session
-    stored = list(session.path)
-    given = [m for m in request.messages if not is_overlay(m)]
-    incoming = [strip_reserved(m) for m in reconcile(given, stored)]
-    incoming = [_as_running(room, adopt_by_call(message, stored)) for message in incoming]
-    by_id = {message.id: message for message in stored}
-    new: list[Message] = []
-    changed: list[Message] = []
-    for message in incoming:
-        known = by_id.get(message.id) or elsewhere.get(message.id)
-        if known is None and message.id in hidden:
-            continue  # it stays as it is stored
-        if known is None:
-            new.append(_stamped(message, request))
-        elif known.parts != message.parts and message.role == "user":
-            changed.append(
-                Message(message.id, message.role, message.parts, known.metadata, createdAt=known.createdAt)
+def _tell_dropped(room: ChatRoom, turn: Turn, arrival: Arrival) -> None:
+    if arrival.dropped_messages or arrival.dropped_parts:
+        room.emit(
+            ChatClientDropped(
+                request_id=turn.request_id,
+                messages=arrival.dropped_messages,
+                parts=arrival.dropped_parts,
+                identity=turn.identity,
             )
-    plan = session.plan_update(*changed) if changed else Plan()
-    appended = session.plan_append(new)
-    plan.statements += appended.statements
-    plan.writes += appended.writes
-    return plan, [message.id for message in new], incoming[-1].id if incoming else None
+        )
 
 
-def _as_running(room: ChatRoom, message: Message) -> Message:
-    """A client's copy of the answer being streamed gives way to our own, so far; its turn stores the rest."""
-    running = room.inflight
-    if running is None or message.role != "assistant":
-        return message
-    is_copy = message.id == running.id or any(running.call(p["toolCallId"]) for p in message.tool_parts)
-    return running.message() if is_copy else message
+def _check(room: ChatRoom, request: ChatRequest) -> None:
+    checked_id(request.request_id, room.limits, "the id of the request")
+    if any(turn.request_id == request.request_id for turn in room.door.turns):
+        raise InvalidTurn("A turn with the id of this request runs or waits already.", kept="It goes on.")
+    size = len(encode_json(request.body)) if request.body else 0
+    if size > room.limits.body_bytes:
+        raise InvalidTurn(
+            f"The request has {size} bytes of custom fields, more than {room.limits.body_bytes}.",
+            kept="Nothing was stored.",
+        )
 
 
-def _stamped(message: Message, request: ChatRequest) -> Message:
-    return with_stamps(message, request.channel, request.metadata)
+def bounded_tools(schemas: list[dict[str, Any]] | None, limits: Limits) -> dict[str, Tool]:
+    """The tools that a client declares, within bounds. Raises what it is told."""
+    if not schemas:
+        return {}
+    if len(schemas) > limits.client_tools:
+        raise InvalidTurn(f"The window offers {len(schemas)} tools, more than {limits.client_tools}.")
+    size = len(encode_json(schemas))
+    if size > limits.client_tools_bytes:
+        raise InvalidTurn(f"The window's tools have {size} bytes, more than {limits.client_tools_bytes}.")
+    return client_tools_from(schemas)
+
+
+def _kept(room: ChatRoom, request: ChatRequest) -> list[Statement]:
+    """What a continuation of this turn needs, if it differs from what is kept."""
+    statements: list[Statement] = []
+    if (request.client_tools or []) != room.open_tools:
+        statements.append(room.remember("openTools", request.client_tools or None))
+    if request.body or room.last_body:
+        statements.append(room.remember("lastBody", request.body or None))
+    return statements
 
 
 def _gate(room: ChatRoom, turn: Turn, decision: Supersede, number: int | None, decided: float) -> Any:

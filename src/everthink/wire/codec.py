@@ -10,16 +10,14 @@ JavaScript writes it as JSON and reads it back, so it is a frame, with U+FFFD in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
 
-from ..errors import InvalidMessage
-from ..messages import Message, encode_json, parse_message
-from .frames import ClientFrame, ServerFrame, UseChat
+from ..messages import encode_json
+from .frames import ClientFrame, ServerFrame
 
-__all__ = ["MAX_DEPTH", "MAX_FRAME_BYTES", "ChatBody", "decode", "encode", "read_body"]
+__all__ = ["MAX_DEPTH", "MAX_FRAME_BYTES", "decode", "encode", "is_too_deep", "parse"]
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 128
@@ -36,15 +34,16 @@ def decode(text: str | bytes) -> ClientFrame | None:
     if len(text) > MAX_FRAME_BYTES:
         return None
     try:
-        value = _parse(text if isinstance(text, str) else text.decode())
-        if not isinstance(value, dict) or _is_too_deep(cast("Any", value)):
+        value = parse(text if isinstance(text, str) else text.decode())
+        if not isinstance(value, dict) or is_too_deep(cast("Any", value)):
             return None
         return msgspec.convert(value, ClientFrame)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
 
 
-def _parse(text: str) -> Any:
+def parse(text: str) -> Any:
+    """The JSON value in `text`. Raises `msgspec.DecodeError`."""
     try:
         return _decode(text)
     except msgspec.DecodeError:
@@ -59,7 +58,7 @@ def encode(frame: ServerFrame) -> str:
     return encode_json(frame).decode()
 
 
-def _is_too_deep(value: Any) -> bool:
+def is_too_deep(value: Any) -> bool:
     """True when a value nests deeper than any honest client would."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
@@ -73,50 +72,3 @@ def _is_too_deep(value: Any) -> bool:
             return False
         level = below
     return True
-
-
-class ChatBody(msgspec.Struct):
-    """What a chat request asks for."""
-
-    messages: list[Message]
-    regenerates: bool
-    client_tools: list[dict[str, Any]] | None
-    custom: dict[str, Any] | None
-
-
-def read_body(frame: UseChat, *, new_id: Callable[[], str]) -> ChatBody | None:
-    """What the request's body asks for; `None` when it is not a request at all.
-
-    Raises `InvalidMessage`, also for a body that is not JSON.
-    """
-    if frame.init.method != "POST" or not isinstance(frame.init.body, str):
-        return None
-    try:
-        body: Any = _parse(frame.init.body)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise InvalidMessage("the body of the request", "is not JSON") from error
-    if not isinstance(body, dict):
-        return None
-    text = frame.init.body
-    # Counting is far quicker than looking, and enough for most.
-    if text.count("{") + text.count("[") > MAX_DEPTH and _is_too_deep(cast("Any", body)):
-        return None
-    fields = cast("dict[str, Any]", body)
-    messages: Any = fields.pop("messages", None)
-    if not isinstance(messages, list):
-        return None
-    trigger, given = fields.pop("trigger", None), fields.pop("clientTools", None)
-    tools: Any = (
-        [t for t in cast("list[Any]", given) if isinstance(t, dict)] if isinstance(given, list) else None
-    )
-    return ChatBody(
-        [
-            parse_message(message, new_id=new_id, path=f"messages[{index}]")
-            for index, message in enumerate(cast("list[Any]", messages))
-        ],
-        trigger == "regenerate-message",
-        [tool for tool in cast("list[Any]", tools) if isinstance(tool, dict)]
-        if isinstance(tools, list)
-        else None,
-        fields or None,
-    )

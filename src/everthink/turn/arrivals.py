@@ -1,0 +1,207 @@
+"""What of a chat window's list is taken: the new user messages at its end, and nothing else.
+
+    ChatRequest --take--> Arrival --plan()--> the messages to store, and where
+
+The journal is the only history. A window's idea of what the assistant, a tool or the system said is never
+stored or shown to anybody; the answer that streams just now is put in its place from our own journal. A
+message that comes back changed by the one who wrote it begins a branch; the one it came from stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..errors import InvalidMessage, SessionBusy, UnknownMessage
+from ..identity import mark_of
+from ..limits import Limits
+from ..messages import UNSET, Message, Unset
+from ..session import authors
+from ..session.overlay import is_overlay
+from ..session.session import Session
+from ..session.tree import Plan
+from ..store.port import Statement, Store
+from .admission import Door, House
+from .perform import with_stamps
+from .spoken import checked_id, has_said_the_same, spoken
+
+__all__ = ["Arrival", "Asked", "Reception", "take", "trailing"]
+
+
+class Asked(Protocol):
+    """A request, as far as its messages are concerned."""
+
+    request_id: str
+    messages: list[Message]
+    channel: str | None
+    metadata: dict[str, Any] | None
+    identity: Any
+
+
+class Reception(House, Protocol):
+    """A house that takes messages from windows."""
+
+    door: Door
+
+
+@dataclass(slots=True)
+class Arrival:
+    """What is taken of a request."""
+
+    new: list[Message] = field(default_factory=list[Message])
+    """The messages to store, one below the other."""
+    below: str | Unset | None = UNSET
+    """Where they hang: for one that was changed, below what it answered. Otherwise at the tip."""
+    parent: str | Unset | None = UNSET
+    """Where the answer hangs, for a regeneration."""
+    statements: list[Statement] = field(default_factory=list[Statement])
+    """What is written with them."""
+    seen: set[str] = field(default_factory=set[str])
+    """What the window has on its screen, by id."""
+    plan: Callable[[], Plan] = Plan
+    """What to write, to be committed in the same breath: a turn that runs may store its answer any time."""
+    dropped_messages: int = 0
+    dropped_parts: int = 0
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the new messages."""
+        return [message.id for message in self.new]
+
+
+def trailing(messages: Sequence[Message]) -> list[str]:
+    """The user messages at the end of the list."""
+    return [message.id for message in _tail(messages)]
+
+
+def _tail(messages: Sequence[Message]) -> list[Message]:
+    tail: list[Message] = []
+    for message in reversed(messages):
+        if message.role != "user":
+            break
+        tail.append(message)
+    return tail[::-1]
+
+
+async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival:
+    """Decide what of a request is taken. Raises what the window is told; then nothing is."""
+    session, limits = room.session, room.limits
+    await session.refresh()
+    given = [message for message in request.messages if not is_overlay(message)]
+    tail = _tail(given)
+    known = await _known(session, [message.id for message in tail[-limits.new_messages - 1 :]])
+    new = _new(tail, known, limits)
+    arrival = Arrival(seen={message.id for message in given})
+    arrival.plan = lambda: _planned(room, arrival)
+    if regenerates:
+        if new or not request.messages or not await session.has(session.row_id(request.messages[-1].id)):
+            raise UnknownMessage(
+                "There is no such message to answer again.", kept="The conversation is as it was."
+            )
+        arrival.parent = given[-1].id if given else session.row_id(request.messages[-1].id)
+    for message in new:
+        said, left_out = spoken(message, limits)
+        arrival.new.append(with_stamps(said, request.channel, request.metadata))
+        arrival.dropped_parts += left_out
+    if tail and not new:
+        await _look_for_change(room, request, tail[-1], arrival, regenerates=regenerates)
+    mark = mark_of(request.identity)
+    if mark is not None:
+        arrival.statements = [authors.wrote(room.id, id, author=mark) for id in arrival.ids]
+    unread = await _unread(session, given, {m.id for m in new})
+    arrival.dropped_messages += unread - _is_streaming(room, arrival)
+    return arrival
+
+
+def _new(tail: list[Message], known: set[str], limits: Limits) -> list[Message]:
+    """The messages at the very end that we do not have."""
+    new: list[Message] = []
+    for message in reversed(tail):
+        if message.id in known:
+            break
+        new.append(message)
+        if len(new) > limits.new_messages:
+            raise InvalidMessage("messages", f"has more than {limits.new_messages} new entries at its end")
+    if len({message.id for message in new}) < len(new):
+        raise InvalidMessage("messages", "has two new entries with one id")
+    return new[::-1]
+
+
+async def _known(session: Session, ids: list[str]) -> set[str]:
+    """Those of `ids` that are on the path or being written. The commit refuses those of other branches."""
+    found = {id for id in ids if session.expects(id)}
+    unseen = [id for id in ids if id not in found] if session.is_partial else []
+    return found | await session.known(unseen)
+
+
+async def _unread(session: Session, given: list[Message], new: set[str]) -> int:
+    """How many messages of the list are neither ours nor taken."""
+    strange = [m.id for m in given if m.id not in new and not session.expects(m.id)]
+    if strange and len(strange) <= 200:
+        strange = [id for id in strange if id not in await session.known(strange)]
+    return len(strange)
+
+
+async def _look_for_change(
+    room: Reception, request: Asked, last: Message, arrival: Arrival, *, regenerates: bool
+) -> None:
+    """The last message is one that we have. If its author changed it, it begins a branch."""
+    checked_id(last.id, room.limits)
+    known = room.session.find(last.id) or await room.session.get_message(last.id)
+    if known is None or not last.parts or has_said_the_same(last, known):
+        return
+    said, left_out = spoken(last, room.limits)
+    if has_said_the_same(said, known):
+        return
+    if known.role != "user" or await _author(room, last.id) != mark_of(request.identity):
+        if regenerates:
+            arrival.dropped_messages += 1  # it is answered as it was said
+            return
+        raise InvalidMessage("message.id", "is that of another message, which only its author may change")
+    changed = Message(room.new_id(), "user", said.parts, said.metadata)
+    arrival.new = [with_stamps(changed, request.channel, request.metadata)]
+    arrival.below = await room.session.get_parent(last.id)
+    arrival.parent = UNSET
+    arrival.dropped_parts += left_out
+
+
+async def _author(room: Reception, id: str) -> str | None:
+    store: Store = room.store
+    rows = await store.fetch(authors.AUTHOR, room.id, id)
+    return rows[0][0] if rows else None
+
+
+def _is_streaming(room: Reception, arrival: Arrival) -> int:
+    running = room.inflight
+    return int(running is not None and running.id in arrival.seen and not room.session.expects(running.id))
+
+
+def _planned(room: Reception, arrival: Arrival) -> Plan:
+    session = room.session
+    turns = room.door.turns
+    taken = {turn.message_id for turn in turns} | {m.id for turn in turns for m in turn.input}
+    if any(id in taken or session.expects(id) for id in arrival.ids):
+        raise InvalidMessage("message.id", "is that of another message")
+    if not isinstance(arrival.below, Unset):
+        if turns:
+            raise SessionBusy(
+                "An earlier message cannot be changed while a turn runs or waits.",
+                kept="The conversation is as it was.",
+                next_step="Wait for its end, or stop it, and send the change again.",
+            )
+        return session.plan_append(arrival.new, arrival.below)
+    return session.plan_append([*_answer_so_far(room, arrival), *arrival.new], is_new=True)
+
+
+def _answer_so_far(room: Reception, arrival: Arrival) -> list[Message]:
+    """The answer that streams, if the window has seen it: what is said next belongs after it."""
+    running = room.inflight
+    if running is None or not arrival.new or not running.has_content or room.session.expects(running.id):
+        return []
+    turn = next((turn for turn in room.door.turns if turn.message_id == running.id), None)
+    if turn is None or not isinstance(turn.parent, Unset):
+        return []  # it has a place of its own
+    leaf = room.session.leaf
+    goes_on = turn.continuation and leaf is not None and leaf.id in arrival.seen
+    return [running.message()] if running.id in arrival.seen or goes_on else []

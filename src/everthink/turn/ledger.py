@@ -1,0 +1,51 @@
+"""What the ledger says about one call, whoever asks: is it open, was it approved, with which input?
+
+    Hall, turn/calls --call id--> ledger --> what may be done about it
+
+A transcript can be shown, copied and shortened; what may still be said about a call is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from ..store.port import Store
+from . import queries
+
+__all__ = ["Asked", "approval_of", "is_open"]
+
+
+class _Place(Protocol):
+    id: str
+    store: Store
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call that asked for approval."""
+
+    tool: str
+    is_approved: bool
+    input: Any
+
+
+async def is_open(host: _Place, call_id: str, *, in_browser: bool) -> bool:
+    """True when somebody may answer: a call that runs in a browser, or one that asks for approval."""
+    rows = await host.store.fetch(queries.CALL, host.id, call_id)
+    return bool(rows) and rows[0][2] == "asked" and (rows[0][3] == queries.CLIENT) is in_browser
+
+
+async def approval_of(host: _Place, call_id: str, *, running: str) -> Asked | None:
+    """What was asked about a call, and the answer. `None` for one the ledger never saw (`add_messages`).
+
+    `running` is the turn that is about to run it: its own row is no answer to anything.
+    """
+    rows = [row for row in await host.store.fetch(queries.CALL, host.id, call_id) if row[0] != running]
+    if not rows:
+        return None
+    _, tool, state, _, text = rows[0]
+    # The turn that runs it may have been cut off: then it is for that turn's own row to say what happened.
+    return Asked(tool, state not in ("asked", "denied"), None if text is None else msgspec.json.decode(text))

@@ -1,0 +1,102 @@
+"""Believe a chat window: its whole list is reconciled with ours and stored, as the original does.
+
+    ChatRequest --take--> Arrival, for agents with `trust_client_history = True`
+
+Whoever can open a socket can then say what the assistant said and what tools returned, and approve what
+nobody was asked. It is here for applications that let their own servers speak through this door.
+"""
+
+from __future__ import annotations
+
+from ..messages import UNSET, Message
+from ..session.overlay import is_overlay
+from ..session.reconcile import adopt_by_call, reconcile, strip_reserved
+from ..session.tree import Plan
+from .arrivals import Arrival, Asked, Reception
+from .perform import with_stamps
+
+__all__ = ["take"]
+
+
+async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival:
+    """Learn which messages of the list we have."""
+    elsewhere = await _off_the_path(room, request) if regenerates else {}
+    hidden = await _hidden(room, request)
+    arrival = Arrival()
+
+    def planned() -> Plan:
+        plan, arrival.new, last = _plan(room, request, elsewhere, hidden)
+        arrival.parent = last if regenerates else UNSET
+        return plan
+
+    arrival.plan = planned
+    return arrival
+
+
+async def _off_the_path(room: Reception, request: Asked) -> dict[str, Message]:
+    """What the client has from other branches."""
+    session = room.session
+    await session.refresh()
+    found = [await session.get_message(m.id) for m in request.messages if session.find(m.id) is None]
+    return {message.id: message for message in found if message is not None}
+
+
+async def _hidden(room: Reception, request: Asked) -> set[str]:
+    """What the client has and the session holds, also from before a summary or beyond what is in memory."""
+    session = room.session
+    await session.refresh()
+    # What is in view now may be covered a moment later, when the plan is made.
+    seen = {m.id for m in request.messages if session.find(m.id) is not None}
+    if not session.is_partial:
+        return seen
+    unseen = [m for m in request.messages if session.find(m.id) is None and not is_overlay(m)]
+    hidden = await session.known([m.id for m in unseen])
+    if any(m.role == "assistant" and m.id not in hidden for m in unseen):
+        # An id the client invented: the answer it means may be one of those that are not in memory.
+        stored = await session.get_stored_path()
+        for given, same in zip(unseen, reconcile(unseen, stored), strict=True):
+            known = adopt_by_call(same, stored).id
+            if known != given.id and session.find(known) is None:
+                hidden.add(given.id)
+    return hidden | seen
+
+
+def _plan(
+    room: Reception, request: Asked, elsewhere: dict[str, Message], hidden: set[str]
+) -> tuple[Plan, list[Message], str | None]:
+    """Upserts for what the client sent, what is new, and the last id of its list.
+
+    Planned and committed in one breath: the turn that runs may store its answer at any moment.
+    """
+    session = room.session
+    stored = list(session.path)
+    given = [m for m in request.messages if not is_overlay(m)]
+    incoming = [strip_reserved(m) for m in reconcile(given, stored)]
+    incoming = [_as_running(room, adopt_by_call(message, stored)) for message in incoming]
+    by_id = {message.id: message for message in stored}
+    new: list[Message] = []
+    changed: list[Message] = []
+    for message in incoming:
+        known = by_id.get(message.id) or elsewhere.get(message.id)
+        if known is None and message.id in hidden:
+            continue  # it stays as it is stored
+        if known is None:
+            new.append(with_stamps(message, request.channel, request.metadata))
+        elif known.parts != message.parts and message.role == "user":
+            changed.append(
+                Message(message.id, message.role, message.parts, known.metadata, createdAt=known.createdAt)
+            )
+    plan = session.plan_update(*changed) if changed else Plan()
+    appended = session.plan_append(new)
+    plan.statements += appended.statements
+    plan.writes += appended.writes
+    return plan, new, incoming[-1].id if incoming else None
+
+
+def _as_running(room: Reception, message: Message) -> Message:
+    """A client's copy of the answer being streamed gives way to our own, so far; its turn stores the rest."""
+    running = room.inflight
+    if running is None or message.role != "assistant":
+        return message
+    is_copy = message.id == running.id or any(running.call(p["toolCallId"]) for p in message.tool_parts)
+    return running.message() if is_copy else message
