@@ -112,7 +112,7 @@ class Journey:
             "submissions": await self.agent.list_submissions(limit=100),
             "config": self.agent.get_config(),
             "body": home.last_body,
-            "client tools": home.client_tool_schemas,
+            "client tools": home.open_tools,
             "waits for a person": self.agent.has_pending_interaction(),
         }
 

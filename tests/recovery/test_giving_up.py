@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from everthink import App, ChatRecovery, Think
+from everthink import App, ChatRecovery, Think, client_tool
 from everthink.errors import StoreUnavailable
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted
 from everthink.store.port import Commit
@@ -187,11 +187,9 @@ async def test_a_record_that_is_gone_is_made_anew_and_the_bound_holds(
 async def test_a_turn_that_waits_for_a_browser_is_over_and_its_question_stays(open_app: OpenApp) -> None:
     # Given a turn with a call for the browser that is cut off while it still streams
     model = ScriptedModel(calls("pick", id="c1").says("and ").then_hangs())
-    app = await open_app(cls := assistant(model))
+    app = await open_app(cls := assistant(model, get_tools=lambda self: [client_tool("pick", "")]))
     reports = Reports(app)
     home = await home_of(app, cls, "room")
-    home.client_tool_schemas = [{"name": "pick"}]
-    await home.store.apply([home.remember("lastClientTools", home.client_tool_schemas)])
     await app.agent(cls, "room").submit_messages("Pick", submission_id="job")
     await model.until_silent()
 

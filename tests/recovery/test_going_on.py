@@ -323,8 +323,8 @@ async def test_readers_are_told_once_that_a_turn_is_being_recovered(open_app: Op
     assert [s.recovering for s in witness.shown if isinstance(s, RecoveryChanged)] == [False]
 
 
-async def test_a_submission_goes_on_with_the_body_and_the_tools_it_began_with(open_app: OpenApp) -> None:
-    # Given a submission that runs with what the browser has declared
+async def test_a_submission_goes_on_with_the_body_it_began_with(open_app: OpenApp) -> None:
+    # Given a submission that runs after a browser has declared something: its tools are not for others
     seen: list[Any] = []
     room = await Room.open(
         open_app,
@@ -337,10 +337,8 @@ async def test_a_submission_goes_on_with_the_body_and_the_tools_it_began_with(op
     await (await window.send("u1", "Hi", body={"tone": "dry"}, client_tools=[{"name": "locate"}])).result()
     await room.agent.submit_messages("Work", submission_id="job")
     await room.silence()
-    # and a browser that declares others
-    (await room.home()).client_tool_schemas = []
     await room.cut()
     await room.wake()
-    assert seen == [({"tone": "dry"}, ["locate"])] * 3
+    assert seen == [({"tone": "dry"}, ["locate"]), ({"tone": "dry"}, []), ({"tone": "dry"}, [])]
     assert (await room.agent.inspect_submission("job")).status == "completed"
     await all_over(room.app, room.cls, "room")

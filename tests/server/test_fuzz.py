@@ -109,7 +109,7 @@ async def test_fifty_thousand_hostile_frames_change_nothing(
     assert not hall._accepted
     assert hall._active is None
     assert len(hall._over) <= 100
-    assert len(home.client_tool_schemas) <= 1
+    assert len(home.open_tools) <= 1
     assert not home.aborts._controllers
     assert [record for record in caplog.records if "raised" in record.message] == []
     assert [sink.closed for sink in sinks] == [None, None]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.case(319, 321, 322)
 async def test_the_tools_of_a_window_reach_the_model_until_it_says_otherwise(serve: Serve) -> None:
-    model = ScriptedModel(*[says("ok")] * 6)
+    model = ScriptedModel(*[says("ok")] * 7)
     cls = assistant(model)
     server = await serve(cls)
     chat = await server.connect(cls)
@@ -31,12 +31,13 @@ async def test_the_tools_of_a_window_reach_the_model_until_it_says_otherwise(ser
     assert await shown(clientTools=[WHERE]) == ["where"]
     assert await shown() == ["where"]
     assert await shown(clientTools=[{"name": "camera"}]) == ["camera"]
-    # they are remembered by the agent, not by its memory
+    assert await shown(clientTools=[]) == []
+    assert await shown() == []
+    # they are the window's own: the next one, or the same after a restart, declares them anew
+    assert await shown(clientTools=[WHERE]) == ["where"]
     await server.app.evict(cls, "room")
     chat = await server.connect(cls)
     await chat.until_frame("mcp_servers")
-    assert await shown() == ["camera"]
-    assert await shown(clientTools=[]) == []
     assert await shown() == []
 
 

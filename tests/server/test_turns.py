@@ -379,7 +379,7 @@ async def test_half_an_emoji_is_a_message_like_any_other(serve: Serve, tmp_path:
         "{not json",
         json.dumps({"messages": [{"role": "user"}]}),
         json.dumps({"messages": [7]}),
-        "[" * 100_000,
+        '{"messages":' + "[" * 100_000,
     ],
     ids=["no json", "no parts", "no message", "too deep"],
 )

@@ -25,6 +25,7 @@ class Window:
     def __init__(self, home: Actor) -> None:
         self._home = home
         self.messages: list[Message] = []
+        self.client_tools: list[dict[str, Any]] = []
         self._answers: dict[str, Accumulator] = {}
         home.audience.join(self._see)
 
@@ -68,4 +69,11 @@ class Window:
     ) -> Admitted | Dropped:
         """Post a list of messages."""
         copies = [message.copy() for message in messages]
-        return await accept_request(self._home, ChatRequest(id, copies, trigger=trigger, **options))
+        # As a connection does: a request without tools has those of the one before.
+        given = options.pop("client_tools", None)
+        tools = self.client_tools if given is None else given
+        request = ChatRequest(id, copies, trigger=trigger, client_tools=tools, **options)
+        taken = await accept_request(self._home, request)
+        if isinstance(taken, Admitted):
+            self.client_tools = tools
+        return taken

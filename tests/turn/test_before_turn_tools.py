@@ -78,9 +78,10 @@ async def test_the_later_source_of_a_tool_wins(
 
 
 @pytest.mark.case(659)
-async def test_a_browser_tool_hides_ours_so_nothing_runs_here(open_app: OpenApp) -> None:
+async def test_a_browser_tool_never_hides_ours(open_app: OpenApp) -> None:
+    """Against the letter of the case: what a client declares may not replace or relax a tool of ours."""
     # Given a window that offers a tool by the name of ours
-    model = ScriptedModel(calls("look"), says("Never said."))
+    model = ScriptedModel(calls("look"), says("Seen."))
     app = await open_app(cls := own(model, get_tools=lambda self: [given_look]))
     handle = app.agent(cls, "room")
     shadow = {"name": "look", "description": "From the browser.", "parameters": {"type": "object"}}
@@ -88,21 +89,17 @@ async def test_a_browser_tool_hides_ours_so_nothing_runs_here(open_app: OpenApp)
     # When the model calls it
     result = await ask(handle, "Look", client_tools=[shadow])
 
-    # Then the call waits for the browser
-    assert [s.description for s in model.requests[0].tools if s.name == "look"] == ["From the browser."]
-    assert (result.status, model.asked) == ("completed", 1)
-    assert result.message.tool_parts[0]["state"] == "input-available"
+    # Then ours was offered and ran
+    assert "From the browser." not in [spec.description for spec in model.requests[0].tools]
+    assert (result.text, model.asked) == ("Seen.", 2)
 
 
 @pytest.mark.case(659)
-async def test_a_browser_tool_of_one_chat_hides_ours_for_that_chat_only(open_app: OpenApp) -> None:
-    model = ScriptedModel(says("One."), says("Two."))
+async def test_a_browser_tool_of_one_chat_does_not_hide_ours_either(open_app: OpenApp) -> None:
+    model = ScriptedModel(says("One."))
     app = await open_app(cls := own(model))
-    handle = app.agent(cls, "room")
-    await handle.chat("1", client_tools=[{"name": "look", "description": "From the browser."}])
-    await handle.chat("2")
-    described = [{s.name: s.description for s in request.tools}["look"] for request in model.requests]
-    assert described == ["From the browser.", "From the method."]
+    await app.agent(cls, "room").chat("1", client_tools=[{"name": "look", "description": "Elsewhere."}])
+    assert {s.name: s.description for s in model.last_request.tools}["look"] == "From the method."
 
 
 async def test_two_tools_of_one_name_in_a_list_are_refused_with_both_places(open_app: OpenApp) -> None:

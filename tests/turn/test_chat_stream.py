@@ -317,9 +317,9 @@ async def test_client_tools_of_one_chat_live_for_that_turn_only(open_app: OpenAp
     await app.agent(cls).chat("And now?")
 
     assert [[tool.name for tool in request.tools] for request in model.requests] == [["locate"], []]
-    assert Database(tmp_path).rows("SELECT * FROM kv WHERE name = 'lastClientTools'") == []
+    assert Database(tmp_path).rows("SELECT * FROM kv WHERE name = 'openTools'") == []
     await app.evict(cls, "default")
-    assert (await home_of(app, cls)).client_tool_schemas == []
+    assert (await home_of(app, cls)).open_tools == []
 
 
 async def test_a_client_tool_nobody_answers_ends_the_turn_with_the_call_pending(open_app: OpenApp) -> None:

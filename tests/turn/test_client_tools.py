@@ -46,12 +46,19 @@ class Window:
     def __init__(self, app: Any, cls: Any) -> None:
         self.app, self.cls, self.handle = app, cls, app.agent(cls, "room")
         self._sent = 0
+        self._tools: Any = []
 
-    async def begin(self, **options: Any) -> Any:
+    async def begin(self, client_tools: Any = None, **options: Any) -> Any:
         self._sent += 1
         home = (await self.handle.instance())._home
         messages = [user_message("Go", id=f"u{self._sent}")]
-        return await accept_request(home, ChatRequest(f"r{self._sent}", messages, **options))
+        # As a connection does: a request that says nothing of tools has those of the one before.
+        tools = self._tools if client_tools is None else client_tools
+        taken = await accept_request(
+            home, ChatRequest(f"r{self._sent}", messages, client_tools=tools, **options)
+        )
+        self._tools = tools
+        return taken
 
     async def send(self, **options: Any) -> Any:
         return await (await self.begin(**options)).result()
@@ -70,27 +77,29 @@ async def test_the_schemas_of_a_request_reach_the_model(open_app: OpenApp) -> No
 
 
 @pytest.mark.case(319, 322)
-async def test_schemas_are_kept_until_a_request_says_otherwise(open_app: OpenApp) -> None:
+async def test_a_window_s_tools_are_for_its_own_turns_and_nobody_else_s(open_app: OpenApp) -> None:
+    """The original offers the last window's tools to everybody; a client is a stranger to the others."""
     # Given a window that declared its tools
     model = ScriptedModel(*[says("ok")] * 7)
     window = Window(await open_app(cls := assistant(model)), cls)
     await window.send(client_tools=[PICK])
 
-    # Then requests without a list, turns from code and new processes know them
+    # Then its requests without a list have them; turns from code, other windows and new processes have not
     await window.send()
     await window.handle.save_messages("From code")
+    await Window(window.app, cls).send(client_tools=[])
     await window.app.evict(cls, "room")
     await window.handle.save_messages("After a restart")
-    assert [list(offered(request)) for request in model.requests] == [["pick"]] * 4
+    assert [list(offered(request)) for request in model.requests] == [["pick"], ["pick"], [], [], []]
 
-    # And a list replaces them, an empty one removes them for good
+
+async def test_a_list_replaces_the_window_s_tools_and_an_empty_one_removes_them(open_app: OpenApp) -> None:
+    model = ScriptedModel(*[says("ok")] * 3)
+    window = Window(await open_app(cls := assistant(model)), cls)
+    await window.send(client_tools=[PICK])
     await window.send(client_tools=[LOCATE])
-    assert list(offered(model.last_request)) == ["locate"]
     await window.send(client_tools=[])
-    assert offered(model.last_request) == {}
-    await window.app.evict(cls, "room")
-    await window.handle.save_messages("After a restart")
-    assert offered(model.last_request) == {}
+    assert [list(offered(request)) for request in model.requests] == [["pick"], ["locate"], []]
 
 
 async def test_a_later_request_does_not_change_the_tools_of_one_that_waits(open_app: OpenApp) -> None:
@@ -112,7 +121,12 @@ async def test_a_later_request_does_not_change_the_tools_of_one_that_waits(open_
     assert [list(offered(request)) for request in model.requests] == [[], ["pick"], ["locate"]]
 
 
-async def test_a_tool_of_the_window_shadows_one_of_the_server(open_app: OpenApp) -> None:
+@pytest.mark.case(659)
+@pytest.mark.parametrize("name", ["pick", "PICK"])
+async def test_a_tool_of_the_window_never_takes_the_place_of_one_of_the_server(
+    open_app: OpenApp, name: str
+) -> None:
+    """The original lets it; then a browser could answer for our tools, or imitate one that asks first."""
     ran: list[str] = []
 
     @tool
@@ -121,12 +135,12 @@ async def test_a_tool_of_the_window_shadows_one_of_the_server(open_app: OpenApp)
         ran.append("server")
         return "server"
 
-    model = ScriptedModel(calls("pick", kind="x", id="c"))
+    model = ScriptedModel(calls("pick", id="c"), says("ok"))
     window = Window(await open_app(cls := assistant(model, get_tools=lambda self: [pick])), cls)
-    await window.send(client_tools=[PICK])
-    assert [spec.description for spec in model.last_request.tools] == ["Pick a file."]
-    assert ran == []
-    assert (await window.handle.messages())[-1].tool_parts[0]["state"] == "input-available"
+    await window.send(client_tools=[{**PICK, "name": name}, LOCATE])
+    offers = [(spec.name, spec.description) for spec in model.last_request.tools]
+    assert offers == [("pick", "Pick on the server."), ("locate", "")]
+    assert ran == ["server"]
 
 
 async def test_of_two_tools_with_one_name_the_last_is_used(

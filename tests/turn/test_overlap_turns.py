@@ -167,7 +167,7 @@ async def test_drop_takes_nothing_of_a_message_that_overlaps(open_app: OpenApp, 
 
     # Neither its body nor its tools were taken, and the next one is
     assert room.home.last_body == {"size": 1}
-    assert list(room.home.client_tools()) == ["one"]
+    assert room.home.open_tools == [{"name": "one"}]
     assert await statuses(await room.window.send("u3", "Third")) == ["completed"]
     assert await room.texts() == ["First", "One.", "Third", "Two."]
     assert room.responses == ["u1", "u3"]

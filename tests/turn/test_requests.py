@@ -108,18 +108,18 @@ async def test_the_body_reaches_the_turn_and_stays_until_a_request_has_none(open
 
 async def test_client_tools_are_kept_replaced_and_cleared(open_app: OpenApp) -> None:
     seen = Contexts()
-    app = await open_app(cls := assistant(ScriptedModel(*[says("x.")] * 5), before_turn=seen.hook))
+    app = await open_app(cls := assistant(ScriptedModel(*[says("x.")] * 8), before_turn=seen.hook))
     window = Window(await home_of(app, cls))
     one, two = {"name": "one"}, {"name": "two", "description": "Two.", "parameters": {"type": "object"}}
     for id, given in (("u1", [one]), ("u2", None), ("u3", [two]), ("u4", []), ("u5", None)):
         await (await window.send(id, id, client_tools=given)).result()
     assert seen.tools == [["one"], ["one"], ["two"], [], []]
 
-    # A restart finds them as they were
-    await app.close()
-    app = await open_app(cls := assistant(ScriptedModel(says("y.")), before_turn=seen.hook))
+    # They are the window's: turns of others do not have them
+    await (await window.send("u6", "u6", client_tools=[one])).result()
     await app.agent(cls).save_messages("more")
-    assert seen.tools[-1] == []
+    await (await Window(await home_of(app, cls)).send("u7", "u7")).result()
+    assert seen.tools[5:] == [["one"], [], []]
 
 
 async def test_a_later_request_does_not_change_one_that_waits(open_app: OpenApp) -> None:
@@ -181,7 +181,7 @@ async def test_client_tools_that_make_no_sense_are_refused_before_anything_chang
     await (await window.send("u1", "Hello", client_tools=[{"name": "one"}], body={"n": 1})).result()
     with pytest.raises(Exception, match="tool"):
         await window.send("u2", "Bad", client_tools=given, body={"n": 2})
-    assert list(home.client_tools()) == ["one"]
+    assert home.open_tools == [{"name": "one"}]
     assert home.last_body == {"n": 1}
     assert [m["id"] for m in Database(tmp_path).messages()][-1] != "u2"
     assert (home.submits.pending, home.queue.is_idle, len(home.aborts)) == (0, True, 0)
@@ -362,7 +362,7 @@ async def test_reserved_metadata_is_the_servers_own(open_app: OpenApp) -> None:
     assert home.session.path[0].metadata == expected
 
 
-async def test_a_question_that_was_edited_is_stored_in_its_place(open_app: OpenApp) -> None:
+async def test_a_question_that_was_edited_begins_a_branch(open_app: OpenApp) -> None:
     model = ScriptedModel(says("Four."), says("Six."))
     app = await open_app(cls := assistant(model))
     home = await home_of(app, cls)
@@ -372,6 +372,9 @@ async def test_a_question_that_was_edited_is_stored_in_its_place(open_app: OpenA
     await (await window.regenerate("r1")).result()
     assert [m.text for m in home.session.path] == ["3 + 3?", "Six."]
     assert prompt(model.last_request) == [("user", "3 + 3?")]
+    # and the question that was asked before stays as it was asked, with its answer
+    assert (await home.session.get_message("u1")).text == "2 + 2?"
+    assert [m.text for m in await home.session.get_branches("u1")] == ["Four."]
 
 
 async def test_a_window_cannot_change_what_the_assistant_said(open_app: OpenApp) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatRecovery, Think, TurnConfig
+from everthink import ChatRecovery, Think, TurnConfig, client_tool
 from everthink.errors import StreamStalled
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted
 from everthink.testing import ManualClock, ScriptedModel, calls, fails, hangs, says
@@ -309,9 +309,10 @@ async def test_an_answer_that_came_before_a_stall_is_followed_up_once_the_turn_i
     model = ScriptedModel(
         calls("pick", id="c1").says("and ").then_hangs(), says("You picked a.txt."), says("too much")
     )
-    app = await open_app(cls := stalling(model), clock=clock)
+    app = await open_app(
+        cls := stalling(model, get_tools=lambda self: [client_tool("pick", "")]), clock=clock
+    )
     home = await home_of(app, cls, "room")
-    home.client_tool_schemas = [{"name": "pick"}]
     await app.agent(cls, "room").submit_messages("Pick")
     await model.until_silent()
     agent = await app.agent(cls, "room").instance()

@@ -59,6 +59,8 @@ class Arrival:
     """What is written with them."""
     seen: set[str] = field(default_factory=set[str])
     """What the window has on its screen, by id."""
+    has_answer: bool = False
+    """True when it shows, before what is new, an answer that we have not stored."""
     plan: Callable[[], Plan] = Plan
     """What to write, to be committed in the same breath: a turn that runs may store its answer any time."""
     dropped_messages: int = 0
@@ -100,6 +102,8 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
                 "There is no such message to answer again.", kept="The conversation is as it was."
             )
         arrival.parent = given[-1].id if given else session.row_id(request.messages[-1].id)
+    before = given[-len(new) - 1] if new and len(given) > len(new) else None
+    arrival.has_answer = before is not None and before.role == "assistant" and not session.expects(before.id)
     for message in new:
         said, left_out = spoken(message, limits)
         arrival.new.append(with_stamps(said, request.channel, request.metadata))
@@ -109,8 +113,8 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
     mark = mark_of(request.identity)
     if mark is not None:
         arrival.statements = [authors.wrote(room.id, id, author=mark) for id in arrival.ids]
-    unread = await _unread(session, given, {m.id for m in new})
-    arrival.dropped_messages += unread - _is_streaming(room, arrival)
+    is_ours = int(arrival.has_answer and room.inflight is not None)
+    arrival.dropped_messages += await _unread(session, given, {m.id for m in new}) - is_ours
     return arrival
 
 
@@ -172,11 +176,6 @@ async def _author(room: Reception, id: str) -> str | None:
     return rows[0][0] if rows else None
 
 
-def _is_streaming(room: Reception, arrival: Arrival) -> int:
-    running = room.inflight
-    return int(running is not None and running.id in arrival.seen and not room.session.expects(running.id))
-
-
 def _planned(room: Reception, arrival: Arrival) -> Plan:
     session = room.session
     turns = room.door.turns
@@ -204,4 +203,4 @@ def _answer_so_far(room: Reception, arrival: Arrival) -> list[Message]:
         return []  # it has a place of its own
     leaf = room.session.leaf
     goes_on = turn.continuation and leaf is not None and leaf.id in arrival.seen
-    return [running.message()] if running.id in arrival.seen or goes_on else []
+    return [running.message()] if arrival.has_answer or goes_on else []

@@ -16,7 +16,7 @@ import msgspec
 from ..errors import InvalidMessage
 from ..limits import Limits
 from ..messages import ROLES, Message, Role, parse_message
-from .codec import is_too_deep, parse
+from .codec import is_too_deep, mended, parse
 from .frames import UseChat
 
 __all__ = ["ChatBody", "read_body"]
@@ -78,6 +78,10 @@ def _opened(text: str) -> dict[str, msgspec.Raw] | None:
         return _fields(text)
     except msgspec.ValidationError:
         return None  # JSON, but not an object
+    except msgspec.DecodeError:
+        if (whole := mended(text)) == text:
+            raise
+        return _fields(whole)
 
 
 def _entries(messages: msgspec.Raw | None) -> list[msgspec.Raw] | None:

@@ -17,7 +17,7 @@ import msgspec
 from ..messages import encode_json
 from .frames import ClientFrame, ServerFrame
 
-__all__ = ["MAX_DEPTH", "MAX_FRAME_BYTES", "decode", "encode", "is_too_deep", "parse"]
+__all__ = ["MAX_DEPTH", "MAX_FRAME_BYTES", "decode", "encode", "is_too_deep", "mended", "parse"]
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 128
@@ -47,10 +47,14 @@ def parse(text: str) -> Any:
     try:
         return _decode(text)
     except msgspec.DecodeError:
-        mended = _ESCAPE.sub(lambda found: "\\ufffd" if found[1] else found[0], text)
-        if mended == text:
+        if (whole := mended(text)) == text:
             raise
-        return _decode(mended)
+        return _decode(whole)
+
+
+def mended(text: str) -> str:
+    """JSON text with U+FFFD in place of half an emoji."""
+    return _ESCAPE.sub(lambda found: "\\ufffd" if found[1] else found[0], text)
 
 
 def encode(frame: ServerFrame) -> str:
