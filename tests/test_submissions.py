@@ -364,7 +364,7 @@ async def test_a_submission_made_inside_a_turn_runs_after_it(open_app: OpenApp) 
     assert [m.text for m in await agent.messages()] == ["Do it later", "Noted.", "The work", "Done."]
 
 
-async def test_a_submission_uses_the_body_that_the_browser_sent_last_and_not_its_tools(open_app: OpenApp) -> None:
+async def test_a_submission_uses_the_body_of_the_last_request_and_not_its_tools(open_app: OpenApp) -> None:
     seen, contexts = Statuses(), []
 
     def before_turn(self: Think, turn: TurnContext) -> None:

@@ -189,7 +189,6 @@ async def test_a_turn_that_waits_for_a_browser_is_over_and_its_question_stays(op
     model = ScriptedModel(calls("pick", id="c1").says("and ").then_hangs())
     app = await open_app(cls := assistant(model, get_tools=lambda self: [client_tool("pick", "")]))
     reports = Reports(app)
-    home = await home_of(app, cls, "room")
     await app.agent(cls, "room").submit_messages("Pick", submission_id="job")
     await model.until_silent()
 
