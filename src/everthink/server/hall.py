@@ -59,6 +59,7 @@ __all__ = ["Hall"]
 
 log = logging.getLogger("everthink.server")
 
+NOT_OPEN = "no question of this id is open"
 MAX_OVER = 16
 """So many turns that ended are remembered: an ack comes late by a moment, not by a day."""
 CORRECTED_EVERY = 1.0
@@ -531,7 +532,7 @@ class Hall:
                 connection.client_tools = actor.open_tools = frame.client_tools
             self._answered(connection, frame.auto_continue)
         else:
-            self._refused_answer(connection, "answer", frame.tool_call_id)
+            self._audit(connection, "answer", frame.tool_call_id, NOT_OPEN)
 
     async def _approved(self, connection: Connection, frame: wire.ApprovalAnswered) -> None:
         more = self._wish(connection, frame.auto_continue)
@@ -542,11 +543,7 @@ class Hall:
             self._audit(connection, "approval" if frame.approved else "denial", frame.tool_call_id)
             self._answered(connection, frame.auto_continue)
         else:
-            self._refused_answer(connection, "approval", frame.tool_call_id)
-
-    def _refused_answer(self, connection: Connection, action: str, call_id: str) -> None:
-        """Nothing was asked, or it is answered. As the protocol has it, nobody is told."""
-        self._audit(connection, action, call_id, reason="no question of this id is open")
+            self._audit(connection, "approval", frame.tool_call_id, NOT_OPEN)
 
     def _wish(self, connection: Connection, goes_on: bool) -> list[Statement]:
         if not goes_on:
