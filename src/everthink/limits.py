@@ -23,7 +23,7 @@ class Limits:
     frame_bytes: int = 16 * MIB
     """Bytes of one frame, or of one HTTP body."""
     frame_nodes: int = 200_000
-    """Values, keys and brackets in one frame."""
+    """Values, keys and brackets in one frame; more than 80,000 only in a frame with 13 bytes for each."""
     frame_depth: int = 128
     """Levels of lists and objects in one frame."""
     request_messages: int = 20_000
@@ -60,6 +60,10 @@ class Limits:
     """New agents that one address may bring into being in a minute."""
     handshake_seconds: float = 10.0
     """Time for the headers of a request and for the handshake of a socket."""
+    header_bytes: int = 64 * KIB
+    """Bytes of the headers of a request."""
+    buffered_bytes: int = 256 * MIB
+    """Bytes that wait in all: of messages that are still arriving, and of what clients do not read."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

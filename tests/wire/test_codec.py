@@ -10,12 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everthink.errors import InvalidMessage
+from everthink.limits import Limits
 from everthink.messages import Message
 from everthink.wire import frames as wire
 from everthink.wire.body import read_body
-from everthink.wire.codec import MAX_DEPTH, MAX_FRAME_BYTES, decode, encode
+from everthink.wire.codec import Refused, encode
+from everthink.wire.codec import decode as decode_within
 
 from ..support.frames import VALID, frames
+
+LIMITS = Limits()
+
+
+def decode(frame: str | bytes, limits: Limits = LIMITS) -> Any:
+    return decode_within(frame, limits)
 
 
 def text(**fields: Any) -> str:
@@ -111,12 +119,12 @@ def nested(depth: int) -> str:
 
 
 def test_a_frame_may_be_deep_and_long_but_not_endlessly_so() -> None:
-    assert decode(nested(MAX_DEPTH - 2)) is not None
-    assert decode(nested(MAX_DEPTH)) is None
-    assert decode(nested(1_000_000)) is None
-    long = '{"type":"cf_agent_state","state":"' + "x" * MAX_FRAME_BYTES + '"}'
-    assert decode(long) is None
-    assert decode(long.replace("x" * 1000, "")) is not None
+    assert isinstance(decode(nested(LIMITS.frame_depth - 1)), wire.SetState)
+    for depth in (LIMITS.frame_depth, 1_000_000):
+        assert decode(nested(depth)) == Refused("cf_agent_state", None, "is nested deeper than 128 levels")
+    long = text(type="rpc", id="1", method="m", args=["x" * LIMITS.frame_bytes])
+    assert decode(long) == Refused("rpc", "1", f"is longer than {LIMITS.frame_bytes} bytes")
+    assert isinstance(decode(long.replace("x" * 1000, "", 1)), wire.CallMethod)
 
 
 @pytest.mark.parametrize("number", [str(2**64), "9" * 400, "-" + "9" * 30])
@@ -271,9 +279,21 @@ def test_a_body_without_messages_is_no_request(body: str) -> None:
     assert read_body(wire.UseChat("r", wire.RequestInit("POST", {"messages": []})), new_id=str) is None
 
 
-@pytest.mark.parametrize("body", ["", "{", "{'messages':[]}", '{"messages":' + "[" * 100_000])
+@pytest.mark.parametrize("body", ["", "{", "{'messages':[]}"])
 def test_a_body_that_is_not_json_is_an_error(body: str) -> None:
     with pytest.raises(InvalidMessage, match=r"body of the request is not JSON"):
+        read_body(request(body), new_id=str)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("[" * 100_000, "is nested deeper than 128 levels"),
+        ('{"messages":[' + "{}," * 50_000 + "{}]}", "holds more than 80000 values"),
+    ],
+)
+def test_a_body_over_a_bound_is_an_error(body: str, why: str) -> None:
+    with pytest.raises(InvalidMessage, match=f"body of the request {why}"):
         read_body(request(body), new_id=str)
 
 

@@ -131,6 +131,7 @@ def command(
         proxy_headers=proxy_headers,
         forwarded_allow_ips=forwarded_allow_ips,
         access_log=access_log,
+        limits=loaded.app.limits if loaded.app else None,
     )
     if not fine:
         raise SystemExit(EXIT_PROBLEM)

@@ -26,9 +26,11 @@ from typing import Any
 import uvicorn
 
 from ..errors import AgentError
+from ..limits import Limits
 from ..logs import CLEAN, Sparing
 from ..masking import mask
 from ..plain import plain
+from ..server.gathered import options
 from .letters import complain, say, say_error
 from .page import Broken, WithPage
 from .target import Loaded, load, use_demo_models
@@ -87,13 +89,13 @@ def run(
     proxy_headers: bool = False,
     forwarded_allow_ips: str = "127.0.0.1",
     access_log: bool = False,
+    limits: Limits | None = None,
 ) -> bool:
     """Serve until told to stop. False when the application could not be started."""
     config = uvicorn.Config(
         asgi,
         lifespan="on" if not isinstance(asgi, Broken) else "off",
-        ws="everthink.server.gathered:GatheredProtocol",
-        ws_per_message_deflate=False,  # costs CPU for each frame and 70 KB for each socket
+        **options(limits or Limits()),
         proxy_headers=proxy_headers,
         forwarded_allow_ips=forwarded_allow_ips,
         access_log=access_log,
@@ -237,7 +239,9 @@ def main(argument: str) -> int:
 
             webbrowser.open(base)
 
-    return 0 if run(asgi, listener, ready=ready, parent=True, graceful_timeout=2) else 1
+    limits = loaded.app.limits if loaded and loaded.app else None
+    fine = run(asgi, listener, ready=ready, parent=True, graceful_timeout=2, limits=limits)
+    return 0 if fine else 1
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from .connections import Connection
 from .expiry import close_when_expired
 from .hall import Hall
 from .names import kebab
+from .reading import arrived
 
 if TYPE_CHECKING:
     from .app import App
@@ -37,6 +38,8 @@ __all__ = ["Gate", "deny"]
 log = logging.getLogger("everthink.server")
 
 NO_CAPNWEB = "The Cap'n Web transport is not supported. Connect with the default one, cf-websocket."
+AT_A_TIME = 8
+"""After so many frames of one socket others have their turn."""
 GOODBYE = 1.0
 """Seconds a refused client gets to go."""
 CORS = {
@@ -178,6 +181,10 @@ class Gate:
         cls, name, _ = found
         if self._access.is_foreign(socket):
             return self._access.wrong_origin(socket, "connect", cls, name)
+        most = self._app.limits.id_chars
+        if len(socket.query_params.get("_pk", "")) > most:
+            text = f"The id of a connection has at most {most} characters."
+            return _refused(socket, 400, text, "its _pk is longer")
         if socket.query_params.get("__agents_transport") == "capnweb":
             return _refused(socket, 501, NO_CAPNWEB, "it asks for the Cap'n Web transport")
         entered = await self._access.enter(socket, "connect", cls, name)
@@ -194,6 +201,8 @@ class Gate:
             await socket.close(1011, "The agent could not be started")
             return
         await socket.accept()
+        if (wants_raw := getattr(transport, "wants_raw", None)) is not None:
+            wants_raw()  # ours has it: gathered.py
         await self._serve(socket, hall, entered, transport)
 
     async def _serve(
@@ -239,13 +248,19 @@ class Gate:
 
     async def _listen(self, connection: Connection, socket: WebSocket, hall: Hall) -> tuple[int, str]:
         """Receive until the connection ends. How it was closed."""
+        handled = 0
         try:
             while True:
-                message = await socket.receive()
-                if message["type"] == "websocket.disconnect":
-                    return message.get("code", 1006), message.get("reason") or ""
-                text = message.get("text")
-                await hall.receive(connection, text if text is not None else message.get("bytes", b""))
+                event = await socket.receive()
+                if event["type"] == "websocket.disconnect":
+                    return event.get("code", 1006), event.get("reason") or ""
+                message, event = arrived(event), {}
+                received = hall.receive(connection, message)
+                message = b""  # a long one is not kept here while it is handled
+                await received
+                handled += 1
+                if handled % AT_A_TIME == 0:
+                    await asyncio.sleep(0)  # somebody who sends much does not keep others waiting
         except (WebSocketDisconnect, RuntimeError) as gone:
             log.debug("socket %s ended: %s", connection.id, gone)
             return 1006, ""

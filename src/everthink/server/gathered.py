@@ -16,10 +16,12 @@ import asyncio
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import State
 
-__all__ = ["GatheredProtocol"]
+from ..limits import Limits
+from .guarded import GuardedProtocol, PatientProtocol, Reins
+
+__all__ = ["GatheredProtocol", "options"]
 
 LARGEST = 16 * 1024
 """So many bytes are not kept waiting."""
@@ -55,21 +57,19 @@ class _Breath:
 _breaths: WeakKeyDictionary[asyncio.AbstractEventLoop, _Breath] = WeakKeyDictionary()
 
 
-class _Gathered:
+class _Gathered(Reins):
     """A transport that joins what is written within one breath."""
 
-    __slots__ = ("_breath", "_out", "_protocol", "_seen", "_size", "_transport")
+    __slots__ = ("_breath", "_out", "_protocol", "_seen", "_size")
 
     def __init__(
-        self, transport: asyncio.Transport, breath: _Breath, protocol: WebSocketsSansIOProtocol | None = None
+        self, transport: asyncio.Transport, breath: _Breath, protocol: GuardedProtocol | None = None
     ) -> None:
-        self._transport, self._breath, self._protocol = transport, breath, protocol
+        super().__init__(transport)
+        self._breath, self._protocol = breath, protocol
         self._out: list[bytes] = []
         self._size = 0
         self._seen = -1
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
         """Write soon: at once when it is the first in this breath."""
@@ -102,6 +102,11 @@ class _Gathered:
         self.write(frames)
         return True
 
+    def wants_raw(self) -> None:
+        """Whoever is served here takes long texts as bytes."""
+        if self._protocol is not None:
+            self._protocol.wants_raw = True
+
     def forget(self) -> None:
         """The connection is lost: let go of its protocol."""
         self._protocol = None
@@ -121,8 +126,8 @@ class _Gathered:
         self._transport.close()
 
 
-class GatheredProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's own, on a transport that gathers."""
+class GatheredProtocol(GuardedProtocol):
+    """uvicorn's own, guarded, on a transport that gathers."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Put ours around the transport."""
@@ -138,3 +143,14 @@ class GatheredProtocol(WebSocketsSansIOProtocol):
         """Nothing can be written any more."""
         super().connection_lost(exc)
         cast("_Gathered", self.transport).forget()
+
+
+def options(limits: Limits) -> dict[str, Any]:
+    """What uvicorn is told so that it keeps the bounds of an app."""
+    given = {"limits": limits}
+    return {
+        "http": type("PatientProtocol", (PatientProtocol,), given),
+        "ws": type("GatheredProtocol", (GatheredProtocol,), given),
+        "ws_max_size": limits.frame_bytes,
+        "ws_per_message_deflate": False,  # costs CPU for each frame and 70 KB for each socket
+    }

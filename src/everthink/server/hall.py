@@ -43,13 +43,14 @@ from ..turn.requests import ChatRequest, Dropped, accept_request, bounded_tools,
 from ..turn.turn import Turn
 from ..wire import frames as wire
 from ..wire.body import read_body
-from ..wire.codec import decode, encode
+from ..wire.codec import Refused, encode
 from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
 from .calls import answer_call
 from .connections import Connection, Parcel
 from .expiry import EXPIRED, is_expired
 from .names import kebab
-from .permissions import is_about_the_view, needed, refused, target_of
+from .permissions import answer_to, is_about_the_view, needed, refused, target_of
+from .reading import RawText, decoded
 from .replays import Over, chunk_frames, stored_bodies, tell_end, tell_failure
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ MAX_OVER = 16
 """So many turns that ended are remembered: an ack comes late by a moment, not by a day."""
 CORRECTED_EVERY = 1.0
 """Seconds between two snapshots for a client that asks for what it may not do."""
+POLICY_VIOLATION = 1008
+MAX_REASON = 120
+"""A close frame has no room for more."""
 # The connection whose clear this is: it has emptied its own window already.
 _clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
 NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
@@ -346,15 +350,25 @@ class Hall:
 
     # --- what clients send
 
-    async def receive(self, connection: Connection, message: str | bytes) -> None:
+    async def receive(self, connection: Connection, message: str | bytes | RawText) -> None:
         """Handle what arrived. Nothing a client sends raises out of here."""
         if self._is_over(connection):
             return
         token = current_connection.set(connection)
         try:
-            frame = decode(message) if isinstance(message, str) else None
-            if frame is None or not await self._handle(connection, frame):
-                await _answer(self.actor.agent.on_message(connection, message))
+            frame = None if isinstance(message, bytes) else await decoded(message, self.actor.limits)
+            if frame is None:
+                given = message.text() if isinstance(message, RawText) else message
+                if given is None:
+                    connection.close(1007, "This is not UTF-8")
+                else:
+                    await _answer(self.actor.agent.on_message(connection, given))
+                return
+            message = b""  # a long one is not kept while it is handled
+            if isinstance(frame, Refused):
+                self._too_much(connection, frame)
+            else:
+                await self._handle(connection, frame)
         except Exception as error:  # noqa: BLE001 - one bad frame must not end the connection
             self.actor.complain("on_message", error)
         finally:
@@ -412,6 +426,15 @@ class Hall:
         answer = refused(frame, connection)
         if answer is not None:
             connection.send(answer)
+
+    def _too_much(self, connection: Connection, refused: Refused) -> None:
+        """Tell the sender of a frame that is over a bound, in the way that fits what it asked for."""
+        told = answer_to(refused)
+        if told is not None:
+            connection.send(told)
+        else:
+            connection.close(POLICY_VIOLATION, refused.words[:MAX_REASON])
+        self._audit(connection, "frame", refused.type, refused.why)
 
     def _correct(self, connection: Connection) -> None:
         """Show a client the conversation as it is, now and at most once in a while."""

@@ -12,9 +12,10 @@ from typing import assert_never
 from ..identity import Permission
 from ..runtime.callables import callables_of
 from ..wire import frames as wire
+from ..wire.codec import Refused
 from .connections import Connection
 
-__all__ = ["is_about_the_view", "needed", "refused", "target_of"]
+__all__ = ["answer_to", "is_about_the_view", "needed", "refused", "target_of"]
 
 READONLY = "Connection is readonly"
 NOT_ALLOWED = "Not allowed"
@@ -55,6 +56,19 @@ def refused(frame: wire.ClientFrame, connection: Connection) -> wire.ServerFrame
             return wire.CallResult(id, success=False, error=why)
         case _:
             return None
+
+
+def answer_to(refused: Refused) -> wire.ServerFrame | None:
+    """What the sender of a refused frame is told; `None` when no frame can say it."""
+    if refused.type == "cf_agent_state":
+        return wire.StateError(refused.words)
+    if refused.id is None:
+        return None
+    if refused.type == "cf_agent_use_chat_request":
+        return wire.ResponseFrame(refused.id, refused.words, True, error=True)
+    if refused.type == "rpc":
+        return wire.CallResult(refused.id, False, error=refused.words)
+    return None
 
 
 def is_about_the_view(frame: wire.ClientFrame) -> bool:

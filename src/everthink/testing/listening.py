@@ -19,6 +19,8 @@ from typing import Any, Self
 
 import uvicorn
 
+from ..limits import Limits
+from ..server.gathered import options
 from .place import Answer, Place
 
 __all__ = ["Answer", "Listening"]
@@ -42,14 +44,13 @@ class Listening(Place):
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listener.bind(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        options: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "log_level": "critical",
             "timeout_graceful_shutdown": 2,
-            "ws": "everthink.server.gathered:GatheredProtocol",  # as `everthink serve` has it
-            "ws_per_message_deflate": False,
+            **options(getattr(self.app, "limits", Limits())),  # as `everthink serve` has it
             **self._config,
         }
-        self._server = _Uvicorn(uvicorn.Config(self.app, **options))
+        self._server = _Uvicorn(uvicorn.Config(self.app, **settings))
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._listener]))
         ready = asyncio.create_task(self._server.ready.wait())
         await asyncio.wait([ready, self._serving], return_when=asyncio.FIRST_COMPLETED)

@@ -16,7 +16,8 @@ import msgspec
 from ..errors import InvalidMessage
 from ..limits import Limits
 from ..messages import ROLES, Message, Role, parse_message
-from .codec import is_too_deep, mended, parse
+from .bounds import check
+from .codec import mending
 from .frames import UseChat
 
 __all__ = ["ChatBody", "read_body"]
@@ -36,7 +37,8 @@ class _Head(msgspec.Struct):
     role: Any = None
 
 
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode: Callable[[bytes | msgspec.Raw], Any] = msgspec.json.Decoder().decode
+_fields: Callable[[str | bytes], dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _head = msgspec.json.Decoder(_Head).decode
 
@@ -46,11 +48,14 @@ def read_body(
 ) -> ChatBody | None:
     """What the request asks for; `None` when it is not a request at all.
 
-    Raises `InvalidMessage`, also for a body that is not JSON. `trusts`: read every message whole.
+    Raises `InvalidMessage`, also for a body that is not JSON or is over a bound. `trusts`: read every
+    message whole.
     """
-    if frame.init.method != "POST" or not isinstance(frame.init.body, str):
+    if frame.init.method != "POST" or not isinstance(frame.init.body, str | bytes):
         return None
     limits = limits or Limits()
+    if (why := check(frame.init.body, limits)) is not None:
+        raise InvalidMessage("the body of the request", why)
     try:
         fields = _opened(frame.init.body)
         entries = _entries(fields.pop("messages", None)) if fields is not None else None
@@ -73,15 +78,11 @@ def read_body(
     )
 
 
-def _opened(text: str) -> dict[str, msgspec.Raw] | None:
+def _opened(text: str | bytes) -> dict[str, msgspec.Raw] | None:
     try:
-        return _fields(text)
+        return mending(_fields, text)
     except msgspec.ValidationError:
         return None  # JSON, but not an object
-    except msgspec.DecodeError:
-        if (whole := mended(text)) == text:
-            raise
-        return _fields(whole)
 
 
 def _entries(messages: msgspec.Raw | None) -> list[msgspec.Raw] | None:
@@ -92,12 +93,7 @@ def _entries(messages: msgspec.Raw | None) -> list[msgspec.Raw] | None:
 
 
 def _value(raw: msgspec.Raw | None) -> Any:
-    if raw is None:
-        return None
-    value = parse(bytes(raw).decode())
-    if is_too_deep(value):
-        raise InvalidMessage("the body of the request", "is nested too deeply")
-    return value
+    return None if raw is None else _decode(raw)
 
 
 def _tail(entries: Sequence[msgspec.Raw], most: int) -> int:

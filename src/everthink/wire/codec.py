@@ -1,60 +1,86 @@
 """Bytes to frames and back. Pure: no socket, no clock.
 
-    socket text --decode--> ClientFrame | None (not ours)      ServerFrame --encode--> socket text
+    socket text --decode--> ClientFrame | Refused (over a bound) | None (not ours)
+    ServerFrame --encode--> socket text
 
 Whatever is not one of our frames, or is one in the wrong shape, is `None`: the application's
 own message handler may have a look, and nobody is told off. Half an emoji is no reason for that:
 JavaScript writes it as JSON and reads it back, so it is a frame, with U+FFFD in its place.
+
+One of ours that is over a bound is not decoded: only its type and its id are read, for the refusal.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 
+from ..limits import Limits
 from ..messages import encode_json
-from .frames import ClientFrame, ServerFrame
+from . import frames as wire
+from .bounds import check, mend
+from .frames import ClientFrame, ServerFrame, UseChat
 
-__all__ = ["MAX_DEPTH", "MAX_FRAME_BYTES", "decode", "encode", "is_too_deep", "mended", "parse"]
+__all__ = ["Refused", "decode", "encode", "mending"]
 
-MAX_FRAME_BYTES = 16 * 1024 * 1024
-MAX_DEPTH = 128
+T = TypeVar("T")
 
-_decode = msgspec.json.Decoder().decode
-# Every escape in turn, so that an escaped backslash before `ud83d` is not taken for one.
-_ESCAPE = re.compile(
-    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S
-)
+LARGE = 64 * 1024
+"""Frames that are longer are looked at before they are decoded."""
+
+_decode_frame: Callable[[str | bytes], ClientFrame] = msgspec.json.Decoder(ClientFrame).decode
 
 
-def decode(text: str | bytes) -> ClientFrame | None:
-    """The frame in `text`, or `None` when it is not ours to handle."""
-    if len(text) > MAX_FRAME_BYTES:
-        return None
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A frame of ours that is over a bound: its type, its id if that can be read, and why."""
+
+    type: str
+    id: str | None
+    why: str
+
+    @property
+    def words(self) -> str:
+        """The refusal."""
+        return f"This frame {self.why}. Nothing was done."
+
+
+def decode(text: str | bytes, limits: Limits) -> ClientFrame | Refused | None:
+    """The frame in `text`; a refusal; or `None` when it is not ours to handle."""
     try:
-        value = parse(text if isinstance(text, str) else text.decode())
-        if not isinstance(value, dict) or is_too_deep(cast("Any", value)):
-            return None
-        return msgspec.convert(value, ClientFrame)
+        why = check(text, limits)
+        if why is None and len(text) <= LARGE:
+            frame = mending(_decode_frame, text)
+        else:
+            frame = _carefully(text, why, limits)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
+    return frame if frame is None or isinstance(frame, Refused) else _with_fair_ids(frame, limits)
 
 
-def parse(text: str) -> Any:
-    """The JSON value in `text`. Raises `msgspec.DecodeError`."""
+def _slim(frame: ClientFrame) -> ClientFrame:
+    """A request's body as bytes: one emoji makes a text four times as large in memory."""
+    if isinstance(frame, UseChat) and isinstance(frame.init.body, str) and not frame.init.body.isascii():
+        frame.init.body = frame.init.body.encode()
+    return frame
+
+
+def mending(read: Callable[[str | bytes], T], text: str | bytes) -> T:
+    """What `read` makes of JSON text, with U+FFFD in place of half an emoji. Raises `msgspec.DecodeError`."""
     try:
-        return _decode(text)
+        return read(text)
+    except msgspec.ValidationError:
+        raise
     except msgspec.DecodeError:
-        if (whole := mended(text)) == text:
+        data = text.encode() if isinstance(text, str) else text
+        mended = mend(data)
+        if mended is data:
             raise
-        return _decode(whole)
-
-
-def mended(text: str) -> str:
-    """JSON text with U+FFFD in place of half an emoji."""
-    return _ESCAPE.sub(lambda found: "\\ufffd" if found[1] else found[0], text)
+        return read(mended)
 
 
 def encode(frame: ServerFrame) -> str:
@@ -62,17 +88,79 @@ def encode(frame: ServerFrame) -> str:
     return encode_json(frame).decode()
 
 
-def is_too_deep(value: Any) -> bool:
-    """True when a value nests deeper than any honest client would."""
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        below: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                below += cast("dict[str, Any]", item).values()
-            elif isinstance(item, list):
-                below += cast("list[Any]", item)
-        if not below:
-            return False
-        level = below
-    return True
+# --- bounds
+
+
+class _Glance(msgspec.Struct):
+    """The fields of a frame that a refusal needs. The rest is read over and becomes no value."""
+
+    type: str
+    id: str | None = None
+
+
+_decode_glance = msgspec.json.Decoder(_Glance).decode
+_OPENING = re.compile(r'\s*\{\s*"type"\s*:\s*"([a-z_]{1,40})"')
+ENVELOPE = 4 * 1024
+"""What a frame has around what it is about."""
+
+# The types of our frames, and how the ids that a client chose are called there.
+_IDS: dict[type[Any], tuple[str, ...]] = {
+    wire.UseChat: ("id",),
+    wire.CancelRequest: ("id",),
+    wire.ClearChat: (),
+    wire.ClientMessages: (),
+    wire.ToolAnswered: ("tool_call_id", "tool_name"),
+    wire.ApprovalAnswered: ("tool_call_id",),
+    wire.ResumeRequest: ("probe_id",),
+    wire.ResumeAck: ("id",),
+    wire.SetState: (),
+    wire.CallMethod: ("id", "method"),
+}
+_TYPES: dict[str, type[Any]] = {str(kind.__struct_config__.tag): kind for kind in _IDS}
+
+
+def _carefully(text: str | bytes, why: str | None, limits: Limits) -> ClientFrame | Refused | None:
+    """A frame that is long, or has too much in it: decoded only when it may be."""
+    glance = _glance(text)
+    kind = _TYPES.get(glance.type)
+    if kind is None:
+        return None
+    why = why or _too_long(kind, len(text), limits)
+    if why is not None:
+        is_fair = glance.id is not None and len(glance.id) <= limits.id_chars
+        return Refused(glance.type, glance.id if is_fair else None, why)
+    if kind is wire.ClientMessages:
+        return wire.ClientMessages()  # ignored, whatever it holds
+    return _slim(mending(_decode_frame, text))
+
+
+def _glance(text: str | bytes) -> _Glance:
+    try:
+        return mending(_decode_glance, text)
+    except RecursionError:
+        # Too deep to be read over. How it begins says whose it is.
+        opening = _OPENING.match(text[:200] if isinstance(text, str) else text[:200].decode(errors="replace"))
+        if opening is None:
+            raise
+        return _Glance(opening[1])
+
+
+def _too_long(kind: type[Any], size: int, limits: Limits) -> str | None:
+    if kind in (wire.UseChat, wire.CallMethod, wire.ClientMessages):
+        return None  # the bound of all frames is theirs
+    about = 0
+    if kind is wire.SetState:
+        about = limits.state_bytes
+    elif kind is wire.ToolAnswered:
+        about = limits.tool_result_bytes + limits.client_tools_bytes
+    most = max(about + ENVELOPE, LARGE)
+    return f"is longer than {most} bytes" if size > most else None
+
+
+def _with_fair_ids(frame: ClientFrame, limits: Limits) -> ClientFrame | Refused:
+    for field in _IDS[type(frame)]:
+        id = getattr(frame, field)
+        if id is not None and len(id) > limits.id_chars:
+            why = f"has an id of more than {limits.id_chars} characters"
+            return Refused(str(frame.__struct_config__.tag), None, why)
+    return frame

@@ -53,7 +53,7 @@ class _Frame(msgspec.Struct, tag_field="type", rename="camel", omit_defaults=Tru
 
 
 class RequestInit(msgspec.Struct):
-    """How the browser would have posted it: `body` is JSON text."""
+    """How the browser would have posted it: `body` is JSON text, as bytes when it is long."""
 
     method: str = ""
     body: Any = None

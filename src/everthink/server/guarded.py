@@ -1,0 +1,235 @@
+"""uvicorn's two protocols, so that nobody's bytes cost anybody else.
+
+    socket --bytes--> PatientProtocol: the head of a request      in time, and not longer than a head is
+                      GuardedProtocol: frames of a WebSocket      a little at a time, and not without end
+
+Bytes are read in small portions with the event loop's turn between them: a quarter of a MiB of empty frames
+is more work than it looks. Fragments become one text as they arrive; whoever sends pings and never reads gets
+no more pongs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+
+from ..limits import Limits
+from .reading import RAW
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as HttpProtocol
+else:
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol as HttpProtocol  # or h11's, when that is all
+
+__all__ = ["GuardedProtocol", "PatientProtocol", "Reins"]
+
+PORTION = 4 * 1024
+BREATH = 0.005
+"""After so many seconds of reading others have their turn."""
+UNREAD_PONGS = 256 * 1024
+TRY_AGAIN_LATER = 1013
+
+
+class Reins:
+    """A transport whose reading goes on only when what has arrived is read."""
+
+    __slots__ = ("_is_paused", "_transport", "on_resume")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._is_paused = False
+        self.on_resume: Callable[[], bool] | None = None
+        """Asked before reading goes on; False keeps it from that."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+        if not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again, once what is here is read."""
+        if self._is_paused and (self.on_resume is None or self.on_resume()):
+            self._is_paused = False
+            self._transport.resume_reading()
+
+
+class GuardedProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket protocol with bounds."""
+
+    limits: ClassVar[Limits] = Limits()
+    held_in_all: ClassVar[int] = 0
+    """Bytes of messages that have begun to arrive, of all sockets."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._unread = b""
+        self._at = 0
+        self._goes_on = False
+        self._held = 0
+        self.wants_raw = False
+        """True when long texts are to arrive as bytes, under `raw_text`."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the reins."""
+        reins = transport if isinstance(transport, Reins) else Reins(cast("asyncio.Transport", transport))
+        reins.on_resume = self._resumes
+        super().connection_made(cast("Any", reins))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """What has not been read never will be."""
+        self._unread, self._at = b"", 0
+        self.frames = []
+        self._hold(0)
+        super().connection_lost(exc)
+
+    # --- a little at a time
+
+    def data_received(self, data: bytes) -> None:
+        """Read what arrived, or as much as others can wait for."""
+        if not self._unread and len(data) <= PORTION:
+            super().data_received(data)
+            self._weigh()
+            return
+        self._unread = self._unread[self._at :] + data
+        self._at = 0
+        self._read_on()
+
+    def _read_on(self) -> None:
+        self._goes_on = False
+        until = time.perf_counter() + BREATH
+        while self._at < len(self._unread) and not self.read_paused and not self.transport.is_closing():
+            portion = self._unread[self._at : self._at + PORTION]
+            self._at += len(portion)
+            super().data_received(portion)
+            if time.perf_counter() > until:
+                break
+        self._weigh()
+        if self._at >= len(self._unread) or self.transport.is_closing():
+            self._unread, self._at = b"", 0
+            if not self.read_paused and not self.transport.is_closing():
+                self.transport.resume_reading()
+            return
+        self.transport.pause_reading()
+        if not self.read_paused:  # otherwise it goes on when what has been read is taken
+            self._later()
+
+    def _later(self) -> None:
+        if not self._goes_on:
+            self._goes_on = True
+            self.loop.call_soon(self._read_on)
+
+    def _resumes(self) -> bool:
+        """Whether the socket is to be read again: not while something is here."""
+        if self._unread:
+            self._later()
+        return not self._unread
+
+    # --- messages
+
+    def handle_cont(self, event: Frame) -> None:
+        """A fragment: it becomes part of its message at once, and leaves nothing else behind."""
+        if not self.frames:
+            self.frames = [cast("Any", bytearray())]
+        elif not isinstance(self.frames[0], bytearray):
+            self.frames = [cast("Any", bytearray(self.frames[0]))]
+        whole = cast("bytearray", self.frames[0])
+        whole += event.data
+        if event.fin:
+            self.send_receive_event_to_app()
+
+    def send_receive_event_to_app(self) -> None:
+        """A message is complete."""
+        self.frames = [bytes(self.frames[0])] if self.frames else [b""]
+        is_raw = self.wants_raw and self.curr_msg_data_type == "text" and len(self.frames[0]) > RAW
+        if not is_raw or self.close_sent:
+            super().send_receive_event_to_app()
+            return
+        # As text it would be up to four times as long, and it is about to be read as JSON.
+        [data], self.frames = self.frames, []
+        event: Any = {"type": "websocket.receive", "raw_text": data}
+        self.queue.put_nowait(event)
+        if not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def handle_ping(self) -> None:
+        """Answer, unless the answers are not read."""
+        if self.transport.get_write_buffer_size() > UNREAD_PONGS:
+            self.conn.data_to_send()
+            return
+        super().handle_ping()
+
+    # --- what waits for its end
+
+    def _weigh(self) -> None:
+        held = len(self.conn.reader.buffer) + sum(map(len, self.frames))
+        self._hold(held)
+        is_fair = held <= PORTION or GuardedProtocol.held_in_all <= self.limits.buffered_bytes
+        if not is_fair and not self.transport.is_closing() and not self.close_sent:
+            self.logger.warning("a message that had begun is refused: others hold %d bytes", self.held_in_all)
+            self.conn.fail(TRY_AGAIN_LATER, "Too much is being sent at once")
+            self.handle_parser_exception()
+
+    def _hold(self, held: int) -> None:
+        GuardedProtocol.held_in_all += held - self._held
+        self._held = held
+
+
+class PatientProtocol(HttpProtocol):
+    """uvicorn's HTTP protocol, which does not wait for ever for the head of a request."""
+
+    limits: ClassVar[Limits] = Limits()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._head = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first request."""
+        super().connection_made(cast("Any", transport))
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Part of a head, or of a body."""
+        self._head += len(data)
+        super().data_received(data)
+        if self._has_head():
+            self._forget()
+            return
+        if self._head > self.limits.header_bytes:
+            self.transport.abort()
+        elif self._deadline is None:
+            self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody is waited for."""
+        self._forget()
+        super().connection_lost(exc)
+
+    def _has_head(self) -> bool:
+        is_ours = self in self.connections  # otherwise it has become a WebSocket
+        return not is_ours or bool(self.cycle and not self.cycle.response_complete)
+
+    def _wait_for_head(self) -> None:
+        self._deadline = self.loop.call_later(self.limits.handshake_seconds, self._too_late)
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        if not self._has_head() and not self.transport.is_closing():
+            self.transport.abort()
+
+    def _forget(self) -> None:
+        self._head = 0
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

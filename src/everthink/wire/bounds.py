@@ -1,0 +1,128 @@
+"""How much a JSON text would unfold to, counted before it is decoded.
+
+    text --check--> why it is too much | None --> decode
+
+A byte of JSON can become thirty in memory (`[],[],…`), so values are counted in the text itself: brackets,
+commas and colons outside strings. Counting makes no object for a value and stops early. Pure. What passes
+takes at most eight times its bytes, once it is a MiB or more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import accumulate
+
+from ..limits import Limits
+
+__all__ = ["PIECE", "check", "mend", "pieces"]
+
+PIECE = 64 * 1024
+"""So much is looked at in one go: what that takes is gone before the next."""
+
+FREE_NODES, BYTES_PER_NODE = 80_000, 13
+"""More nodes than so many stand no closer than this: each may take 64 bytes in memory."""
+
+_OPEN, _NODES = b"{[", b"{[,:"
+_ALL = bytes(range(256))
+_BRACKETS_ONLY = bytes(set(_ALL) - set(b"{}[]"))
+# The step that a bracket makes, in place of the bracket: 1 down, 255 up.
+_STEPS = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
+
+
+def check(text: str | bytes, limits: Limits) -> str | None:
+    """What is wrong with `text`, as words that follow "it": over which bound it is. `None`: nothing."""
+    if len(text) > limits.frame_bytes:
+        return f"is longer than {limits.frame_bytes} bytes"
+    nodes = min(limits.frame_nodes, max(FREE_NODES, len(text) // BYTES_PER_NODE))
+    # What stands in strings counts here as well: for most texts even that is not much.
+    brackets = _count(text, _OPEN)
+    is_flat = brackets <= limits.frame_depth
+    if is_flat and (len(text) <= nodes or brackets + _count(text, b",:") <= nodes):
+        return None
+    data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+    return _exactly(data, nodes, limits.frame_depth)
+
+
+def _count(text: str | bytes, marks: bytes) -> int:
+    if isinstance(text, bytes):
+        return sum(text.count(mark) for mark in marks)
+    return sum(text.count(chr(mark)) for mark in marks)
+
+
+def _exactly(data: bytes, nodes: int, depth: int) -> str | None:
+    too_many = f"holds more than {nodes} values"
+    data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if data.count(b'"') > 2 * (nodes + 1):
+        return too_many  # beside each string, but for one, stands a mark
+    found = level = 0
+    for outside in _outside_strings(data):
+        found += _count(outside, _NODES)
+        if found > nodes:
+            return too_many
+        steps = outside.translate(_STEPS, _BRACKETS_ONLY)
+        if level + steps.count(b"\x01") > depth:
+            highest = max(accumulate((1 if step == 1 else -1 for step in steps), initial=level))
+            if highest > depth:
+                return f"is nested deeper than {depth} levels"
+        level += 2 * steps.count(b"\x01") - len(steps)
+        if level < 0:
+            return None  # not JSON: the decoder will say so
+    return None
+
+
+def _outside_strings(data: bytes) -> Iterator[bytes]:
+    """What stands outside strings, in pieces. No quote is escaped any more."""
+    inside = 0
+    for piece in pieces(data):
+        parts = piece.split(b'"')
+        yield b"".join(parts[inside::2])
+        inside ^= len(parts) & 1 ^ 1
+
+
+def pieces(data: bytes) -> Iterator[bytes]:
+    """`data` bit by bit."""
+    for start in range(0, len(data), PIECE):
+        yield data[start : start + PIECE]
+
+
+# --- half surrogates
+
+# A half: the first of a pair without the second, or the second without the first.
+_HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+
+def mend(data: bytes) -> bytes:
+    """`data` with U+FFFD in place of each half of a surrogate pair that is written as an escape.
+
+    Where there is none, `data` itself.
+    """
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return data
+    # An escaped backslash before `ud83d` is no escape of a half: put it out of the way, as what no JSON has.
+    if b"\x00" in data:
+        return data
+    hidden = data.replace(b"\\\\", b"\x00\x00")
+    mended = b"".join(map(_mended, _between_escapes(hidden)))
+    return data if mended == hidden else mended.replace(b"\x00\x00", b"\\\\")
+
+
+def _mended(piece: bytes) -> bytes:
+    has_any = b"\\ud" in piece or b"\\uD" in piece
+    return _HALF.sub(rb"\\ufffd", piece) if has_any else piece
+
+
+def _between_escapes(data: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(data):
+        end = data.find(b"\\", start + PIECE)
+        if end < 0:
+            end = len(data)
+        elif _PAIR.match(data, end - 6):
+            end += 6
+        yield data[start:end]
+        start = end
