@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .abort import AbortController, AbortSignal
     from .agent import Agent
-    from .errors import AgentError, ModelError, TurnFailed
+    from .errors import AgentError, ModelError, ToolError, TurnFailed
     from .identity import Granted
     from .limits import Limits
     from .messages import UNSET, Message
@@ -140,6 +140,7 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolContext",
+    "ToolError",
     "ToolOutcome",
     "TurnConfig",
     "TurnContext",
@@ -159,7 +160,7 @@ __all__ = [
 _HOMES = {
     ".abort": ("AbortController", "AbortSignal"),
     ".agent": ("Agent",),
-    ".errors": ("AgentError", "ModelError", "TurnFailed"),
+    ".errors": ("AgentError", "ModelError", "ToolError", "TurnFailed"),
     ".messages": ("Message", "UNSET"),
     ".models.classify": ("default_context_overflow_classifier",),
     ".recovery.context": ("ChatRecoveryContext", "RecoveryDecision"),

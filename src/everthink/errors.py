@@ -27,9 +27,10 @@
     ├── InvalidScheduledTask        a declared task whose schedule cannot be read
     ├── LeaseLost                   another process runs this agent now
     ├── ToolDefinitionError         a function that cannot become a tool
-    ├── ToolInputError              input that does not fit a tool's schema
-    ├── ToolOutputError             a tool returned something that is not JSON
-    ├── ToolTimeout                 a tool ran longer than it may
+    ├── ToolError                   a tool says to people why it did not work
+    │   ├── ToolInputError          input that does not fit a tool's schema
+    │   ├── ToolOutputError         a tool returned something that is not JSON
+    │   └── ToolTimeout             a tool ran longer than it may
     ├── StructuredOutputError       the model's answer does not follow the schema
     ├── ModelError                  the provider refused or broke, with its kind
     ├── UnknownModel                a model name nobody serves
@@ -100,6 +101,7 @@ __all__ = [
     "StructuredOutputError",
     "SubmissionConflict",
     "ToolDefinitionError",
+    "ToolError",
     "ToolInputError",
     "ToolOutputError",
     "ToolTimeout",
@@ -301,15 +303,23 @@ class ToolDefinitionError(AgentError):
     """A function cannot become a tool; raised when the class is defined, with file and line."""
 
 
-class ToolInputError(AgentError):
+class ToolError(AgentError):
+    """Raise it in a tool to tell people why it did not work: `raise ToolError("There is no order 17.")`.
+
+    The model reads it as it reads every exception of a tool. People and their browsers read the words of
+    this one only: of any other they learn that the tool failed, and the log has the rest.
+    """
+
+
+class ToolInputError(ToolError):
     """The model's input does not fit the tool's schema."""
 
 
-class ToolOutputError(AgentError):
+class ToolOutputError(ToolError):
     """A tool returned a value that cannot be stored as JSON."""
 
 
-class ToolTimeout(AgentError):
+class ToolTimeout(ToolError):
     """A tool ran longer than its `timeout`."""
 
 

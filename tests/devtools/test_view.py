@@ -85,12 +85,16 @@ def test_a_secret_that_came_in_pieces_is_masked() -> None:
 
 
 def test_what_is_too_long_is_cut_and_says_how_long_it_is() -> None:
-    row = ("t", "c", "dig", 0, "done", "report", '"' + "x" * 20_000 + '"', 1, 2, 3)
+    row = ("t", "c", "dig", 0, "done", "report", '"' + "x" * 20_000 + '"', 1, 2, 3, None)
     [call] = view.calls([row], {})
     assert len(call["input"]) < 11_000
     assert call["input"].endswith("… (20000 characters)")
 
 
 def test_an_input_that_is_no_json_is_shown_as_it_is() -> None:
-    row = ("t", "c", "dig", 0, "failed", "report", "{broken", 1, None, 3)
-    assert view.calls([row], {})[0]["input"] == "{broken"
+    row = ("t", "c", "dig", 0, "failed", "report", "{broken", 1, None, 3, "key sk-proj-abcdefgh12345678")
+    [call] = view.calls([row], {"c": {"error": "The tool failed."}})
+    assert call["input"] == "{broken"
+    # what the model was told is shown to the developer, masked
+    assert call["error"] == "key sk-***"
+    assert "words" not in call

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from everthink import tool
+from everthink import ToolError, tool
 from everthink.testing import calls, says
 
 from ..support.browser import CONTINUE, Asked, outcome
@@ -26,7 +26,7 @@ class Careful:
             """Wipe a disk."""
             ran.append(disk)
             if raises:
-                raise RuntimeError("disk on fire")
+                raise ToolError("disk on fire")  # for people to read
             return f"{disk} is empty"
 
         self.ran = ran

@@ -1,7 +1,7 @@
 """What the application's code raises stays on the server, wherever it is raised.
 
-Two places are meant to be read and send their exception's own text: a tool, for the model, and a method
-that a client calls. Neither sends more than that.
+One place is meant to be read and sends its exception's own text: a method that a client calls. A tool's is
+for the model; it reaches people when it is a `ToolError` (tests/security/test_traces_tools.py).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from everthink.runtime.callables import callable
 from everthink.server.names import kebab
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
+from everthink.turn.words import UNTOLD_TOOL
 
 from ..support.server import Served
 from .conftest import Serve
@@ -251,7 +252,7 @@ async def test_an_answer_that_is_no_json_is_an_error_without_words(serve: Serve)
     assert (answer.status, answer.text) == (500, "Internal Server Error")
 
 
-# --- the two that are meant to be read
+# --- the one that is meant to be read, and the one that is not
 
 
 class Open(Think):
@@ -276,12 +277,13 @@ class Open(Think):
         blow_up()
 
 
-async def test_a_tool_and_a_called_method_send_their_own_text_and_no_more(serve: Serve) -> None:
+async def test_a_called_method_sends_its_own_text_and_a_tool_does_not(serve: Serve) -> None:
     server = await serve(Open)
     tab: Client = await server.connect(Open)
     await tab.until_done(await tab.say("Go"))
     part = tab.messages[-1].tool_parts[0]
-    assert part["errorText"] == SECRET
+    assert part["errorText"] == UNTOLD_TOOL
+    assert SECRET not in json.dumps([*tab.frames, *tab.other])
     for method in ("call", "stream"):
         [answer] = await tab.call(method)
         assert answer["error"] == SECRET

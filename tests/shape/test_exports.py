@@ -72,6 +72,7 @@ EXPORTS: list[str] = [
     "Tool",
     "ToolCall",
     "ToolContext",
+    "ToolError",
     "ToolOutcome",
     "TurnConfig",
     "TurnContext",

@@ -68,12 +68,15 @@ async def test_a_second_process_is_told_who_holds_the_database(tmp_path: Path) -
 async def test_a_second_open_in_the_same_process_is_refused(tmp_path: Path) -> None:
     store = await open_sqlite(tmp_path / "agents.db", SCHEMA)
     (tmp_path / "link.db").symlink_to(tmp_path / "agents.db")
-    for name in ("agents.db", "link.db", "../" + tmp_path.name + "/agents.db"):
+    (tmp_path / "folder").symlink_to(tmp_path)
+    for name in ("agents.db", "folder/agents.db", "../" + tmp_path.name + "/agents.db"):
         with pytest.raises(StoreLocked, match=f"already open in this process .pid {os.getpid()}"):
             await open_sqlite(tmp_path / name, SCHEMA)
     await store.apply(put("still usable"))
     await store.close()
-    await (await open_sqlite(tmp_path / "link.db", SCHEMA)).close()
+    # a link in the place of the file itself is refused: tests/security/test_traces_files.py
+    with pytest.raises(StoreUnreadable, match="it is a link"):
+        await open_sqlite(tmp_path / "link.db", SCHEMA)
 
 
 async def test_a_refused_or_cancelled_open_leaves_no_lock(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from everthink import Allow, Block, Substitute, Tool, ToolContext, tool
 from everthink.testing.scripted import ScriptedModel, calls, says
+from everthink.turn.words import UNTOLD_TOOL
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.hooks import only, results, soon, watch
@@ -170,7 +171,7 @@ async def test_a_generator_that_raises_half_way_is_a_failure_without_a_half_resu
     app = await open_app(cls := assistant(model, get_tools=lambda self: [breaks]))
     result = await app.agent(cls, "room").save_messages("Go")
     part = result.message.tool_parts[0]
-    assert (part["state"], part["errorText"]) == ("output-error", "broke")
+    assert (part["state"], part["errorText"]) == ("output-error", UNTOLD_TOOL)
     assert "output" not in part
     assert "preliminary" not in part
     assert [(part.output, part.is_error) for part in results(model.requests[1])] == [("broke", True)]

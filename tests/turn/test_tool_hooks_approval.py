@@ -296,7 +296,7 @@ async def test_an_approved_tool_that_raises_is_a_result_the_model_reads(open_app
     assert (await handle.continue_last_turn()).text == "Sorry."
     assert bank.read == [("c1", "unlucky", True)]
     part = (await handle.messages())[1].tool_parts[0]
-    assert (part["state"], part["errorText"]) == ("output-error", "unlucky")
+    assert (part["state"], part["errorText"]) == ("output-error", "The tool failed.")
 
 
 async def test_a_question_that_breaks_lets_nothing_through(open_app: OpenApp) -> None:

@@ -195,7 +195,7 @@ async def test_a_hook_that_raises_is_that_calls_failure_and_the_turn_goes_on(ope
     assert isinstance(it.after[0].error, PermissionError)
     assert it.after[0].output is None
     assert it.read == [("not on my watch", True)]
-    assert [chunk.error_text for chunk in only(shown, "tool-output-error")] == ["not on my watch"]
+    assert [chunk.error_text for chunk in only(shown, "tool-output-error")] == ["The tool failed."]
     assert (result.status, result.text) == ("completed", "Done.")
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from everthink import App, Message, Think, TurnContext, tool
+from everthink import App, Message, Think, ToolError, TurnContext, tool
 from everthink.errors import ModelError
 from everthink.models import port as model
 from everthink.runtime.callables import StreamingResponse, callable
@@ -133,7 +133,7 @@ class ThinkPeer(Think):
     @tool
     async def explode(self, value: str) -> str:
         """Fail."""
-        raise RuntimeError("tool exploded")
+        raise ToolError("tool exploded")  # the original shows every exception; we show these
 
     @tool(needs_approval=True)
     async def danger(self, target: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any
 
+from ..errors import ToolError
 from ..session.session import Session
 from ..session.summary import create_compact_function
 from ..think import Think
@@ -116,4 +117,4 @@ def value_of(node: ast.expr) -> float:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -value_of(operand)
         case _:
-            raise ValueError(f"I can only calculate with numbers, not with {ast.unparse(node)!r}.")
+            raise ToolError(f"I can only calculate with numbers, not with {ast.unparse(node)!r}.")

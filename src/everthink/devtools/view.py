@@ -76,6 +76,8 @@ def calls(rows: Iterable[Row], known: Mapping[str, Json]) -> list[Json]:
 
 def _call(row: Json, known: Mapping[str, Json]) -> Json:
     call = {**row, **known.get(row["call_id"], {})}
+    if words := call.pop("words"):
+        call["error"] = _shown(words)  # what the model read; people were told less
     if row["input"] is not None:
         call["input"] = _shown(_parsed(row["input"]))  # A hook changed it: what the ledger has is what ran.
     return call

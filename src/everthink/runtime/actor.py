@@ -47,6 +47,7 @@ from ..turn.fold import Accumulator
 from ..turn.hooks import Hooks, call_hook
 from ..turn.overlap import Submits
 from ..turn.queue import TurnQueue
+from ..turn.words import Words
 from . import queries
 from .alarms import Alarms
 from .callbacks import options_of
@@ -174,7 +175,8 @@ class Actor:
         self._evictor: Evictor | None = None
         self._windowed: tuple[int, int] | None = None
         self.audience = Audience()
-        self.converter = Converter()
+        self.words = Words(self)
+        self.converter = Converter(self.words.of)
         self.aborts = AbortRegistry()
         self.queue = TurnQueue()
         self.submits = Submits()

@@ -315,6 +315,7 @@ async def clear(home: Actor) -> None:
         raise
     home.session.confirm_clear()
     home.converter.forget()
+    home.words.forget()
     await home.session.refresh_system_prompt("cleared")
     home.audience.show(Cleared())
     home.emit(MessageClear())

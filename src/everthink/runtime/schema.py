@@ -32,4 +32,7 @@ MIGRATIONS = (
         (*session.MEMORY, *context.TABLES, *sessions.TABLES, *attachments.TABLES),
     ),
     Migration(7, "authors", authors.TABLES),
+    Migration(8, "what is set aside", ()),
+    Migration(9, "erasing", ()),
+    Migration(10, "what tools said", turn.SAID),
 )

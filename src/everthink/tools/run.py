@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
-from ..errors import AgentError, ToolTimeout
+from ..errors import ToolError, ToolTimeout
 
 __all__ = ["run", "runs_on_loop", "stream", "streams"]
 
@@ -77,9 +77,9 @@ async def _guarded(
         if task is None or task.cancelling():
             raise
         # Nobody cancelled us: the body waited for something that was cancelled. The turn must go on.
-        raise AgentError(f"Tool {tool!r} broke off: something it waited for was cancelled.") from error
+        raise ToolError(f"Tool {tool!r} broke off: something it waited for was cancelled.") from error
     except SystemExit as error:
-        raise AgentError(f"Tool {tool!r} tried to end the process ({error!r}).") from error
+        raise ToolError(f"Tool {tool!r} tried to end the process.") from error
 
 
 def runs_on_loop(body: Any) -> bool:

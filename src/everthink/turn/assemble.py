@@ -194,6 +194,7 @@ async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
                 tool_call_ids=tuple(report.tool_call_ids) or None,
             )
         )
+    await host.words.learn(history)
     return history
 
 
@@ -202,7 +203,9 @@ async def history_so_far(host: Host, turn: Turn) -> Sequence[Message]:
     await host.session.refresh()
     question = turn.question if isinstance(turn.parent, Unset) else turn.parent
     history = host.session.path if question is None else await _up_to(host, question)
-    return [message for message in history if message.id != turn.message_id]
+    history = [message for message in history if message.id != turn.message_id]
+    await host.words.learn(history)
+    return history
 
 
 async def _up_to(host: Host, parent: str | None) -> Sequence[Message]:

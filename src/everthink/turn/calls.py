@@ -10,6 +10,7 @@ is a result the model reads; only cancellation leaves this module.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -17,7 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from .. import chunks as ui
-from ..errors import AgentError, ToolInputError
+from ..errors import ToolError, ToolInputError
 from ..messages import Part, Unset, encode_json, is_settled, normalize_input, tool_name
 from ..models import port as model
 from ..observe.events import ToolCallFinish, ToolCallStart
@@ -42,8 +43,11 @@ from .journal import CallRow, Journal
 from .ledger import approval_of
 from .queries import CallState
 from .run import Run
+from .words import UNTOLD_TOOL, words_of
 
 __all__ = ["StepCalls"]
+
+log = logging.getLogger("everthink.turn")
 
 UNCONFIRMED = "The call was not run: nobody is known to have approved it."
 MAY_HAVE_RUN = (
@@ -60,6 +64,8 @@ class _Checked:
     input: Any
     tool: Tool | None = None
     error: Exception | None = None
+    words: str | None = None
+    """What the model reads instead of the error's."""
 
 
 @dataclass(slots=True)
@@ -139,8 +145,12 @@ class StepCalls:
         try:
             mended = await call_hook(cast("Any", mend), problem)
         except Exception as error:  # noqa: BLE001 - a failing repair is what is wrong with the call now
+            self.run.host.complain("repair_tool_call", error)
             return _Checked(
-                event.name, checked.input, None, ToolInputError(f"Repairing the call failed: {error}")
+                event.name,
+                checked.input,
+                error=checked.error,
+                words=f"Repairing the call failed: {words_of(error)}",
             )
         if mended is None:
             return checked
@@ -159,7 +169,8 @@ class StepCalls:
                 dynamic=True,
             )
         )
-        self.outcomes[event.id] = ToolResult(event.id, checked.name, checked.input, text, is_error=True)
+        read = checked.words or text
+        self.outcomes[event.id] = ToolResult(event.id, checked.name, checked.input, read, is_error=True)
 
     async def _place(self, event: model.ToolCallReady, called: CalledTool, tool: Tool) -> None:
         run = self.run
@@ -192,7 +203,7 @@ class StepCalls:
             try:
                 asks = await tool.needs_approval_for(called.input, context)
             except Exception as error:  # noqa: BLE001 - a broken predicate must not let the call through
-                self._settle(called, f"{error}", is_error=True)
+                self._fail(called, error)
                 return
         if asks:
             self.run.say(ui.ToolApprovalRequest(self.run.host.new_id(), called.tool_call_id))
@@ -263,11 +274,11 @@ class StepCalls:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            failure = AgentError(f"Something that {called.tool_name!r} waited for was cancelled.")
+            failure = ToolError(f"Something that {called.tool_name!r} waited for was cancelled.")
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
             failure = error
         if failure is not None:
-            self._settle(called, str(failure) or type(failure).__name__, is_error=True)
+            self._fail(called, failure)
         duration = (host.clock.monotonic() - began) * 1000
         host.emit(
             ToolCallFinish(
@@ -350,15 +361,43 @@ class StepCalls:
             now=host.clock.now_ms(),
         )
 
-    def _settle(
-        self, called: CalledTool, output: Any, *, is_error: bool = False, state: CallState | None = None
-    ) -> None:
-        host, call_id = self.run.host, called.tool_call_id
-        self.outcomes[call_id] = ToolResult(
-            call_id, called.tool_name, called.input, output, is_error=is_error
+    def _fail(self, called: CalledTool, error: Exception) -> None:
+        """The tool raised: the model reads its words, people only those of a `ToolError`, the log all."""
+        host = self.run.host
+        said_so = isinstance(error, ToolError)
+        log.log(
+            logging.INFO if said_so else logging.ERROR,
+            "tool %s of %s raised",
+            called.tool_name,
+            host.id,
+            exc_info=error,
         )
+        if said_so:
+            self._settle(called, str(error) or UNTOLD_TOOL, is_error=True)
+        else:
+            self._settle(called, UNTOLD_TOOL, is_error=True, words=words_of(error))
+
+    def _settle(
+        self,
+        called: CalledTool,
+        output: Any,
+        *,
+        is_error: bool = False,
+        state: CallState | None = None,
+        words: str | None = None,
+    ) -> None:
+        """Say the outcome. `words` is what the model reads instead of `output`, and nobody else."""
+        host, call_id = self.run.host, called.tool_call_id
+        read = output if words is None else words
+        self.outcomes[call_id] = ToolResult(call_id, called.tool_name, called.input, read, is_error=is_error)
+        if words is not None:
+            host.words.keep(self.run.turn.message_id, call_id, words)
         ledger = queries.settled(
-            host.id, call_id, state=state or ("failed" if is_error else "done"), now=host.clock.now_ms()
+            host.id,
+            call_id,
+            state=state or ("failed" if is_error else "done"),
+            words=words,
+            now=host.clock.now_ms(),
         )
         chunk = ui.ToolOutputError(call_id, output) if is_error else ui.ToolOutputAvailable(call_id, output)
         self.run.say(chunk, ledger)
@@ -375,6 +414,9 @@ class StepCalls:
                 return  # answered from outside: a continuation goes on from that, as without the cut
             failed = part.get("state") != "output-available"
             output = part.get("errorText", DENIED_TEXT) if failed else part.get("output")
+            row = journal.calls.get(called.tool_call_id)
+            if failed and row is not None and row.words is not None:
+                output = row.words
             self.outcomes[called.tool_call_id] = ToolResult(
                 called.tool_call_id, called.tool_name, input, output, is_error=failed
             )
@@ -457,7 +499,7 @@ class StepCalls:
             try:
                 still_asks = await tool.needs_approval_for(called.input, context)
             except Exception as error:  # noqa: BLE001 - a broken predicate must not let the call through
-                self._settle(called, f"{error}", is_error=True)
+                self._fail(called, error)
                 continue
             # A yes to a question that is not asked any more is not a yes to whatever the tool is now.
             if called.tool_call_id in begun:

@@ -8,7 +8,7 @@ Pure. A call and its result always travel together: what has no outcome is left 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import is_
 from typing import Any, cast
@@ -21,9 +21,12 @@ from ..session.budget import KEEP_RECENT, shorten
 from ..tools.output import model_output
 from ..tools.tool import Tool
 from .prompt import EMPTY_MESSAGE
+from .words import UNTOLD_TOOL
 
 __all__ = ["Converter", "convert", "has_approvals", "paired", "prune_tool_calls", "unshared"]
 
+Said = Callable[[str, str], str | None]
+"""What the call of a message said that people were not shown."""
 DENIED_TEXT = "Tool call execution denied."
 
 
@@ -35,7 +38,8 @@ class Converter:
     list that only gets longer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, words: Said | None = None) -> None:
+        self._words = words
         # The messages of which `_older_converted` is the shortened, converted form.
         self._older: list[Message] = []
         self._older_converted: list[model.ModelMessage] = []
@@ -57,13 +61,13 @@ class Converter:
         edge = max(0, len(messages) - KEEP_RECENT)
         for message in messages[len(self._older) : edge]:
             self._older.append(message)
-            self._older_converted += convert(shorten(message), tools)
+            self._older_converted += convert(shorten(message), tools, self._words)
             self._recent.pop(message.id, None)
         converted = list(self._older_converted)
         for message in messages[edge:]:
             entry = self._recent.get(message.id)
             if entry is None or entry[0] is not message:
-                entry = self._recent[message.id] = (message, convert(message, tools))
+                entry = self._recent[message.id] = (message, convert(message, tools, self._words))
             converted += entry[1]
         return converted
 
@@ -78,8 +82,13 @@ class Converter:
         return len(self._older) <= edge and messages[: len(self._older)] == self._older
 
 
-def convert(message: Message, tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
-    """One stored message as model messages: none, one, or an assistant's steps with their results."""
+def convert(
+    message: Message, tools: Mapping[str, Tool], words: Said | None = None
+) -> list[model.ModelMessage]:
+    """One stored message as model messages: none, one, or an assistant's steps with their results.
+
+    `words` knows what a call in a message said that people were not shown.
+    """
     if message.role == "system":
         text = text_of(message.parts)
         return [model.SystemMessage(text)] if text.strip() else []
@@ -94,7 +103,7 @@ def convert(message: Message, tools: Mapping[str, Tool]) -> list[model.ModelMess
         return [model.UserMessage(content)] if content else []
     converted: list[model.ModelMessage] = []
     for block in _blocks(message.parts):
-        converted += _step(block, tools)
+        converted += _step(block, tools, lambda call_id: words(message.id, call_id) if words else None)
     return converted
 
 
@@ -125,7 +134,9 @@ def _metadata(part: Part, field: str = "providerMetadata") -> Any:
     return part.get(field) or None
 
 
-def _step(parts: Sequence[Part], tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
+def _step(
+    parts: Sequence[Part], tools: Mapping[str, Tool], said_by: Callable[[str], str | None]
+) -> list[model.ModelMessage]:
     said: list[model.AssistantContent] = []
     results: list[model.ToolResultPart | model.ApprovalResponse] = []
     asked: set[str] = set()
@@ -134,7 +145,7 @@ def _step(parts: Sequence[Part], tools: Mapping[str, Tool]) -> list[model.ModelM
             if part.get("text") or part.get("providerMetadata"):
                 said.append(model.ReasoningPart(part.get("text", ""), _metadata(part)))
         elif is_tool_part(part):
-            outcome = _outcome(part, tools)
+            outcome = _outcome(part, tools, said_by)
             if outcome is None or part["toolCallId"] in asked:
                 continue
             asked.add(part["toolCallId"])
@@ -162,7 +173,9 @@ def _step(parts: Sequence[Part], tools: Mapping[str, Tool]) -> list[model.ModelM
     return converted
 
 
-def _outcome(part: Part, tools: Mapping[str, Tool]) -> model.ToolResultPart | model.ApprovalResponse | None:
+def _outcome(
+    part: Part, tools: Mapping[str, Tool], said_by: Callable[[str], str | None]
+) -> model.ToolResultPart | model.ApprovalResponse | None:
     call_id, name = part["toolCallId"], tool_name(part)
     match part.get("state"):
         case "output-available" if not part.get("preliminary"):
@@ -175,9 +188,10 @@ def _outcome(part: Part, tools: Mapping[str, Tool]) -> model.ToolResultPart | mo
                 provider_metadata=_metadata(part, "resultProviderMetadata"),
             )
         case "output-error":
-            return model.ToolResultPart(
-                call_id, name, part.get("errorText") or "Tool execution failed", is_error=True
-            )
+            text = part.get("errorText") or "Tool execution failed"
+            if text == UNTOLD_TOOL:
+                text = said_by(call_id) or text
+            return model.ToolResultPart(call_id, name, text, is_error=True)
         case "output-denied":
             approval = cast("dict[str, Any]", part.get("approval") or {})
             # The reason of a yes that came too late does not say why it was denied.

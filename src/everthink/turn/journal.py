@@ -36,6 +36,8 @@ class CallRow:
     state: CallState
     input: str | None
     """The input a hook put in place of the model's, as JSON."""
+    words: str | None = None
+    """What it raised, for the model alone."""
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ async def read_journal(host: _Place, turn_id: str, *, message_id: str, continuat
                 case _:
                     pass
     for row in await host.store.fetch(queries.CALLS, host.id, turn_id):
-        journal.calls[row[0]] = CallRow(row[0], row[1], cast("CallState", row[3]), row[5])
+        journal.calls[row[0]] = CallRow(row[0], row[1], cast("CallState", row[3]), row[5], row[9])
     for call_id, answer in await host.store.fetch(queries.ANSWERS, host.id, turn_id):
         part = journal.fold.call(call_id)
         if part is not None and not is_settled(part):

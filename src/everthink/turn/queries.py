@@ -109,6 +109,9 @@ RECOVERY = (
     "ALTER TABLE segments ADD COLUMN written_at BIGINT",
 )
 
+# Migration 10: what a failing tool said, which only the model reads.
+SAID = ("ALTER TABLE calls ADD COLUMN words TEXT",)
+
 CallState = Literal["asked", "approved", "started", "done", "failed", "denied", "unknown"]
 CLIENT = "client"
 """What the ledger notes instead of a policy for a call that runs in a browser."""
@@ -140,8 +143,13 @@ CALL = (
     " ORDER BY asked_at DESC, turn DESC"
 )
 CALLS = (
-    "SELECT call_id, tool, step, state, on_interrupt, input, asked_at, started_at, settled_at FROM calls"
-    " WHERE agent = ? AND turn = ? ORDER BY asked_at, call_id"
+    "SELECT call_id, tool, step, state, on_interrupt, input, asked_at, started_at, settled_at, words"
+    " FROM calls WHERE agent = ? AND turn = ? ORDER BY asked_at, call_id"
+)
+WORDS = (
+    "SELECT c.call_id, t.message_id, c.words FROM calls c"
+    " LEFT JOIN turns t ON t.agent = c.agent AND t.id = c.turn"
+    " WHERE c.agent = ? AND c.words IS NOT NULL ORDER BY c.asked_at"
 )
 
 # For people who look: the newest first, of one agent or of all whose id is like a pattern.
@@ -168,6 +176,7 @@ CALL_FACTS = (
     "asked_at",
     "started_at",
     "settled_at",
+    "words",
 )
 TURNS_OF = f"SELECT {', '.join(TURN_FACTS)} FROM turns WHERE agent = ? ORDER BY seq DESC LIMIT ?"
 CALLS_OF = (
@@ -353,15 +362,15 @@ def called(
     )
 
 
-def settled(agent: str, call_id: str, *, state: CallState, now: int) -> Statement:
-    """The call's outcome, in the same commit as the chunk that shows it.
+def settled(agent: str, call_id: str, *, state: CallState, words: str | None = None, now: int) -> Statement:
+    """The call's outcome, in the same commit as the chunk that shows it, and the words for the model alone.
 
     Without the turn: an approved call was asked for in an earlier turn than the one that ran it.
     """
     return Statement(
-        "UPDATE calls SET state = ?, settled_at = ?"
+        "UPDATE calls SET state = ?, settled_at = ?, words = ?"
         " WHERE agent = ? AND call_id = ? AND state IN ('asked', 'approved', 'started')",
-        (state, now, agent, call_id),
+        (state, now, words, agent, call_id),
     )
 
 

@@ -26,6 +26,7 @@ from .convert import Converter
 from .fold import Accumulator
 from .hooks import Hooks
 from .journal import Journal
+from .words import Words
 
 if TYPE_CHECKING:
     from .outcome import Recoverer
@@ -113,6 +114,7 @@ class Host(Protocol):
     limits: Limits
     audience: Audience
     converter: Converter
+    words: Words
     aborts: AbortRegistry
     inflight: Accumulator | None
     last_failure: dict[str, Any] | None

@@ -23,10 +23,11 @@ from ..migrate import CREATE_SCHEMA_TABLE, READ_APPLIED, RECORD_APPLIED, failed_
 from ..port import Migration, TextIndex
 from ..texts import text_indexes
 from .failures import from_os, from_sqlite
+from .files import make_folder, private, same_file, tighten
 from .lock import LockFile
 from .texts import install, keep
 
-__all__ = ["Database", "Synchronous", "connect_reader", "open_database", "resolved"]
+__all__ = ["Database", "Synchronous", "connect_reader", "open_database"]
 
 Synchronous = Literal["FULL", "NORMAL"]
 
@@ -65,13 +66,6 @@ class Database:
                 self._lock.release()
 
 
-def resolved(path: str | os.PathLike[str]) -> Path | None:
-    """The one name of the file, so that two links to it share a lock. None for `:memory:`."""
-    if path == ":memory:":
-        return None
-    return Path(os.path.realpath(os.path.expanduser(path)))
-
-
 def open_database(
     path: Path | None, migrations: Sequence[Migration], *, synchronous: Synchronous, busy_timeout: float
 ) -> Database:
@@ -85,7 +79,7 @@ def open_database(
     lock = _own(path) if path else None
     connection: sqlite3.Connection | None = None
     try:
-        connection = _connect(path, busy_timeout)
+        connection = _connect_private(path, busy_timeout) if path else _connect(None, busy_timeout)
         _prepare(connection, path, synchronous)
         _migrate(connection, migrations, path)
         has_index = keep(connection, text_indexes(migrations))
@@ -116,10 +110,27 @@ def _own(path: Path) -> LockFile:
             next_step=f"Name a file, for example {path / 'everthink.db'}.",
         )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
     except OSError as error:
         raise from_os(error, path.parent, doing="create the directory") from error
     return LockFile.acquire(path)
+
+
+def _connect_private(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    """SQLite opens by name, and gives its own files the rights of the database: ours come first."""
+    descriptor = private(path, doing="open")
+    try:
+        tighten(path)
+        connection = _connect(path, busy_timeout)
+        if not same_file(path, descriptor):
+            connection.close()
+            raise StoreUnreadable(
+                f"Another file took the place of {path} while it was opened.", kept="Nothing was changed."
+            )
+    finally:
+        # Before SQLite takes its first lock: closing any descriptor of a file drops a process's locks on it.
+        os.close(descriptor)
+    return connection
 
 
 def _connect(path: Path | None, busy_timeout: float) -> sqlite3.Connection:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ...errors import StoreLocked
 from .failures import from_os
+from .files import private
 
 __all__ = ["LockFile"]
 
@@ -31,10 +32,7 @@ class LockFile:
     def acquire(cls, database: Path) -> LockFile:
         """Own `database`, or raise `StoreLocked` naming who does."""
         path = database.with_name(database.name + ".lock")
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise from_os(error, path, doing="create the lock file") from error
+        descriptor = private(path, doing="create the lock file")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

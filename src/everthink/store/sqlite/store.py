@@ -12,7 +12,8 @@ from ...errors import StoreError
 from ..port import Commit, Migration, Rows, Search, TextIndex
 from ..texts import not_indexed, text_indexes, words_of
 from ..wording import closed
-from .database import Synchronous, open_database, resolved
+from .database import Synchronous, open_database
+from .files import resolved
 from .reader import FileReader, MemoryReader, Reader
 from .texts import answer, query
 from .writer import Writer

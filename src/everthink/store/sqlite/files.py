@@ -1,0 +1,113 @@
+"""The files of a database belong to one user: nobody else reads them, and no link leads elsewhere.
+
+    open_database --> folder, private --> the database, its log, its lock          0700, 0600
+
+Whatever the umask is, what we make is private from its first moment; what is ours and can be read by
+others is made private. A link in the place of one of the files is refused: following it would let
+whoever may write to the folder choose what we write to.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from ...errors import StoreError, StoreUnreadable
+from .failures import from_os
+
+__all__ = ["BESIDE", "make_folder", "private", "resolved", "same_file", "tighten"]
+
+BESIDE = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside the database, by how their names end."""
+_FILE, _FOLDER, _OTHERS = 0o600, 0o700, 0o077
+
+
+def resolved(path: str | os.PathLike[str]) -> Path | None:
+    """The one name of the file, so that whoever names it shares a lock. None for `:memory:`."""
+    if path == ":memory:":
+        return None
+    given = Path(os.path.abspath(os.path.expanduser(path)))
+    for place in given.parents:
+        # An operator may put the data on another disk; somebody else may not put it anywhere.
+        if place.is_symlink() and place.lstat().st_uid not in (0, os.geteuid()):
+            raise _link(given, f"its folder {place} is a link that another user made")
+    if given.is_symlink():
+        raise _link(given, "it is a link")
+    return Path(os.path.realpath(given.parent)) / given.name
+
+
+def make_folder(folder: Path) -> None:
+    """Make `folder` and what is missing above it, for us alone. One that is there stays as it is."""
+    missing: list[Path] = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    for place in reversed(missing):
+        try:
+            place.mkdir(_FOLDER)
+            place.chmod(_FOLDER)  # the umask may have taken our own rights
+        except FileExistsError:
+            if not place.is_dir():
+                raise
+
+
+def private(path: Path, *, doing: str) -> int:
+    """Open the file at `path` for reading and writing, made if need be, as nobody's but ours."""
+    try:
+        descriptor = _opened(path)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _link(path, "it is a link") from error
+        raise from_os(error, path, doing=doing) from error
+    try:
+        _check(path, descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, _FILE)
+    except FileExistsError:
+        return os.open(path, flags)
+    os.fchmod(descriptor, _FILE)
+    return descriptor
+
+
+def _check(path: Path, descriptor: int) -> None:
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode):
+        raise _link(path, "it is no file")
+    if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
+        os.fchmod(descriptor, stat.S_IMODE(facts.st_mode) & ~_OTHERS)
+
+
+def tighten(database: Path) -> None:
+    """The same for what an earlier process left beside the database."""
+    for ending in BESIDE:
+        path = database.with_name(database.name + ending)
+        if path.is_symlink():
+            raise _link(path, "it is a link")
+        if path.exists():
+            os.close(private(path, doing="open"))
+
+
+def same_file(path: Path, descriptor: int) -> bool:
+    """False when another file took the place of the one that was opened."""
+    found, opened = os.lstat(path), os.fstat(descriptor)
+    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+
+
+def _link(path: Path, why: str) -> StoreError:
+    return StoreUnreadable(
+        f"The file {path} is not used: {why}.",
+        kept="Nothing was changed.",
+        next_step="Name the file itself, in a folder that only this user may write to.",
+    )

@@ -1,0 +1,74 @@
+"""What failing tools said, for the model alone.
+
+    a tool raised --> turn/calls --words--> the ledger's row      (the chunk: a sentence that says nothing)
+    the next prompt --> turn/convert --> Words --> the model
+
+An exception may hold anything: a path, an address, a row of the database. It is in no chunk, no message and
+no frame, so that nothing which shows a conversation can show it; the call's row in the ledger holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from ..masking import mask, shortened
+from ..messages import Message
+from ..store.port import Store
+from . import queries
+
+__all__ = ["UNTOLD_TOOL", "Words", "words_of"]
+
+UNTOLD_TOOL = "The tool failed."
+"""What people read of a tool's error, unless the tool raised a `ToolError`."""
+LONGEST = 20_000
+
+
+def words_of(error: BaseException) -> str:
+    """What the model reads of an exception: its own words, without keys and passwords."""
+    return mask(shortened(str(error), LONGEST)) or type(error).__name__
+
+
+class _Place(Protocol):
+    id: str
+    store: Store
+
+
+class Words:
+    """The words of an agent's failed calls. Read once, when a message needs them; then kept along."""
+
+    def __init__(self, place: _Place) -> None:
+        self._place = place
+        self._read = False
+        # By call: the words by the message the call is in. Some providers number calls anew in each turn.
+        self._known: dict[str, dict[str, str]] = {}
+
+    async def learn(self, messages: Iterable[Message]) -> None:
+        """Know the words of the calls in `messages`."""
+        if self._read or not any(self._is_missing(message) for message in messages):
+            return
+        for call_id, message_id, words in await self._place.store.fetch(queries.WORDS, self._place.id):
+            self._known.setdefault(call_id, {}).setdefault(message_id or "", words)
+        self._read = True
+
+    def _is_missing(self, message: Message) -> bool:
+        return message.role == "assistant" and any(
+            part.get("errorText") == UNTOLD_TOOL and self.of(message.id, part.get("toolCallId", "")) is None
+            for part in message.parts
+        )
+
+    def of(self, message_id: str, call_id: str) -> str | None:
+        """What the call said; `None` when nobody knows any more."""
+        known = self._known.get(call_id, {})
+        if message_id in known or len(known) != 1:
+            return known.get(message_id)
+        return next(iter(known.values()))  # a message that was copied to another session
+
+    def keep(self, message_id: str, call_id: str, words: str) -> None:
+        """A call of this process failed."""
+        self._known.setdefault(call_id, {})[message_id] = words
+
+    def forget(self) -> None:
+        """The conversation was cleared."""
+        self._known.clear()
+        self._read = False
