@@ -4,6 +4,7 @@
     ├── InvalidMessage              a message that is not a valid UI message
     ├── InvalidTurn                 options of a turn API that make no sense together
     ├── NestedTurn                  a turn was asked for from inside a running turn
+    ├── TooManyTurns                so many turns wait already that a client may not add one
     ├── TurnInterrupted             the process is stopping while the turn runs or waits
     ├── TurnFailed                  a turn ended with status "error"
     ├── StreamStalled               the model fell silent for longer than it may
@@ -100,6 +101,7 @@ __all__ = [
     "StreamStalled",
     "StructuredOutputError",
     "SubmissionConflict",
+    "TooManyTurns",
     "ToolDefinitionError",
     "ToolError",
     "ToolInputError",
@@ -150,6 +152,18 @@ class InvalidMessage(AgentError):
 
 class InvalidTurn(AgentError, TypeError):
     """A turn API was called with options that contradict each other. Nothing happened."""
+
+
+class TooManyTurns(AgentError):
+    """So many turns of an agent wait already that a client may not ask for one more."""
+
+    def __init__(self, waiting: int, most: int) -> None:
+        super().__init__(
+            f"{waiting} requests wait here already, and {most} may.",
+            kept="This one was not taken.",
+            next_step="Wait for an answer, then send it again.",
+        )
+        self.waiting, self.most = waiting, most
 
 
 class NestedTurn(AgentError):

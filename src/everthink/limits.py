@@ -52,6 +52,8 @@ class Limits:
     """Turns of one agent that may wait for their place, when clients ask for them."""
     calls_at_once: int = 16
     """Method calls of one connection that may run at once."""
+    replays: int = 8
+    """Times that one stream is replayed to one connection, which asks for it each time."""
     sockets: int = 10_000
     """Sockets in all."""
     sockets_per_address: int = 1_000

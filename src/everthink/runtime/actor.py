@@ -364,7 +364,7 @@ class Actor:
     @property
     def is_at_rest(self) -> bool:
         """True when no turn runs, waits or is about to."""
-        is_quiet = self.queue.is_idle and not self.door.turns and not self.submits.pending
+        is_quiet = self.queue.is_idle and not self.door.has_turns and not self.submits.pending
         return is_quiet and self.continuations.is_at_rest
 
     # --- state

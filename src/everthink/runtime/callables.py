@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, TypeVar, overload
 
-__all__ = ["CallableInfo", "StreamingResponse", "callable", "callables_of"]
+__all__ = ["CallableInfo", "StreamingResponse", "callable", "callable_of", "callables_of", "has_method"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__everthink_callable__"
@@ -50,6 +52,18 @@ def callables_of(cls: type) -> dict[str, CallableInfo]:
         if isinstance(info, CallableInfo):
             found[name] = info
     return found
+
+
+def callable_of(cls: type, name: str) -> CallableInfo | None:
+    """What is known of the method `name`, if clients may call it. Nothing of the agent runs to find out."""
+    info = getattr(inspect.getattr_static(cls, name, None), _MARK, None)
+    return info if isinstance(info, CallableInfo) else None
+
+
+def has_method(cls: type, name: str) -> bool:
+    """True when the class has a method of that name, for anybody. Properties are not asked."""
+    found = inspect.getattr_static(cls, name, None)
+    return isinstance(found, FunctionType | staticmethod | classmethod)
 
 
 class StreamingResponse:

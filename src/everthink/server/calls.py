@@ -2,8 +2,9 @@
 
     CallMethod --> answer_call --> CallResult, or several of a streaming method
 
-Only methods marked with `@callable` are reached. What they raise is told to the caller in its own words,
-so that one may raise what is meant to be read; what the database said is not.
+Only methods marked with `@callable` are reached, and nothing runs to find out which those are. What they
+raise is told to the caller in its own words, so that one may raise what is meant to be read; what the
+database said is not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from ..errors import UNTOLD, StoreError
 from ..observe.events import Rpc, RpcError
 from ..runtime.actor import Actor
-from ..runtime.callables import StreamingResponse, callables_of
+from ..runtime.callables import StreamingResponse, callable_of, has_method
 from ..runtime.context import current_connection
 from ..wire import frames as wire
 from .connections import Connection
@@ -30,9 +31,9 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
     def answer(fields: dict[str, Any]) -> None:
         connection.send(wire.CallResult(call.id, **fields))
 
-    info = callables_of(type(agent)).get(call.method)
+    info = callable_of(type(agent), call.method)
     if info is None:
-        exists = not call.method.startswith("_") and hasattr(agent, call.method)
+        exists = not call.method.startswith("_") and has_method(type(agent), call.method)
         what = "is not callable" if exists else "does not exist"
         answer({"success": False, "error": f"Method {call.method} {what}"})
         return
@@ -49,6 +50,15 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
         raise
     except Exception as error:  # noqa: BLE001 - the caller is told, the agent goes on
         text = str(error) or "Unknown error occurred"
+        if _is_our_call(error):
+            text = f"Method {call.method} takes other arguments than these {len(call.args)}"
         actor.emit(RpcError(method=call.method, error=text))
         if not stream.is_closed:
             answer({"success": False, "error": UNTOLD if isinstance(error, StoreError) else text})
+
+
+def _is_our_call(error: Exception) -> bool:
+    """True when the method was not reached: what was sent does not fit its parameters."""
+    return (
+        isinstance(error, TypeError) and error.__traceback__ is not None and not error.__traceback__.tb_next
+    )

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from ..identity import PERMISSIONS, Permission
 from ..wire.codec import encode
 from ..wire.frames import ServerFrame
+from .offers import Offers
 
 __all__ = ["Connection", "Parcel", "Socket"]
 
@@ -116,6 +117,10 @@ class Connection:
         self.wants_protocol = True
         self.client_tools: list[dict[str, Any]] = []
         """The tools it declared: for the turns it asks for, and for nobody else's."""
+        self.offers = Offers()
+        """The streams it was offered."""
+        self.calls = 0
+        """How many of its method calls run."""
         self._out: deque[str] = deque()
         self._buffered = self._largest = 0
         self._wake = asyncio.Event()

@@ -172,8 +172,7 @@ class Hall:
             waiting += [c for c in self.connections if c.key == turn.origin and c not in waiting]
         self._parked.clear()
         for connection in waiting:
-            self._held.add(connection)
-            connection.send(wire.StreamResuming(turn.request_id))
+            self._offer(connection, turn.request_id)
 
     def _ended(self, ended: TurnEnded) -> None:
         turn, status = ended.turn, ended.status
@@ -271,10 +270,10 @@ class Hall:
 
     def broadcast(self, message: str, *, without: Iterable[str] = ()) -> None:
         """Send text to every connection except those ids."""
-        left_out = set(without)
+        left_out, parcel = set(without), Parcel((message,))
         for connection in self.connections:
             if connection.id not in left_out:
-                connection.send(message)
+                connection.send_all(parcel)
 
     # --- coming and going
 
@@ -310,8 +309,7 @@ class Hall:
 
     def _greet(self, connection: Connection) -> None:
         if self._active is not None:
-            self._held.add(connection)
-            connection.send(wire.StreamResuming(self._active.request_id))
+            self._offer(connection, self._active.request_id)
         else:
             if self._accepted:
                 self._parked[connection] = None
@@ -405,7 +403,7 @@ class Hall:
             case wire.SetState(state):
                 await self._set_state(connection, state)
             case wire.CallMethod():
-                self.actor.background(self._call(connection, frame))
+                self._begin_call(connection, frame)
             case _:
                 assert_never(frame)
         return True
@@ -468,7 +466,23 @@ class Hall:
         else:
             self._access.audit.refused(cls, name, action, reason, target=target, **who)
 
+    def _begin_call(self, connection: Connection, frame: wire.CallMethod) -> None:
+        most = self.actor.limits.calls_at_once
+        if connection.calls >= most:
+            why = f"{most} calls of this connection run already; wait for one of them"
+            connection.send(wire.CallResult(frame.id, success=False, error=why))
+            self._audit(connection, "call", frame.method, f"{most} calls at once")
+            return
+        connection.calls += 1
+        self.actor.background(self._call(connection, frame))
+
     async def _call(self, connection: Connection, frame: wire.CallMethod) -> None:
+        try:
+            await self._answer_call(connection, frame)
+        finally:
+            connection.calls -= 1
+
+    async def _answer_call(self, connection: Connection, frame: wire.CallMethod) -> None:
         actor = self.actor
         why = await self._access.may_call(connection, actor.cls, actor.name) if self._access else None
         self._audit(connection, "call", frame.method, None if why is None else "not authorized")
@@ -610,17 +624,29 @@ class Hall:
     def _probed(self, connection: Connection, probe: str | None) -> None:
         match answer_probe(self._view(), connection.key):
             case Offer(id, holds):
-                if holds:
-                    self._held.add(connection)
-                connection.send(wire.StreamResuming(id, probe))
+                self._offer(connection, id, probe, holds=holds)
             case Wait(id):
                 self._parked[connection] = None
                 connection.send(wire.StreamPending(id, probe))
             case Nothing(reason):
                 connection.send(wire.ResumeNone("idle" if reason == "idle" else "continuation-owned", probe))
 
+    def _offer(
+        self, connection: Connection, id: str, probe: str | None = None, *, holds: bool = True
+    ) -> None:
+        if holds:
+            self._held.add(connection)
+        connection.offers.offer(id)
+        connection.send(wire.StreamResuming(id, probe))
+
     async def _acked(self, connection: Connection, id: str) -> None:
-        match answer_ack(self._view(), id):
+        answer = answer_ack(self._view(), id)
+        # What is not known costs nothing to say; the rest is told once for each offer.
+        is_long = not isinstance(answer, Ignore) and (not isinstance(answer, Ended) or id in self._over)
+        if is_long and not connection.offers.take(id, self.actor.limits.replays):
+            self._held.discard(connection)  # it goes on live from here
+            return
+        match answer:
             case Replay():
                 self._replay(connection)
             case Failed():
@@ -644,6 +670,11 @@ class Hall:
     # --- state and calls
 
     async def _set_state(self, connection: Connection, state: Any) -> None:
+        most = self.actor.limits.state_bytes
+        if len(encode_json(state)) > most:
+            self._audit(connection, "state", reason=f"more than {most} bytes")
+            connection.send(wire.StateError(f"The state is longer than {most} bytes"))
+            return
         try:
             await self.actor.set_state(state, source=connection)
         except Exception as error:  # noqa: BLE001 - whatever the validator says stays on the server
@@ -652,12 +683,12 @@ class Hall:
 
     def state_changed(self, state: Any, source: Any) -> None:
         """Tell everybody but the source."""
-        text = encode(wire.State(state))
+        parcel = Parcel((encode(wire.State(state)),))
         for connection in self.connections:
             if connection.wants_protocol and (
                 not isinstance(source, Connection) or connection.key != source.key
             ):
-                connection.send(text)
+                connection.send_all(parcel)
         self.actor.emit(StateUpdate())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from ..identity import Permission
-from ..runtime.callables import callables_of
+from ..runtime.callables import callable_of
 from ..wire import frames as wire
 from ..wire.codec import Refused
 from .connections import Connection
@@ -36,7 +36,7 @@ def needed(frame: wire.ClientFrame, agent: type) -> Permission | None:
         case wire.SetState():
             return "state"
         case wire.CallMethod(method=method):
-            info = callables_of(agent).get(method)
+            info = callable_of(agent, method)
             return None if info is not None and info.reads else "call"
         case wire.ClientMessages() | wire.ResumeRequest() | wire.ResumeAck():
             return None

@@ -123,6 +123,11 @@ class Door:
             (admitted.turn for admitted in self._open if not admitted.ended.done()), key=lambda turn: turn.seq
         )
 
+    @property
+    def has_turns(self) -> bool:
+        """True when a turn runs or waits."""
+        return any(not admitted.ended.done() for admitted in self._open)
+
     # --- making a turn
 
     def turn(

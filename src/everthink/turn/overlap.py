@@ -14,7 +14,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-__all__ = ["Debounce", "Decision", "Drop", "Enqueue", "MessageConcurrency", "Submits", "Supersede", "decide"]
+from ..errors import TooManyTurns
+from ..limits import Limits
+
+__all__ = [
+    "Debounce",
+    "Decision",
+    "Drop",
+    "Enqueue",
+    "MessageConcurrency",
+    "Submits",
+    "Supersede",
+    "decide",
+    "refuse_when_full",
+]
 
 DEFAULT_DEBOUNCE = 0.75
 
@@ -67,6 +80,12 @@ def decide(policy: Any, *, overlaps: bool) -> Decision:
                 f"message_concurrency is {policy!r}; "
                 "use 'queue', 'latest', 'merge', 'drop', 'debounce' or Debounce(seconds)."
             )
+
+
+def refuse_when_full(waiting: int, limits: Limits) -> None:
+    """Raise when so many turns wait that a client may not add one. Code of the application always may."""
+    if waiting >= limits.waiting_turns:
+        raise TooManyTurns(waiting, limits.waiting_turns)
 
 
 def _quiet(seconds: Any) -> float:

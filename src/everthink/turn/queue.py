@@ -10,7 +10,7 @@ generation that reach the front are told so instead of running.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +72,10 @@ class TurnQueue:
     def __init__(self) -> None:
         self.generation = 0
         self.active: Ticket | None = None
-        self._waiting: deque[Ticket] = deque()
+        # In their order. Leaving from the middle is as cheap as from the end, however many wait.
+        self._waiting: OrderedDict[Ticket, None] = OrderedDict()
+        # How many run or wait, by generation.
+        self._places: dict[int, int] = {}
         self._idle: list[asyncio.Future[None]] = []
 
     @property
@@ -87,14 +90,18 @@ class TurnQueue:
 
     def count(self, generation: int | None = None) -> int:
         """How many run or wait in a generation (the current one when omitted)."""
-        wanted = self.generation if generation is None else generation
-        places = [*([self.active] if self.active else []), *self._waiting]
-        return sum(ticket.generation == wanted for ticket in places)
+        return self._places.get(self.generation if generation is None else generation, 0)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait, of whichever generation."""
+        return len(self._waiting)
 
     def reserve(self, request_id: str, generation: int | None = None) -> Ticket:
         """Take the next place. It may be the front already."""
         ticket = Ticket(self, request_id, self.generation if generation is None else generation)
-        self._waiting.append(ticket)
+        self._waiting[ticket] = None
+        self._places[ticket.generation] = self._places.get(ticket.generation, 0) + 1
         if self.active is None:
             self._advance()
         return ticket
@@ -125,17 +132,27 @@ class TurnQueue:
     def _leave(self, ticket: Ticket) -> None:
         if self.active is ticket:
             self.active = None
+            self._gone(ticket)
             self._advance()
         elif ticket in self._waiting:
-            self._waiting.remove(ticket)
+            del self._waiting[ticket]
+            self._gone(ticket)
+
+    def _gone(self, ticket: Ticket) -> None:
+        left = self._places[ticket.generation] - 1
+        if left:
+            self._places[ticket.generation] = left
+        else:
+            del self._places[ticket.generation]
 
     def _advance(self) -> None:
         while self._waiting:
-            ticket = self._waiting.popleft()
+            ticket, _ = self._waiting.popitem(last=False)
             if ticket.generation == self.generation:
                 self.active = ticket
                 ticket._call(True)  # pyright: ignore[reportPrivateUsage]
                 return
+            self._gone(ticket)
             ticket._call(False)  # pyright: ignore[reportPrivateUsage]
         waiters, self._idle = self._idle, []
         for waiter in waiters:

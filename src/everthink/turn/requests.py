@@ -22,7 +22,7 @@ from ..tools.tool import Tool
 from . import arrivals, trusting
 from .admission import Admitted, Door, House
 from .arrivals import Arrival, trailing
-from .overlap import Drop, Enqueue, Submits, Supersede, decide
+from .overlap import Drop, Enqueue, Submits, Supersede, decide, refuse_when_full
 from .spoken import checked_id
 from .turn import Turn
 
@@ -82,6 +82,7 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
     decision = Enqueue() if regenerates else decide(room.message_concurrency, overlaps=overlaps)
     if isinstance(decision, Drop):
         return Dropped(request.request_id)
+    refuse_when_full(room.queue.waiting + room.submits.pending, room.limits)
     release = room.submits.take()
     try:
         generation = room.queue.generation
