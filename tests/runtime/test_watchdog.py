@@ -125,6 +125,22 @@ async def test_a_loop_that_waits_is_not_held(noticed: Noticed) -> None:
     assert not watchdog._thread.is_alive()
 
 
+async def test_a_loop_with_too_much_to_do_is_late_and_nobody_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[LoopBlocked] = []
+    watchdog = Watchdog(lambda _, blocked: told.append(blocked), threshold=60.0)
+    watchdog._loop, watchdog._watched = asyncio.get_running_loop(), threading.get_ident()
+    watchdog._asked_at = -1000.0  # long ago
+    watchdog._called = 1  # another one than now
+    watchdog._look(-1000.0)
+    assert "it has more to do than it can" in caplog.text
+    assert watchdog._found is None
+    watchdog._look(-1000.0)  # the same one as a moment ago
+    assert watchdog._found is not None
+    assert watchdog._found.function.startswith("test_a_loop_with_too_much")
+
+
 async def test_it_ends_with_its_app(open_app: OpenApp) -> None:
     app = await open_app(Think, watchdog=SOON)
     await app.open()

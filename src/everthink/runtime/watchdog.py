@@ -5,7 +5,8 @@
 
 While a function holds the loop nobody is served, and afterwards nobody knows which one it was. The thread
 writes the warning at once, since the loop may never come back; the event follows when it does. A loop that
-only waits for something to do has answered, so what is found is always code.
+only waits for something to do has answered, so what is found is always code; one that runs many short things
+one after the other is late, which is said too, and names nobody.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class Watchdog:
         self._thread: threading.Thread | None = None
         # The thread asks and notes when; the loop answers by taking the note away.
         self._asked_at: float | None = None
+        # What the loop had called when it was looked at last.
+        self._called: int | None = None
         self._found: Held | None = None
         self._named: dict[str, float] = {}
         self._unnamed = 0
@@ -93,20 +96,39 @@ class Watchdog:
         while not self._over.wait(self._threshold / BEATS):
             asked = self._asked_at
             if asked is None:
+                self._called = None
                 self._asked_at = time.monotonic()
                 try:
                     self._loop.call_soon_threadsafe(self._answer)
                 except RuntimeError:
                     return  # the loop is closed
-            elif self._found is None and time.monotonic() - asked >= self._threshold:
+            elif self._found is None:
                 self._look(asked)
 
     def _look(self, asked: float) -> None:
         frame = sys._current_frames().get(self._watched)  # pyright: ignore[reportPrivateUsage]
-        held = None if frame is None else held_by(frame, self._task())
-        if held is not None and self._asked_at == asked:
-            self._found = held  # before the warning: the loop may go on while that is written
-            self._warn(held, time.monotonic() - asked)
+        if frame is None or (called := _called_by_the_loop(frame)) is None:
+            return
+        before, self._called = self._called, called
+        late = time.monotonic() - asked
+        if late < self._threshold or self._asked_at != asked:
+            return
+        if before is not None and before != called:
+            # One short thing after the other: nobody holds it, there is too much to do.
+            self._warn("", "The event loop is late by %.1f s: it has more to do than it can.", late)
+            return
+        held = self._found = held_by(frame, self._task())  # before the warning: the loop may go on meanwhile
+        if held is not None:
+            self._warn(
+                held.where,
+                "The event loop is held for %.1f s now by %s in %s (agent %.100r, task %.100r). Nobody is"
+                " served meanwhile: let it wait with `await`, or use asyncio.to_thread.",
+                late,
+                held.where,
+                held.function,
+                held.agent,
+                held.task,
+            )
 
     def _task(self) -> str | None:
         with contextlib.suppress(RuntimeError):
@@ -114,27 +136,19 @@ class Watchdog:
             return task.get_name() if task is not None else None
         return None
 
-    def _warn(self, held: Held, seconds: float) -> None:
+    def _warn(self, place: str, words: str, *values: object) -> None:
         now = time.monotonic()
-        if now - self._named.get(held.where, -QUIET) < QUIET:
+        if now - self._named.get(place, -QUIET) < QUIET:
             self._unnamed += 1
             return
-        self._named.pop(held.where, None)
-        self._named[held.where] = now
+        self._named.pop(place, None)
+        self._named[place] = now
         if len(self._named) > MAX_PLACES:
             del self._named[next(iter(self._named))]
-        more = f" (it was held {self._unnamed} times more since the last warning)" if self._unnamed else ""
+        if self._unnamed:
+            words += f" ({self._unnamed} times more since the last warning.)"
         self._unnamed = 0
-        log.warning(
-            "The event loop is held for %.1f s now by %s in %s (agent %.100r, task %.100r)%s. Nobody is"
-            " served meanwhile: let it wait with `await`, or use asyncio.to_thread.",
-            seconds,
-            held.where,
-            held.function,
-            held.agent,
-            held.task,
-            more,
-        )
+        log.warning(words, *values)
 
     # --- on the loop
 
@@ -167,6 +181,15 @@ def held_by(innermost: FrameType, task: str | None = None) -> Held | None:
         frame = frame.f_back
     found = theirs or ours or innermost
     return Held(f"{found.f_code.co_filename}:{found.f_lineno}", found.f_code.co_qualname, task, agent)
+
+
+def _called_by_the_loop(innermost: FrameType) -> int | None:
+    """Which of its callbacks or tasks the loop runs, `None` when it waits."""
+    frame: FrameType | None = innermost
+    called: FrameType | None = None
+    while frame is not None and not _is_of_the_loop(frame):
+        called, frame = frame, frame.f_back
+    return None if called is None else id(called)
 
 
 def _agent_in(frame: FrameType) -> str | None:
