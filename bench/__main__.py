@@ -13,8 +13,9 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from . import memory, sockets, standing, streams
+from . import memory, sockets, standing, strangers, streams
 from .floor import BATCHED, PER_DELTA, Floor
 from .measure import Row
 from .ours import Ours
@@ -83,13 +84,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a first look, not a result")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures there")
     parser.add_argument("--folder", default=".", help="where the databases go: a real disk (default: here)")
-    parser.add_argument("--only", choices=("process", "sockets"), help="one of the two tables")
+    parser.add_argument("--only", choices=("process", "sockets", "strangers"), help="one of the tables")
+    parser.add_argument(
+        "--input", default="", help="of the inputs of strangers, those with this in their name"
+    )
     options = parser.parse_args()
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
     began = time.perf_counter()
 
-    def into(rows: list[Row]) -> Take:
-        def take(found: list[Row]) -> None:
+    def into(rows: list[Any]) -> Callable[[list[Any]], None]:
+        def take(found: list[Any]) -> None:
             print(f"{time.perf_counter() - began:4.0f} s  {found[-1].what}", file=sys.stderr)
             rows.extend(found)
 
@@ -97,23 +101,29 @@ def main() -> None:
 
     process: list[Row] = []
     network: list[Row] = []
+    costly: list[strangers.Found] = []
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.folder) as name:
         folder = Path(name).resolve()
-        if options.only != "sockets":
+        if options.only in (None, "process"):
             asyncio.run(in_process(folder, quick=options.quick, take=into(process)))
-        if options.only != "process":
+        if options.only in (None, "sockets"):
             sockets.measured(folder, quick=options.quick, take=into(network))
+        if options.only in (None, "strangers"):
+            strangers.measured(folder, quick=options.quick, take=into(costly), only=options.input)
     print(f"{time.strftime('%Y-%m-%d')}, {machine}")
     if process:
         print(f"\n{table(process, COLUMNS, 'floor', 'peer')}")
     if network:
         print(f"\n{table(network, sockets.COLUMNS, 'bare', 'Think')}")
+    if costly:
+        print(f"\n{strangers.table(costly)}")
     if options.json:
         found = {
             "date": time.strftime("%Y-%m-%d"),
             "machine": machine,
             "rows": [*map(dataclasses.asdict, process)],
             "sockets": [*map(dataclasses.asdict, network)],
+            "strangers": [*map(dataclasses.asdict, costly)],
         }
         options.json.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
 

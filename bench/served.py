@@ -1,4 +1,4 @@
-"""A server process: `python -m bench.served everthink|floor FOLDER`. Prints its port when it listens.
+"""A server process: `python -m bench.served everthink|strangers|floor FOLDER`. Prints its port.
 
 everthink runs as `everthink serve` runs it. The floor is a bare Starlette socket under uvicorn as it comes,
 without compression: for each question it sends the frames that everthink sent (FOLDER/frames.json), at the
@@ -27,6 +27,7 @@ from everthink import App, Limits
 from everthink.cli.serving import listen, quiet_logs, run
 
 from .ours import agent_class
+from .stranger import Target
 from .work import WIRE, Job
 
 
@@ -34,6 +35,12 @@ def everthink(folder: Path) -> App:
     """Agents that do the jobs, in a SQLite file with the defaults."""
     crowd = Limits(sockets_per_address=100_000, agents_per_minute=1_000_000)  # they are all on this machine
     return App(*map(agent_class, WIRE), store=f"sqlite:///{folder / 'sockets.db'}", grace=0.0, limits=crowd)
+
+
+def strangers(folder: Path) -> App:
+    """An agent for everybody, with the bounds as they come."""
+    crowd = Limits(agents_per_minute=1_000_000)
+    return App(Target, store=f"sqlite:///{folder / 'strangers.db'}", grace=0.0, limits=crowd)
 
 
 def floor(folder: Path) -> Starlette:
@@ -75,7 +82,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     quiet_logs(access=False)
     listener = listen("127.0.0.1", 0)
-    asgi = {"everthink": everthink, "floor": floor}[who](folder)
+    asgi = {"everthink": everthink, "strangers": strangers, "floor": floor}[who](folder)
     profile = cProfile.Profile() if "BENCH_PROFILE" in os.environ else None
     if profile:
         profile.enable()

@@ -1,0 +1,429 @@
+"""What another person waits while a stranger sends the costliest inputs, and what those take in memory.
+
+    strangers.py --starts--> served.py <--WebSocket-- A: one costly input after the other
+         └--starts--> itself, as B <--WebSocket-- a call every few milliseconds, a short turn now and then
+
+B is a process of its own with its own agent, and notes when it asked and how long it waited. A quiet moment
+before each input says what the machine itself adds; each input is tried some times and the best one counts,
+since others can only make it worse. Memory is the kernel's high-water mark against what was there before, by
+the bytes that were sent.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from .crowd import CLOSE, Tab, resident
+from .sockets import Server
+from .stranger import SHOW
+
+MIB = 1024 * 1024
+HEAD = ("what A sends", "bytes", "B waits, median", "longest", "when quiet", "memory ÷ bytes", "budget", "")
+MOST_WAIT = 100.0
+"""Milliseconds that B may wait beyond the noise."""
+MOST_MEMORY = 8.0
+"""Times the bytes that were sent."""
+SMALL = MIB
+"""Below so many bytes memory is not judged: a page here and there is more."""
+EVERY = 0.004
+"""Seconds between two calls of B."""
+PATIENCE = 60.0
+
+
+# --- B
+
+
+class Probe(Tab):
+    """A tab that calls a method, or asks a question, and waits."""
+
+    def __init__(self, port: int, path: str) -> None:
+        super().__init__(port, path)
+        self.kept = []
+        self._number = 0
+
+    def until(self, mark: str) -> bool:
+        """Read until a frame says it, or the server hung up."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            assert self.kept is not None
+            if any(mark in frame for frame in self.kept):
+                self.kept.clear()
+                return True
+            if self.closed is not None:
+                return False
+            self.kept.clear()
+            if time.monotonic() > end:
+                raise TimeoutError(f"No frame with {mark} in {PATIENCE} s.")
+            if select.select([self.socket], [], [], 1.0)[0]:
+                try:
+                    self.read()
+                except OSError:
+                    self.closed = self.closed or 1006
+
+    def call(self) -> bool:
+        """Call a method and wait for its answer."""
+        self._number += 1
+        self.send(
+            json.dumps({"type": "rpc", "id": f"p{self._number}", "method": "ping", "args": []}).encode()
+        )
+        return self.until(f'"id":"p{self._number}"')
+
+    def turn(self, text: str = "Hi", **body: Any) -> bool:
+        """Ask and wait for the end of the answer."""
+        self._number += 1
+        self.send(request(f"t{self._number}", message(text, id=f"m{self._number}"), **body))
+        return self.until(f'"id":"t{self._number}","body":"","done":true')
+
+
+def probe(port: int) -> None:
+    """Be B until nobody listens any more, then say how long each thing took."""
+    tab = Probe(port, "/agents/target/b")
+    samples: list[tuple[float, float]] = []
+    count = 0
+    print("ready", flush=True)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        began = time.monotonic()
+        count += 1
+        if count % 50 == 0:
+            tab.turn()
+            if count % 1000 == 0:
+                tab.send(b'{"type":"cf_agent_chat_clear"}')
+        else:
+            tab.call()
+        samples.append((began, time.monotonic() - began))
+        time.sleep(EVERY)
+    print(json.dumps(samples), flush=True)
+
+
+# --- A
+
+
+def message(text: str, *, id: str = "u1", parts: Sequence[Any] | None = None) -> dict[str, Any]:
+    """A person's message."""
+    return {"id": id, "role": "user", "parts": parts or [{"type": "text", "text": text}]}
+
+
+def request(id: str, *messages: Any, **body: Any) -> bytes:
+    """A chat request."""
+    asked = json.dumps({"messages": messages, "trigger": "submit-message", **body}, ensure_ascii=False)
+    frame = {"type": "cf_agent_use_chat_request", "id": id, "init": {"method": "POST", "body": asked}}
+    return json.dumps(frame, ensure_ascii=False).encode()
+
+
+def padded(head: bytes, unit: bytes, tail: bytes, size: int = 16 * MIB - 16) -> bytes:
+    """A frame as large as may be, filled with one thing."""
+    return head + unit * ((size - len(head) - len(tail)) // len(unit)) + tail
+
+
+class Stranger:
+    """Somebody who sends things. Comes back when thrown out."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self._number, self.sent = port, 0, 0
+        self._tab: Probe | None = None
+        self.agent = "a"
+
+    @property
+    def tab(self) -> Probe:
+        if self._tab is None or self._tab.closed is not None:
+            self._tab = Probe(self._port, f"/agents/target/{self.agent}")
+            self._tab.until("cf_agent_mcp_servers")
+        return self._tab
+
+    def fresh(self, agent: str) -> None:
+        """Go to another agent."""
+        if self._tab is not None:
+            self._tab.socket.close()
+        self._tab, self.agent = None, agent
+
+    def send(self, *payloads: bytes) -> None:
+        """Send and wait until all of it was looked at."""
+        tab = self.tab
+        try:
+            for payload in payloads:
+                self.sent += len(payload)
+                tab.send(payload)
+            tab.call()
+        except OSError:
+            tab.closed = tab.closed or 1006
+
+    def ask(self, *messages: Any, **body: Any) -> None:
+        """Send a request and wait for its end, whatever that is."""
+        self._number += 1
+        payload = request(f"q{self._number}", *messages, **body)
+        self.sent += len(payload)
+        tab = self.tab
+        try:
+            tab.send(payload)
+            tab.until(f'"id":"q{self._number}"') and tab.call()
+        except OSError:
+            tab.closed = tab.closed or 1006
+
+    def new(self, text: str, parts: Sequence[Any] | None = None) -> dict[str, Any]:
+        """A message that nobody has seen."""
+        self._number += 1
+        return message(text, id=f"n{self._number}", parts=parts)
+
+    # --- more than frames
+
+    def http(self, head: str, body: bytes = b"") -> None:
+        """A request by HTTP, its answer read to the end."""
+        with socket.create_connection(("127.0.0.1", self._port), PATIENCE) as plain:
+            data = f"{head}\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+            self.sent += len(data)
+            try:
+                plain.sendall(data)
+                plain.shutdown(socket.SHUT_WR)
+                while plain.recv(MIB):
+                    pass
+            except OSError:
+                pass  # it was refused half way
+
+    def open_many(self, count: int) -> None:
+        """Open sockets, as many at once as it gets, and leave."""
+        tabs: list[Tab] = []
+        try:
+            for number in range(count):
+                tabs.append(Tab(self._port, f"/agents/target/many-{number % 10}"))
+        except (ConnectionError, OSError):
+            pass
+        for tab in tabs:
+            try:
+                tab.send((1000).to_bytes(2), CLOSE)
+            except OSError:
+                pass
+            tab.socket.close()
+        self.sent += 200 * count
+
+
+def inputs(quick: bool) -> dict[str, Callable[[Stranger], object]]:
+    """Everything that costs, by name: about the largest that is accepted, or the least that is not."""
+    chat, words = b'{"type":"cf_agent_use_chat_request","id":"x","init":{"method":"POST","body":"', b'"}}'
+    foreign = b'{"type":"nobody","x":'
+    doubled = {
+        f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]} for n in range(15)
+    } | {"d15": {"type": "string"}}
+    tool = {"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": doubled}
+    wide = {"properties": {f"p{n}": {"type": "string", "description": "x" * 100} for n in range(60)}}
+    tools = [{"name": f"t{n}", "parameters": wide if n < 12 else {}} for n in range(64)]
+    few = 5 if quick else 20
+    found: dict[str, Callable[[Stranger], object]] = {
+        "frame of 16 MiB, one text": lambda a: a.send(padded(foreign + b'"', b"x", b'"}')),
+        "frame of 16 MiB, escapes": lambda a: a.send(padded(foreign + b'"', rb"\u00e9", b'"}')),
+        "frame of 16 MiB, half emoji": lambda a: a.send(padded(foreign + b'"', rb"\ud83d", b'"}')),
+        "frame of 16 MiB, emoji": lambda a: a.send(padded(foreign + b'"', "😀".encode(), b'"}')),
+        "frame of 16 MiB, numbers": lambda a: a.send(padded(foreign + b"[1", b",1", b"]}")),
+        "frame of 16 MiB, lists": lambda a: a.send(padded(foreign + b"[[]", b",[]", b"]}")),
+        "frame of 16 MiB, brackets": lambda a: a.send(padded(foreign, b"[", b"")),
+        "frame of 190,000 keys": lambda a: a.send(
+            json.dumps({"type": "nobody", "x": {f"k{n}": 1 for n in range(94_000)}}).encode()
+        ),
+        "request of 16 MiB, one text": lambda a: a.send(padded(chat, b"x", words)),
+        "request of 16 MiB, a body of lists": lambda a: a.send(padded(chat + b"[", b"[],", b"[]]" + words)),
+        "request of 16 MiB, escaped quotes": lambda a: a.send(padded(chat, rb"\"", words)),
+        "transcript of 20,000 messages": lambda a: a.ask(
+            *(message(f"number {n}", id=f"old{n}") for n in range(19_990)), a.new("Hi")
+        ),
+        "message of 1 MiB, short words": lambda a: a.ask(a.new("a b " * (MIB // 4 - 100))),
+        "message of 1 MiB, all different": lambda a: a.ask(
+            a.new(" ".join(f"w{n:x}" for n in range(MIB // 8)))
+        ),
+        "message of 1 MiB, Chinese": lambda a: a.ask(a.new("話" * (MIB // 3 - 100))),
+        "message with a file of 8 MiB": lambda a: a.ask(a.new("", parts=[_file(8 * MIB - 4096)])),
+        "message of 256 parts": lambda a: a.ask(
+            a.new("", parts=[{"type": "text", "text": "x" * 4000}] * 256)
+        ),
+        "16 new messages of 900 KiB": lambda a: a.ask(*(a.new("some words " * 80_000) for _ in range(16))),
+        "a turn after 20 messages of 1 MiB": _long_conversation,
+        "64 tools of 128 KiB": lambda a: a.ask(a.new("Hi"), clientTools=tools),
+        "a tool of doubling references": lambda a: a.ask(
+            a.new("Hi"), clientTools=[{"name": SHOW, "parameters": tool}]
+        ),
+        "a body of 64 KiB": lambda a: a.ask(a.new("Hi"), more={"x": "y" * 65_000}),
+        "state of 1 MiB": lambda a: a.send(
+            json.dumps({"type": "cf_agent_state", "state": {"x": "y" * (MIB - 100)}}).encode()
+        ),
+        "state of 90,000 keys": lambda a: a.send(
+            json.dumps({"type": "cf_agent_state", "state": {f"k{n:x}": 1 for n in range(80_000)}}).encode()
+        ),
+        "result of a tool, 1 MiB": _tool_result,
+        "2,000 acks": lambda a: a.send(*_many(b'{"type":"cf_agent_stream_resume_ack","id":"q1"}', 2000)),
+        "10,000 probes": lambda a: a.send(*_many(b'{"type":"cf_agent_stream_resume_request"}', 10_000)),
+        "1,000 requests at once": lambda a: a.send(*(request(f"f{n}", a.new("Hi")) for n in range(1000))),
+        "1,000 calls at once": lambda a: a.send(*_many(_call(), 1000)),
+        f"{few} calls with 1 MiB": lambda a: a.send(*_many(_call("x" * (MIB - 100)), few)),
+        "100 clears": lambda a: a.send(*_many(b'{"type":"cf_agent_chat_clear"}', 100)),
+        "300 sockets": lambda a: a.open_many(300),
+        "HTTP, a body of 16 MiB": lambda a: a.http("POST /agents/target/a HTTP/1.1", b"x" * (16 * MIB - 1)),
+        "HTTP, a header of 60 KiB": lambda a: a.http(
+            "GET /agents/target/a HTTP/1.1\r\nX-Long: " + "x" * 60_000
+        ),
+        "HTTP, 50 × get-messages": lambda a: [
+            a.http("GET /agents/target/a/get-messages HTTP/1.1") for _ in range(50)
+        ],
+    }
+    return found
+
+
+def _file(size: int) -> dict[str, Any]:
+    return {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64," + "A" * size}
+
+
+def _many(payload: bytes, count: int) -> list[bytes]:
+    return [payload] * count
+
+
+def _call(*args: Any) -> bytes:
+    return json.dumps({"type": "rpc", "id": "many", "method": "ping", "args": args}).encode()
+
+
+def _long_conversation(a: Stranger) -> None:
+    for _ in range(20):
+        a.ask(a.new("some words " * 90_000))
+    a.ask(a.new("Hi"))
+
+
+def _tool_result(a: Stranger) -> None:
+    tab = a.tab
+    a.ask(a.new(SHOW), clientTools=[{"name": SHOW, "description": "Show it."}])
+    for number in range(1, 4):  # one of these it is
+        answer = {"type": "cf_agent_tool_result", "toolCallId": f"call-{number}", "toolName": SHOW}
+        a.send(json.dumps({**answer, "output": "some words " * 90_000, "autoContinue": True}).encode())
+    tab.call()
+
+
+# --- measuring
+
+
+@dataclass
+class Window:
+    """A stretch of time in which something was sent, or nothing."""
+
+    began: float
+    ended: float
+    sent: int = 0
+    grown: float = 0.0
+
+
+@dataclass
+class Found:
+    """What one input did to B and to memory. Times in milliseconds."""
+
+    what: str
+    bytes: int
+    usual: float
+    longest: float
+    quiet: float
+    memory: float | None
+    """Times the bytes, for inputs that are large."""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether both budgets are kept."""
+        return self.longest - self.quiet <= MOST_WAIT and (self.memory or 0.0) <= MOST_MEMORY
+
+
+def table(rows: Sequence[Found]) -> str:
+    """The rows in Markdown, aligned for the terminal too."""
+    budget = f"≤ {MOST_WAIT:.0f} ms more, ≤ {MOST_MEMORY:.0f} ×"
+    lines = [HEAD, *(_cells(row, budget) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, tuple("-" * (width - 1) + (":" if i else "-") for i, width in enumerate(widths)))
+    aligned = (
+        [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
+        for line in lines
+    )
+    return "\n".join(f"| {' | '.join(line)} |" for line in aligned)
+
+
+def _cells(row: Found, budget: str) -> tuple[str, ...]:
+    times = (f"{value:,.{0 if value >= 100 else 1}f} ms" for value in (row.usual, row.longest, row.quiet))
+    memory = "" if row.memory is None else f"{row.memory:.1f} ×"
+    return (row.what, f"{row.bytes:,}", *times, memory, budget, "met" if row.is_met else "MISSED")
+
+
+def measured(folder: Path, *, quick: bool, take: Callable[[list[Found]], object], only: str = "") -> None:
+    """Try everything and hand a row for each input to `take`."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    server = Server("strangers", folder)
+    times = 1 if quick else 3
+    asked = {name: work for name, work in inputs(quick).items() if only in name}
+    windows: dict[str, list[tuple[Window, Window]]] = {name: [] for name in asked}
+    command = [sys.executable, "-m", "bench.strangers", str(server.port)]
+    b = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert b.stdout is not None
+        assert b.stdin is not None
+        b.stdout.readline()
+        a = Stranger(server.port)
+        for round_ in range(times):
+            for name, work in asked.items():
+                windows[name].append(_attack(server, a, work, f"{round_}-{name[:20]}".replace(" ", "-")))
+        b.stdin.write("\n")
+        b.stdin.flush()
+        samples: list[tuple[float, float]] = json.loads(b.stdout.readline())
+    finally:
+        b.kill()
+        server.stop()
+    for name, tries in windows.items():
+        take([_row(name, tries, samples)])
+
+
+def _attack(
+    server: Server, a: Stranger, work: Callable[[Stranger], object], agent: str
+) -> tuple[Window, Window]:
+    """A quiet moment, then the input. Both with a moment after it, in which what it began may go on."""
+    quiet = Window(time.monotonic(), 0.0)
+    time.sleep(0.5)
+    quiet.ended = time.monotonic()
+    a.fresh("".join(sign if sign.isalnum() else "-" for sign in agent))
+    a.tab.call()
+    before = resident(server.pid)
+    Path(f"/proc/{server.pid}/clear_refs").write_text("5")
+    loud, a.sent = Window(time.monotonic(), 0.0), 0
+    work(a)
+    time.sleep(0.2)
+    loud.ended, loud.sent = time.monotonic(), a.sent
+    loud.grown = _highest(server.pid) - before
+    return quiet, loud
+
+
+def _highest(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _row(name: str, tries: Sequence[tuple[Window, Window]], samples: Sequence[tuple[float, float]]) -> Found:
+    def waits(window: Window) -> list[float]:
+        return [
+            took * 1e3 for began, took in samples if window.began <= began + took and began <= window.ended
+        ]
+
+    best = min(tries, key=lambda pair: max(waits(pair[1]), default=0.0) - max(waits(pair[0]), default=0.0))
+    quiet, loud = waits(best[0]), waits(best[1])
+    return Found(
+        name,
+        best[1].sent,
+        median(loud) if loud else 0.0,
+        max(loud, default=0.0),
+        max(quiet, default=0.0),
+        min(loud.grown / loud.sent for _, loud in tries) if best[1].sent >= SMALL else None,
+    )
+
+
+if __name__ == "__main__":
+    probe(int(sys.argv[1]))
