@@ -294,6 +294,38 @@ async def test_a_file_keeps_working_under_a_sqlite_without_full_text_and_back(
     assert is_in_step(path)
 
 
+async def test_an_index_that_an_earlier_version_made_another_way_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "says.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(texts, "_text", lambda index, column: column)  # the whole row, as it is
+        store = await open_sqlite(path, SCHEMA)
+        await store.apply([put("1", "harbor " * 10_000 + "end")])
+        assert await found(store, "type") == ["1"]
+        await store.close()
+    store = await open_sqlite(path, SCHEMA)
+    assert (await found(store, "type"), await found(store, "harbor")) == ([], ["1"])
+    await store.apply([Statement("DELETE FROM says", (), guard=True)])
+    await store.close()
+    assert is_in_step(path)
+
+
+async def test_the_index_of_a_huge_text_is_small(tmp_path: Path) -> None:
+    """Everybody's commits wait while a text is indexed: what goes into the index is what it costs."""
+    path = tmp_path / "says.db"
+    store = await open_sqlite(path, SCHEMA)
+    await store.apply([put("1", " ".join(f"w{n:x}" for n in range(130_000)))])
+    [(entries,)] = await store.fetch("SELECT sum(length(block)) FROM says_fts_data")
+    assert entries < 200_000
+    # and a file beside the text is not taken apart
+    parts = [{"type": "text", "text": "harbor"}, {"type": "file", "url": "A" * 3_000_000}]
+    await store.apply([Statement(PUT, ("ann", "2", json.dumps({"parts": parts})))])
+    assert await found(store, "harbor") == ["2"]
+    await store.close()
+    assert is_in_step(path)
+
+
 async def test_an_index_is_right_after_a_foreign_program_has_vacuumed_the_file(tmp_path: Path) -> None:
     path = tmp_path / "says.db"
     store = await open_sqlite(path, SCHEMA)

@@ -98,13 +98,15 @@ def fit(message: Message, limit: int = MAX_ROW_BYTES) -> Message:
             break
         text = part.get("text")
         if part.get("type") == "text" and isinstance(text, str) and len(text) > _LONG:
+            before = len(encode_json(part))
             part["text"] = (
                 f"[Text truncated for storage ({len(text)} chars). First 500 chars: {text[:500]}...]"
             )
+            # Without what the row gains in notes, which is a few characters.
+            size -= before - len(encode_json(part))
             cut_texts.append(index)
             metadata["compactedTextParts"] = cut_texts
             small.metadata = metadata
-            size = len(encode_json(small))
     return small
 
 
@@ -132,7 +134,7 @@ def shorten(message: Message) -> Message:
 
 
 def _length(value: Any) -> int:
-    return len(value) if isinstance(value, str) else len(encode_json(value).decode())
+    return len(value) if isinstance(value, str) else _written(value)
 
 
 def _cut_text(text: str, limit: int) -> str:
@@ -164,27 +166,42 @@ def _budget(count: int, room: int) -> int:
 
 
 def _cut_list(value: list[Any], limit: int, size: int, depth: int) -> list[Any]:
+    """As many items from the front, each cut to its share, as there is room for."""
     share = _budget(len(value), limit - 44)
-    items = [cut(item, share, depth + 1) for item in value]
-    dropped = 0
-    while items and _length(items) > limit - 40:
-        items.pop()
-        dropped += 1
-    if dropped:
-        items.append(f"... [truncated {dropped} items]")
+    items: list[Any] = []
+    length = 2
+    for item in value:
+        small = cut(item, share, depth + 1)
+        length += _written(small) + (1 if items else 0)
+        if length > limit - 40:
+            break
+        items.append(small)
+    if len(items) < len(value):
+        items.append(f"... [truncated {len(value) - len(items)} items]")
     return items if _length(items) <= limit else [{"__truncated": True, "__truncatedChars": size}]
 
 
 def _cut_dict(value: dict[str, Any], limit: int, size: int, depth: int) -> dict[str, Any]:
     # What the keys and the marks take is not the children's to share.
-    share = _budget(len(value), limit - 64 - sum(len(key) + 4 for key in value))
+    room = limit - 64 - sum(len(key) + 4 for key in value)
+    if room < 0 and len(value) > limit:
+        return {"__truncated": True, "__truncatedChars": size, "note": "too large to keep"}
+    share = _budget(len(value), room)
     small = {key: cut(item, share, depth + 1) for key, item in value.items()}
-    if _length(small) > limit - 60:
+    length = _length(small)
+    if length > limit - 60:
         by_length: Callable[[str], int] = lambda key: -len(small[key])  # noqa: E731 - a sort key
         for key in sorted((k for k, v in small.items() if isinstance(v, str)), key=by_length):
-            if _length(small) <= limit - 60:
+            if length <= limit - 60:
                 break
+            before = _written(small[key])
             small[key] = _cut_text(small[key], max(20, limit // 4))
-    if _length(small) <= limit - 60:
+            length -= before - _written(small[key])
+    if length <= limit - 60:
         return {**small, "__truncated": True, "__truncatedChars": size}
     return {"__truncated": True, "__truncatedChars": size, "note": "too large to keep"}
+
+
+def _written(value: Any) -> int:
+    """Characters of its JSON, quotes included."""
+    return len(encode_json(value).decode())

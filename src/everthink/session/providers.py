@@ -14,6 +14,7 @@ import copy
 from typing import TypeVar
 
 from ..errors import InvalidContext
+from ..store.port import LONGEST_QUERY
 from . import context_queries as queries
 from .blocks import Place, catalogue_line, check_label
 from .directory import DirectoryProvider
@@ -123,7 +124,7 @@ class SearchableEntries(_StoredEntries):
 
     async def search(self, query: str) -> str | None:
         """The ten entries that fit best and hold every word of `query`, or `None`."""
-        words = tuple(query.split())
+        words = tuple(query[:LONGEST_QUERY].split())
         if not words:
             return None
         rows = await self._place.store.search(queries.found(*self._key, words, limit=MAX_HITS))

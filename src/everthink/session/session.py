@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ContextUnavailable
 from ..messages import UNSET, Message, Unset
-from ..store.port import Search, Statement, Store
+from ..store.port import LONGEST_QUERY, Search, Statement, Store
 from . import queries
 from .blocks import ContextBlock
 from .compaction import (
@@ -334,7 +334,7 @@ class Session(Tree):
                 "messages",
                 ("id", "role", "created_at"),
                 self._agent,
-                tuple(query.split()),
+                tuple(query[:LONGEST_QUERY].split()),
                 is_phrase=True,
                 where="session = ?",
                 params=(self.id,),

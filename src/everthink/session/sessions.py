@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..errors import SessionBusy, UnknownSession
 from ..messages import UNSET, Message, Unset
-from ..store.port import Search, Store
+from ..store.port import LONGEST_QUERY, Search, Store
 from . import session_queries as queries
 from .session import SearchHit, Session
 from .session_queries import SessionInfo
@@ -244,7 +244,7 @@ class Sessions:
                 "messages",
                 ("id", "role", "session", "created_at"),
                 self._home.id,
-                tuple(query.split()),
+                tuple(query[:LONGEST_QUERY].split()),
                 limit=limit,
             )
         )

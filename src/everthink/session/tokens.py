@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 _PER_MESSAGE = 4
+_PIECE = 16_384
+"""So many characters are cut into words at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,19 @@ def estimate_tokens(value: Any) -> int:
         return 0
     # In UTF-16 units, as clients measure text.
     units = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
-    return math.ceil(max(units / 4, len(text.split()) * 1.3))
+    return math.ceil(max(units / 4, _words(text) * 1.3))
+
+
+def _words(text: str) -> int:
+    """How many words it has, without a list of all of them: a text may be long."""
+    if len(text) <= _PIECE:
+        return len(text.split())
+    words, is_inside = 0, False
+    for start in range(0, len(text), _PIECE):
+        piece = text[start : start + _PIECE]
+        words += len(piece.split()) - (is_inside and not piece[0].isspace())
+        is_inside = not piece[-1].isspace()
+    return words
 
 
 def estimate_message(message: Message) -> int:

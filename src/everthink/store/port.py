@@ -20,7 +20,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Commit", "Migration", "Row", "Rows", "Search", "Statement", "Store", "TextIndex"]
+__all__ = [
+    "LONGEST_QUERY",
+    "Commit",
+    "Migration",
+    "Row",
+    "Rows",
+    "Search",
+    "Statement",
+    "Store",
+    "TextIndex",
+]
 
 Row = Sequence[Any]
 Rows = list[Row]
@@ -62,6 +72,10 @@ class Migration(NamedTuple):
     number: int
     name: str
     statements: tuple[str | TextIndex, ...]
+
+
+LONGEST_QUERY = 32 * 200
+"""Characters of a query that count: so many words of so many characters."""
 
 
 class Search(NamedTuple):

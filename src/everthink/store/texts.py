@@ -14,9 +14,10 @@ from unicodedata import category
 
 from ..errors import StoreError
 from .params import storable
-from .port import Migration, Search, TextIndex
+from .port import LONGEST_QUERY, Migration, Search, TextIndex
 
 __all__ = [
+    "LONGEST_TEXT",
     "MOST_HITS",
     "OPEN",
     "SHUT",
@@ -28,6 +29,9 @@ __all__ = [
 
 MOST_HITS = 1000
 """So many hits, the newest, are ranked."""
+
+LONGEST_TEXT = 50_000
+"""So many characters of a text, its beginning, can be found: to index a MiB of words takes half a second."""
 
 OPEN, SHUT = "\ue000", "\ue001"
 """What an engine puts around a hit: characters that nobody writes."""
@@ -63,12 +67,12 @@ def words_of(search: Search) -> list[str]:
     """
     found: list[str] = []
     for word in search.words:
-        for piece in word.split():
+        for piece in word[:LONGEST_QUERY].split():
             (clean,) = storable((piece[:_LONGEST_WORD],))
             found += "".join(sign if _is_letter(sign) else " " for sign in clean).split()
             if len(found) >= _MOST_WORDS:
                 return found[:_MOST_WORDS]
-    return found
+    return found[:_MOST_WORDS]
 
 
 def _is_letter(sign: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from ..clock import Timer
-from ..messages import Message, Part, is_tool_part
+from ..messages import Message, is_tool_part
 from ..store.port import Statement
 from ..tools.collect import client_tools_from
 from .admission import Door, House
@@ -54,10 +54,12 @@ def is_incomplete(message: Message | None) -> bool:
     """True when some calls of the last step wait for an answer while others have theirs."""
     if message is None or message.role != "assistant":
         return False
-    step: list[Part] = []
-    for part in message.parts:
-        step = [] if part.get("type") == "step-start" else [*step, part]
-    return any(part.get("state") in _OPEN for part in step if is_tool_part(part))
+    for part in reversed(message.parts):
+        if part.get("type") == "step-start":
+            return False
+        if is_tool_part(part) and part.get("state") in _OPEN:
+            return True
+    return False
 
 
 class Continuations:

@@ -8,8 +8,8 @@ Pure. A call and its result always travel together: what has no outcome is left 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from operator import is_
 from typing import Any, cast
 
@@ -215,10 +215,11 @@ def paired(messages: Sequence[model.ModelMessage]) -> list[model.ModelMessage]:
     # Our own calls that the next message answers, and the provider's that still miss their result.
     asked: set[str] = set()
     owed: set[str] = set()
+    given = _Given(messages)
     for index, message in enumerate(messages):
         if isinstance(message, model.AssistantMessage):
             asked = set()
-            content = _paired_content(message.content, messages, index + 1, asked, owed)
+            content = _paired_content(message.content, given, index, asked, owed)
             if not _is_blank(content):
                 is_same = len(content) == len(message.content) and all(map(is_, content, message.content))
                 kept.append(message if is_same else model.AssistantMessage(content))
@@ -235,16 +236,48 @@ def paired(messages: Sequence[model.ModelMessage]) -> list[model.ModelMessage]:
     return kept
 
 
+class _Given:
+    """Where results stand in a conversation: those of providers are looked up when one is asked for."""
+
+    def __init__(self, messages: Sequence[model.ModelMessage]) -> None:
+        self._messages = messages
+        self._places: dict[str, list[tuple[int, int]]] | None = None
+        self._users: list[int] = []
+
+    def answers(self, index: int) -> set[str]:
+        """The calls that the message after `index` answers."""
+        following = self._messages[index + 1] if index + 1 < len(self._messages) else None
+        if not isinstance(following, model.ToolMessage):
+            return set()
+        return {part.id for part in following.content if isinstance(part, model.ToolResultPart)}
+
+    def comes_later(self, id: str, index: int, place: int) -> bool:
+        """Whether the provider gives the result of its call, at once or in a later step."""
+        if self._places is None:
+            self._places = self._looked_up()
+        places = self._places.get(id, [])
+        after = bisect_right(places, (index, place))
+        until = bisect_right(self._users, index)
+        end = self._users[until] if until < len(self._users) else len(self._messages)
+        return after < len(places) and places[after][0] < end
+
+    def _looked_up(self) -> dict[str, list[tuple[int, int]]]:
+        found: dict[str, list[tuple[int, int]]] = {}
+        for index, message in enumerate(self._messages):
+            if isinstance(message, model.UserMessage):
+                self._users.append(index)
+            elif isinstance(message, model.AssistantMessage):
+                for place, part in enumerate(message.content):
+                    if isinstance(part, model.ToolResultPart):
+                        found.setdefault(part.id, []).append((index, place))
+        return found
+
+
 def _paired_content(
-    said: Sequence[model.AssistantContent],
-    messages: Sequence[model.ModelMessage],
-    after: int,
-    asked: set[str],
-    owed: set[str],
+    said: Sequence[model.AssistantContent], given: _Given, index: int, asked: set[str], owed: set[str]
 ) -> list[model.AssistantContent]:
     """Of what an assistant said: each call once and only with its result, each result after its call."""
-    following = messages[after] if after < len(messages) else None
-    answers = following.content if isinstance(following, model.ToolMessage) else ()
+    answers: set[str] | None = None
     kept: list[model.AssistantContent] = []
     seen: set[str] = set()
     for place, part in enumerate(said):
@@ -256,36 +289,19 @@ def _paired_content(
             if part.id in seen or part.id in owed:
                 continue
             if part.provider_executed:
-                if not _comes_later(part.id, said[place + 1 :], islice(messages, after, None)):
+                if not given.comes_later(part.id, index, place):
                     continue
                 owed.add(part.id)
-            elif _has_result(answers, part.id):
-                asked.add(part.id)
             else:
-                continue
+                answers = given.answers(index) if answers is None else answers
+                if part.id not in answers:
+                    continue
+                asked.add(part.id)
             seen.add(part.id)
             if not isinstance(part.input, dict):
                 part = msgspec.structs.replace(part, input=normalize_input(part.input))
         kept.append(part)
     return kept
-
-
-def _comes_later(
-    id: str, rest: Sequence[model.AssistantContent], following: Iterable[model.ModelMessage]
-) -> bool:
-    """Whether the provider gives the result of its call, at once or in a later step."""
-    if _has_result(rest, id):
-        return True
-    for message in following:
-        if isinstance(message, model.UserMessage):
-            return False
-        if isinstance(message, model.AssistantMessage) and _has_result(message.content, id):
-            return True
-    return False
-
-
-def _has_result(content: Sequence[Any], id: str) -> bool:
-    return any(isinstance(part, model.ToolResultPart) and part.id == id for part in content)
 
 
 def _is_blank(content: Iterable[Any]) -> bool:

@@ -52,7 +52,7 @@ class Accumulator:
     the id is not taken from the `start` chunk.
     """
 
-    __slots__ = ("_calls", "_open", "_pieces", "continuation", "id", "metadata", "parts")
+    __slots__ = ("_calls", "_named", "_open", "_pieces", "continuation", "id", "metadata", "parts")
 
     def __init__(self, id: str, *, continuation: bool = False) -> None:
         self.id = id
@@ -60,6 +60,8 @@ class Accumulator:
         self.parts: list[Part] = []
         self.metadata: dict[str, Any] | None = None
         self._calls: dict[str, Part] = {}
+        # Data that may be replaced, by (type, id): filled when the first of them comes.
+        self._named: dict[tuple[str, str], Part] | None = None
         # Text blocks that may still grow, by (type, id), and their text not yet joined.
         self._open: dict[tuple[str, str], Part] = {}
         self._pieces: dict[int, list[str]] = {}
@@ -291,14 +293,16 @@ class Accumulator:
     def _data(self, chunk: ui.Data) -> None:
         if chunk.transient:
             return
-        if chunk.id is not None:
-            for part in self.parts:
-                if part["type"] == chunk.type and part.get("id") == chunk.id:
-                    part["data"] = chunk.data
-                    return
         part: Part = {"type": chunk.type, "data": chunk.data}
         if chunk.id is not None:
+            if self._named is None:
+                self._named = _named(self.parts)
+            known = self._named.get((chunk.type, chunk.id))
+            if known is not None:
+                known["data"] = chunk.data
+                return
             part["id"] = chunk.id
+            self._named[chunk.type, chunk.id] = part
         self.parts.append(part)
 
     def _start(self, chunk: ui.Start) -> None:
@@ -349,6 +353,16 @@ class Accumulator:
         ui.Error: _error,
         ui.Other: _other,
     }
+
+
+def _named(parts: Iterable[Part]) -> dict[tuple[str, str], Part]:
+    """The parts that have an id, the first of each."""
+    found: dict[tuple[str, str], Part] = {}
+    for part in parts:
+        id = part.get("id")
+        if isinstance(id, str):
+            found.setdefault((part["type"], id), part)
+    return found
 
 
 def _merge_metadata(part: Part, metadata: dict[str, Any]) -> None:

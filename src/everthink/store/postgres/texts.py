@@ -4,7 +4,7 @@
 
 The functions belong to the schema that the migration runs in and name it wherever they call each other:
 PostgreSQL builds indexes without a search path. They never fail a write: JSON that cannot be read
-has no text, and of a text with more words than a vector can hold the beginning is indexed. The agent is one
+has no text, and of a long text the beginning is indexed. The agent is one
 more word of the vector, so a search leaps over the rows of other agents however often they say the same.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from ..params import storable
 from ..port import Row, Rows, Search, TextIndex
-from ..texts import MOST_HITS, OPEN, SHUT, snippet_of
+from ..texts import LONGEST_TEXT, MOST_HITS, OPEN, SHUT, snippet_of
 from .driver import Connection
 
 __all__ = ["answer", "install", "query"]
@@ -65,9 +65,7 @@ BEGIN
     RETURN '';
   END IF;
   scope := array_to_tsvector(ARRAY['agent' || left(encode(sha256(convert_to(agent, 'UTF8')), 'hex'), 32)]);
-  RETURN to_tsvector('pg_catalog.english', {schema}.everthink_words(body)) || scope;
-EXCEPTION WHEN program_limit_exceeded THEN
-  RETURN to_tsvector('pg_catalog.english', {schema}.everthink_words(left(body, 50000))) || scope;
+  RETURN to_tsvector('pg_catalog.english', {schema}.everthink_words(left(body, {longest}))) || scope;
 END
 $everthink$
 """,
@@ -93,7 +91,7 @@ async def install(connection: Connection, index: TextIndex) -> None:
     """Index the rows that are there, and those to come. Inside the caller's transaction."""
     schema: str = await connection.fetchval("SELECT quote_ident(current_schema())")
     for sql in _FUNCTIONS:
-        await connection.execute(sql.format(schema=schema, signs=_SIGNS))
+        await connection.execute(sql.format(schema=schema, signs=_SIGNS, longest=LONGEST_TEXT))
     # Without fastupdate, which leaves a heap of new rows that every search would have to read through.
     await connection.execute(
         f"CREATE INDEX {index.table}_by_text ON {index.table} USING gin (({_vector(index)}))"

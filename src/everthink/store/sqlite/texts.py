@@ -4,7 +4,8 @@
 
 The index keeps no text: it reads it through the view `<table>_text`, which takes it out of the table.
 Triggers write the index in the transaction of the row, so a row and its entry come and go together; a row
-without text, or with JSON that cannot be read, has no entry. A file holds many agents, so each entry also
+without text, or with JSON that cannot be read, has no entry. Of a long text the beginning is indexed, because
+everybody's commits wait for the one writer. A file holds many agents, so each entry also
 holds its agent as one word: a search walks the entries of its agent and leaps over those of the others.
 For the same reason hits are counted here and FTS5's own ranking is not used, which reads every entry
 of a word to learn how rare it is.
@@ -22,16 +23,20 @@ from typing import Any
 
 from ..params import storable
 from ..port import Row, Rows, Search, TextIndex
-from ..texts import MOST_HITS, OPEN, SHUT, snippet_of
+from ..texts import LONGEST_TEXT, MOST_HITS, OPEN, SHUT, snippet_of
 
 __all__ = ["answer", "has_fts5", "install", "keep", "query"]
 
 log = logging.getLogger("everthink.store")
 
-# Every step is guarded by the one around it, because a write must never fail for what a row contains.
+_LARGEST_PART = 2 * 1024 * 1024
+
+# Every step is guarded by the one around it, because a write must never fail for what a row contains. A part
+# beyond the length is a file, or a text of control characters: it is not taken apart.
 _PARTS = (
-    "(SELECT group_concat(CASE WHEN type='object' THEN CASE WHEN json_extract(value,'$.type')='text'"
-    " AND json_type(value,'$.text')='text' THEN json_extract(value,'$.text') END END,' ') FROM"
+    f"(SELECT substr(group_concat(CASE WHEN type='object' AND length(value) < {_LARGEST_PART} THEN"
+    " CASE WHEN json_extract(value,'$.type')='text' AND json_type(value,'$.text')='text'"
+    f" THEN substr(json_extract(value,'$.text'),1,{LONGEST_TEXT}) END END,' '),1,{LONGEST_TEXT}) FROM"
     " json_each(CASE WHEN json_valid({0}) THEN replace({0},'\\u0000','\\ufffd') ELSE '{{}}' END,'$.parts'))"
 )
 
@@ -93,13 +98,12 @@ def install(connection: sqlite3.Connection, index: TextIndex) -> None:
     names = {
         "table": index.table,
         "column": index.column,
-        "text": _text(index, index.column),
         "old": _text(index, f"old.{index.column}"),
         "new": _text(index, f"new.{index.column}"),
     }
     _drop_triggers(connection, index)
     connection.execute(f"DROP VIEW IF EXISTS {index.table}_text")
-    connection.execute(_VIEW.format_map(names))
+    connection.execute(_view(index))
     if not has_fts5(connection):
         return
     connection.execute(f"DROP TABLE IF EXISTS {index.table}_fts")
@@ -116,10 +120,9 @@ def keep(connection: sqlite3.Connection, indexes: Mapping[str, TextIndex]) -> bo
     """
     if not indexes:
         return False
-    triggers = {
-        name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
-    }
-    kept = [index for index in indexes.values() if f"{index.table}_fts_update" in triggers]
+    found = connection.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')")
+    known: dict[str, str] = dict(found.fetchall())
+    kept = [index for index in indexes.values() if f"{index.table}_fts_update" in known]
     is_able = has_fts5(connection)
     if not is_able:
         log.warning(
@@ -127,7 +130,14 @@ def keep(connection: sqlite3.Connection, indexes: Mapping[str, TextIndex]) -> bo
             "Nothing else is different.",
             sqlite3.sqlite_version,
         )
-    stale = [index for index in indexes.values() if index not in kept] if is_able else kept
+    stale = kept
+    if is_able:
+        # Also one that an earlier version of ours made another way: an entry must go as it came.
+        stale = [
+            index
+            for index in indexes.values()
+            if index not in kept or known.get(f"{index.table}_text") != _view(index)
+        ]
     if stale:
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -198,8 +208,12 @@ def _expression(search: Search, words: list[str]) -> str:
     return f'scope : "{scope}" AND text : ({wanted})'
 
 
+def _view(index: TextIndex) -> str:
+    return _VIEW.format(table=index.table, text=_text(index, index.column))
+
+
 def _text(index: TextIndex, column: str) -> str:
-    return _PARTS.format(column) if index.parts else column
+    return _PARTS.format(column) if index.parts else f"substr({column},1,{LONGEST_TEXT})"
 
 
 def _drop_triggers(connection: sqlite3.Connection, index: TextIndex) -> None:

@@ -339,6 +339,15 @@ class SearchContract(StoreCase):
             assert await _found(store, "harbor") == ["1"]
             await store.apply([Statement("DELETE FROM says", (), guard=True)])
 
+    async def test_of_a_long_text_the_first_50_000_characters_are_found(self) -> None:
+        async with self.opened(_TEXTS) as store:
+            await store.apply([_say("1", "beginning " + "x " * 24_000 + "middle " + "x " * 10_000 + "end")])
+            assert await _found(store, "beginning", "middle") == ["1"]
+            assert await _found(store, "end") == []
+            await store.apply([_say_again("1", _said("short"))])
+            assert await _found(store, "beginning") == []
+            assert await _found(store, "short") == ["1"]
+
     async def test_a_commit_that_fails_leaves_no_trace_alone_or_among_others(self) -> None:
         async with self.opened(_TEXTS) as store:
             await store.apply([_say("taken", "first tower")])
