@@ -15,7 +15,7 @@ from everthink import chunks as ui
 from everthink.messages import Message, encode_json
 from everthink.models import port as model
 from everthink.session import budget
-from everthink.session.reconcile import reconcile
+from everthink.session.reconcile import adopt_by_call, reconcile
 from everthink.session.tokens import estimate_message, estimate_tokens
 from everthink.store.port import LONGEST_QUERY, Search
 from everthink.store.texts import words_of
@@ -103,6 +103,12 @@ def believed(size: int) -> Callable[[], Any]:
     return lambda: reconcile(incoming, stored)
 
 
+def adopted(size: int) -> Callable[[], Any]:
+    stored = [Message(f"m{n}", "assistant", [call(n)]) for n in range(size)]
+    incoming = [Message(f"new{n}", "assistant", [call(n)]) for n in range(size)]
+    return lambda: adopt_by_call(incoming, stored)
+
+
 def found_holder(size: int) -> Callable[[], Any]:
     path = [Message(f"m{n}", "assistant", [call(n)]) for n in range(size)]
     return lambda: holder_of(path, "nobody")
@@ -127,6 +133,7 @@ def counted_tokens(size: int) -> Callable[[], Any]:
         cut_dict,
         cut_deep,
         believed,
+        adopted,
         found_holder,
         counted_tokens,
     ],

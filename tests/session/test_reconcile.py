@@ -10,12 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everthink.messages import Message, copy_json, user_message
-from everthink.session.reconcile import adopt_by_call, reconcile, strip_reserved
+from everthink.session import reconcile as reconciling
+from everthink.session.reconcile import reconcile, strip_reserved
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.conversations import histories, unhurried
+
+
+def adopt_by_call(message: Message, stored: list[Message]) -> Message:
+    return reconciling.adopt_by_call([message], stored)[0]
 
 
 def text(said: str, **more: Any) -> dict[str, Any]:

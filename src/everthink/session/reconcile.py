@@ -8,6 +8,7 @@ that may be stale; without this the same answer would be stored twice.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,17 +56,17 @@ def _overlay_one(message: Message, settled: dict[str, Part]) -> Message:
 
 def _adopt_ids(incoming: Sequence[Message], stored: Sequence[Message]) -> list[Message]:
     claimed = {m.id for m in incoming}
-    free: dict[bytes, list[str]] = {}
+    free: dict[bytes, deque[str]] = {}
     for message in stored:
         if message.role == "assistant" and message.id not in claimed and not message.tool_parts:
-            free.setdefault(_content_key(message), []).append(message.id)
+            free.setdefault(_content_key(message), deque()).append(message.id)
     known = {m.id for m in stored}
     adopted: list[Message] = []
     for message in incoming:
         if message.role == "assistant" and message.id not in known and not message.tool_parts:
             ids = free.get(_content_key(message))
             if ids:
-                message = msgspec.structs.replace(message, id=ids.pop(0))
+                message = msgspec.structs.replace(message, id=ids.popleft())
         adopted.append(message)
     return adopted
 
@@ -74,17 +75,25 @@ def _content_key(message: Message) -> bytes:
     return encode_json(clean(message).parts)
 
 
-def adopt_by_call(message: Message, stored: Sequence[Message]) -> Message:
-    """An assistant message that holds a known call takes the id of the row that has it."""
-    if message.role != "assistant" or any(m.id == message.id for m in stored):
+def adopt_by_call(messages: Sequence[Message], stored: Sequence[Message]) -> list[Message]:
+    """`messages`, where one of an assistant that holds a known call takes the id of the row that has it."""
+    known = {message.id for message in stored}
+    holders: dict[str, str] = {}
+    for message in stored:
+        if message.role == "assistant":
+            for part in message.parts:
+                call_id = part.get("toolCallId")
+                if isinstance(call_id, str):
+                    holders.setdefault(call_id, message.id)
+    return [_adopted(message, known, holders) for message in messages]
+
+
+def _adopted(message: Message, known: set[str], holders: dict[str, str]) -> Message:
+    if message.role != "assistant" or message.id in known:
         return message
     call_id = next((part.get("toolCallId") for part in message.parts if is_tool_part(part)), None)
-    if call_id is None:
-        return message
-    for known in stored:
-        if known.role == "assistant" and any(p.get("toolCallId") == call_id for p in known.parts):
-            return msgspec.structs.replace(message, id=known.id)
-    return message
+    holder = holders.get(call_id) if isinstance(call_id, str) else None
+    return message if holder is None else msgspec.structs.replace(message, id=holder)
 
 
 def strip_reserved(message: Message) -> Message:

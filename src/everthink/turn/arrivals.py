@@ -143,7 +143,8 @@ async def _unread(session: Session, given: list[Message], new: set[str]) -> int:
     """How many messages of the list are neither ours nor taken."""
     strange = [m.id for m in given if m.id not in new and not session.expects(m.id)]
     if strange and len(strange) <= 200:
-        strange = [id for id in strange if id not in await session.known(strange)]
+        known = await session.known(strange)
+        strange = [id for id in strange if id not in known]
     return len(strange)
 
 

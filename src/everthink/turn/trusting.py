@@ -54,9 +54,9 @@ async def _hidden(room: Reception, request: Asked) -> set[str]:
     if any(m.role == "assistant" and m.id not in hidden for m in unseen):
         # An id the client invented: the answer it means may be one of those that are not in memory.
         stored = await session.get_stored_path()
-        for given, same in zip(unseen, reconcile(unseen, stored), strict=True):
-            known = adopt_by_call(same, stored).id
-            if known != given.id and session.find(known) is None:
+        meant = adopt_by_call(reconcile(unseen, stored), stored)
+        for given, same in zip(unseen, meant, strict=True):
+            if same.id != given.id and session.find(same.id) is None:
                 hidden.add(given.id)
     return hidden | seen
 
@@ -72,7 +72,7 @@ def _plan(
     stored = list(session.path)
     given = [m for m in request.messages if not is_overlay(m)]
     incoming = [strip_reserved(m) for m in reconcile(given, stored)]
-    incoming = [_as_running(room, adopt_by_call(message, stored)) for message in incoming]
+    incoming = _as_running(room, adopt_by_call(incoming, stored))
     by_id = {message.id: message for message in stored}
     new: list[Message] = []
     changed: list[Message] = []
@@ -93,10 +93,17 @@ def _plan(
     return plan, new, incoming[-1].id if incoming else None
 
 
-def _as_running(room: Reception, message: Message) -> Message:
+def _as_running(room: Reception, messages: list[Message]) -> list[Message]:
     """A client's copy of the answer being streamed gives way to our own, so far; its turn stores the rest."""
     running = room.inflight
-    if running is None or message.role != "assistant":
-        return message
-    is_copy = message.id == running.id or any(running.call(p["toolCallId"]) for p in message.tool_parts)
-    return running.message() if is_copy else message
+    if running is None:
+        return messages
+    ours: Message | None = None
+    found: list[Message] = []
+    for message in messages:
+        if message.role == "assistant" and (
+            message.id == running.id or any(running.call(p["toolCallId"]) for p in message.tool_parts)
+        ):
+            message = ours = ours or running.message()
+        found.append(message)
+    return found
