@@ -105,6 +105,7 @@ async def test_parts_that_no_person_makes_are_left_out_of_their_message(serve: S
         {"type": "source-url", "sourceId": "s", "url": "https://x"},
         {"type": "data-mood", "data": {"is": "good"}, "transient": True},
         {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==", "filename": "a.png"},
+        {"type": "file", "mediaType": "image/png", "url": "https://x/y.png", "filename": {"not": "a name"}},
     ]
     await tell(one, [crafted("u1", "user", *parts)])
     (stored, _) = await server.app.agent(cls, "room").messages()
@@ -112,6 +113,7 @@ async def test_parts_that_no_person_makes_are_left_out_of_their_message(serve: S
         {"type": "text", "text": "Hello"},
         {"type": "data-mood", "data": {"is": "good"}},
         {"type": "file", "mediaType": "image/png", "filename": "a.png", "url": "data:image/png;base64,AA=="},
+        {"type": "file", "mediaType": "image/png", "url": "https://x/y.png"},
     ]
     assert [(e.body.messages, e.body.parts) for e in dropped] == [(0, 5)]
     assert not any(isinstance(m, AssistantMessage | ToolMessage) for m in model.last_request.messages)
@@ -132,6 +134,8 @@ def file(url: str) -> dict[str, Any]:
         (crafted("u", "user", file("/etc/passwd")), "URL is not http"),
         (crafted("u", "user", file("http:")), "URL is not http"),
         (crafted("u", "user", file("https://[bad")), "URL is not http"),
+        (crafted("u", "user", {**file("https://x"), "mediaType": "image/png\r\nX: y"}), "media type"),
+        (Message("u", "user", [{"type": "text", "text": "Hi"}], {"x": "y" * 70_000}), "more than 65536"),
         (said("x" * 129, "Hi"), "not 1 to 128"),
         (said("a\nb", "Hi"), "cannot be printed"),
         (said("compaction_1", "Hi"), "stands for a summary"),

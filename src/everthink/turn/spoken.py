@@ -9,6 +9,7 @@ neither a provider nor we should open, is refused: they would not know that it w
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +23,8 @@ __all__ = ["checked_id", "has_said_the_same", "is_open_url", "spoken"]
 
 _FIELDS = {"text": ("type", "text"), "file": ("type", "mediaType", "filename", "url")}
 _DATA_FIELDS = ("type", "id", "data")
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+*-]{1,128}(;[\x20-\x7e]{0,128})?", re.ASCII)
+LONGEST_NAME = 255
 
 
 def spoken(message: Message, limits: Limits) -> tuple[Message, int]:
@@ -37,8 +40,8 @@ def spoken(message: Message, limits: Limits) -> tuple[Message, int]:
     if not parts:
         raise InvalidMessage("message.parts", "holds no text, file or data of a person")
     for part in parts:
-        if part["type"] == "file" and not is_open_url(part["url"]):
-            raise InvalidMessage("message.parts", "holds a file whose URL is not http:, https: or data:")
+        if part["type"] == "file":
+            _check_file(part)
     metadata = {k: v for k, v in (message.metadata or {}).items() if k not in RESERVED} or None
     said = Message(message.id, "user", parts, metadata)
     _weigh(said, limits)
@@ -49,10 +52,25 @@ def _own(part: Part) -> Part | None:
     """A part with the fields that are a person's to fill, or `None` when no person makes such a part."""
     kind: Any = part.get("type")
     fields = _FIELDS.get(kind) or (_DATA_FIELDS if str(kind).startswith("data-") else ())
-    return {field: part[field] for field in fields if field in part} or None
+    return {name: part[name] for name in fields if name in part and _is_fit(name, part[name])} or None
+
+
+def _is_fit(field: str, value: Any) -> bool:
+    """False for a name or an id that is none: it is left out."""
+    return field not in ("filename", "id") or (isinstance(value, str) and len(value) <= LONGEST_NAME)
+
+
+def _check_file(part: Part) -> None:
+    if not is_open_url(part["url"]):
+        raise InvalidMessage("message.parts", "holds a file whose URL is not http:, https: or data:")
+    if not _MEDIA_TYPE.fullmatch(part["mediaType"]):
+        raise InvalidMessage("message.parts", "holds a file whose media type is none, such as image/png")
 
 
 def _weigh(message: Message, limits: Limits) -> None:
+    extra = len(encode_json(message.metadata)) if message.metadata else 0
+    if extra > limits.body_bytes:
+        raise InvalidMessage("message.metadata", f"has {extra} bytes, more than {limits.body_bytes}")
     text = sum(len(part["text"].encode(errors="replace")) for part in message.parts if "text" in part)
     if text > limits.text_bytes:
         raise InvalidMessage("message.parts", f"has {text} bytes of text, more than {limits.text_bytes}")
