@@ -16,11 +16,16 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
+from .errors import AgentError
+
 __all__ = ["PERMISSIONS", "Granted", "Permission", "kept", "mark_of"]
 
 Permission = Literal["ask", "answer", "cancel", "clear", "state", "call"]
 PERMISSIONS: frozenset[Permission] = frozenset(cast("tuple[Permission, ...]", get_args(Permission)))
 """All that a connection may do besides reading."""
+
+
+_NAMES = ("id", "sub", "user_id", "username")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +54,32 @@ def kept(identity: Any) -> Any:
         dump = getattr(identity, "model_dump", None)
         if callable(dump):
             return dump(mode="json")
-        named = {key: getattr(identity, key, None) for key in ("id", "sub", "user_id", "username")}
+        named = {key: getattr(identity, key, None) for key in _NAMES}
         named = {key: str(value) for key, value in named.items() if value is not None}
-        return named or str(identity)
+        return named or _text(identity)
+
+
+def _text(identity: Any) -> str:
+    if type(identity).__str__ is object.__str__ and type(identity).__repr__ is object.__repr__:
+        raise AgentError(
+            f"authenticate returned a {type(identity).__name__}, and nothing says who that is.",
+            kept="Nobody was let in.",
+            next_step="Return text, a dict, or an object with an id.",
+        )
+    return str(identity)
 
 
 def mark_of(identity: Any) -> str | None:
     """A short mark of a person, the same whenever they come. `None` for nobody in particular.
 
-    Of an object with an `id`, `sub` or `user_id` that alone counts: the rest of it may change.
+    Of an object with an `id`, `sub`, `user_id` or `username` that alone counts: the rest may change.
     """
     if identity is None:
         return None
     plain = kept(identity)
     if isinstance(plain, dict):
         entries = cast("dict[str, Any]", plain)
-        named = next((entries[key] for key in ("id", "sub", "user_id") if entries.get(key)), None)
+        named = next((entries[key] for key in _NAMES if entries.get(key)), None)
         plain = entries if named is None else named
     text = msgspec.json.encode(plain, order="deterministic")
     return hashlib.blake2b(text, digest_size=12, person=b"everthink").hexdigest()

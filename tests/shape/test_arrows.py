@@ -21,7 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "abort": set(),
     "clock": set(),
     "limits": {"errors"},
-    "identity": set(),
+    "identity": {"errors"},
     "messages": {"errors"},
     "chunks": {"errors", "messages"},
     # Ports, each with its adapters beside it.

@@ -1,0 +1,51 @@
+"""Who somebody is: as JSON, and as a mark that is the same whenever they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from everthink import AgentError
+from everthink.identity import kept, mark_of
+
+
+@dataclass
+class Person:
+    id: int
+    seen: float
+
+
+class Account:
+    def __init__(self, username: str) -> None:
+        self.username = username
+
+
+class Nameless:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("one", "again"),
+    [
+        ("ada", "ada"),
+        ({"sub": "ada", "exp": 1}, {"sub": "ada", "exp": 2}),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (Person(7, 1.0), Person(7, 2.0)),
+        (Account("ada"), Account("ada")),
+    ],
+)
+def test_a_person_has_one_mark_whenever_they_come(one: Any, again: Any) -> None:
+    assert mark_of(one) == mark_of(again) == mark_of(kept(one))
+    assert mark_of(one) != mark_of("bob")
+    assert "ada" not in str(mark_of(one))
+
+
+def test_nobody_in_particular_has_no_mark() -> None:
+    assert (kept(None), mark_of(None)) == (None, None)
+
+
+def test_an_object_that_says_nothing_of_who_it_is_is_refused() -> None:
+    with pytest.raises(AgentError, match="nothing says who that is"):
+        mark_of(Nameless())
