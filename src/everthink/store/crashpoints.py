@@ -120,6 +120,10 @@ class CrashPoints:
         """Find texts."""
         return await self._store.search(search)
 
+    async def scrub(self, *, patience: float = 0.0) -> bool:
+        """Leave nothing of what was deleted."""
+        return await self._store.scrub(patience=patience)
+
     async def quiet(self) -> None:
         """Return once no commit is being written or waits: what comes next is a commit of its own."""
         await self._idle.wait()

@@ -7,13 +7,23 @@ Pure. Steps only go forward, and a database that is ahead of this release is lef
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..errors import StoreError, StoreTooNew
 from .port import Migration, TextIndex
 from .wording import shortened
 
-__all__ = ["CREATE_SCHEMA_TABLE", "READ_APPLIED", "RECORD_APPLIED", "failed_step", "outstanding"]
+__all__ = [
+    "CREATE_SCHEMA_TABLE",
+    "READ_APPLIED",
+    "RECORD_APPLIED",
+    "Table",
+    "failed_step",
+    "outstanding",
+    "tables_of",
+]
 
 CREATE_SCHEMA_TABLE = (
     "CREATE TABLE IF NOT EXISTS everthink_schema "
@@ -21,6 +31,35 @@ CREATE_SCHEMA_TABLE = (
 )
 READ_APPLIED = "SELECT COALESCE(MAX(number), 0) FROM everthink_schema"
 RECORD_APPLIED = "INSERT INTO everthink_schema (number, name, applied_at) VALUES (?, ?, ?)"
+
+_CREATES = re.compile(r"\s*CREATE TABLE (\w+) \((.*)\)", re.DOTALL)
+_ADDS = re.compile(r"\s*ALTER TABLE (\w+) ADD COLUMN (\w+)")
+_KEY = re.compile(r"PRIMARY KEY \(([^)]*)\)")
+_INSIDE = re.compile(r"\([^()]*\)")
+_NO_COLUMN = ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "CONSTRAINT")
+
+
+class Table(NamedTuple):
+    """A table as the steps of a schema leave it."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+
+def tables_of(migrations: Sequence[Migration]) -> tuple[Table, ...]:
+    """The tables that these steps make, in order, read from their definitions: none can be forgotten."""
+    found: dict[str, Table] = {}
+    for sql in (step for migration in migrations for step in migration.statements if isinstance(step, str)):
+        if made := _CREATES.match(sql):
+            words = [column.split()[0] for column in _INSIDE.sub("", made[2]).split(",")]
+            key = _KEY.search(made[2])
+            columns = tuple(word for word in words if word.upper() not in _NO_COLUMN)
+            found[made[1]] = Table(made[1], columns, tuple(key[1].split(", ")) if key else ())
+        elif added := _ADDS.match(sql):
+            table = found[added[1]]
+            found[added[1]] = table._replace(columns=(*table.columns, added[2]))
+    return tuple(found.values())
 
 
 def outstanding(migrations: Sequence[Migration], applied: int, *, where: str) -> Sequence[Migration]:

@@ -1,4 +1,4 @@
-"""What the core asks of a database: apply a commit, fetch rows, search texts, close.
+"""What the core asks of a database: apply a commit, fetch rows, search texts, scrub, close.
 
     turn/, session/, submissions --Commit--> store --rows--> back
 
@@ -120,6 +120,16 @@ class Store(Protocol):
         `snippet` is some 24 words around the first hit: hits between `**`, `…` where the text was cut.
         `[]` when there are no words, or none that an index holds: signs alone, and on PostgreSQL what
         English leaves out ("the", "of"). Of very many hits the newest thousand are ranked.
+        """
+        ...
+
+    async def scrub(self, *, patience: float = 0.0) -> bool:
+        """Leave nothing of the rows that were deleted so far: not in what the engine keeps for itself, as
+        far as it lets us. True when that is done.
+
+        `patience` is how many seconds other commits may have to wait for it at a time; with none, only what
+        hardly anybody notices is done. Nothing that is stored changes. What a process that was cut off left
+        undone is done at the next start, or by the engine itself.
         """
         ...
 

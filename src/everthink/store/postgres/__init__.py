@@ -6,6 +6,7 @@ calls.py     a commit as one round trip
 writer.py    commits in order, grouped behind the one in flight
 migrate.py   the schema
 texts.py     full-text search
+vacuum.py    drop what was deleted
 failures.py  what the server says, as our errors
 """
 

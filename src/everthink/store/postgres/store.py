@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..migrate import tables_of
 from ..params import storable
 from ..port import Commit, Migration, Rows, Search, TextIndex
 from ..texts import not_indexed, text_indexes, words_of
@@ -18,11 +19,14 @@ from .migrate import migrate
 from .patience import patiently
 from .sql import kinds_of, numbered, present
 from .texts import answer, query
+from .vacuum import Vacuum
 from .writer import Writer
 
 __all__ = ["PostgresStore", "open_postgres"]
 
 _UNTOUCHED = "Nothing was changed."
+_WORTH = 1.0
+"""With less patience the server's own VACUUM is left to come by: ours reads every index of a table."""
 
 
 async def open_postgres(
@@ -47,7 +51,8 @@ async def open_postgres(
     except failures() as error:
         raise from_server(error, where, kept=_UNTOUCHED) from error
     writer = Writer(session, partial(_connect, url, where), where=where, patience=patience)
-    return PostgresStore(where, writer, pool, text_indexes(migrations), patience=patience)
+    vacuum = Vacuum(url, [table.name for table in tables_of(migrations)], where)
+    return PostgresStore(where, writer, pool, text_indexes(migrations), vacuum, patience=patience)
 
 
 async def _connect(url: str, where: str) -> Session:
@@ -67,9 +72,17 @@ class PostgresStore:
     """A `Store` on PostgreSQL. Use it from the event loop that opened it."""
 
     def __init__(
-        self, where: str, writer: Writer, pool: Pool, indexes: Mapping[str, TextIndex], *, patience: float
+        self,
+        where: str,
+        writer: Writer,
+        pool: Pool,
+        indexes: Mapping[str, TextIndex],
+        vacuum: Vacuum,
+        *,
+        patience: float,
     ) -> None:
         self.where = where
+        self._vacuum = vacuum
         self._indexes = indexes
         self._writer = writer
         self._pool = pool
@@ -103,6 +116,12 @@ class PostgresStore:
         sql, params = query(search, index, words)
         return answer(await self.fetch(sql, *params))
 
+    async def scrub(self, *, patience: float = 0.0) -> bool:
+        """Leave nothing of what was deleted, as far as a VACUUM does. See `Store.scrub`."""
+        if self._closing:
+            raise closed(self.where)
+        return patience >= _WORTH and await self._vacuum.run()
+
     async def close(self) -> None:
         """Finish the commits already accepted and the reads under way, then disconnect."""
         if self._closing is None:
@@ -124,5 +143,6 @@ class PostgresStore:
     async def _close(self) -> None:
         try:
             await self._writer.stop()
+            await self._vacuum.rest()
         finally:
             await self._pool.close()

@@ -6,6 +6,7 @@ commits.py   apply a group of commits in one transaction
 writer.py    the one thread that does so
 reader.py    reads beside it
 texts.py     full-text search
+scrub.py     leave nothing of what was deleted
 failures.py  what SQLite says, as our errors
 """
 

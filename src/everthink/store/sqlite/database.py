@@ -41,12 +41,19 @@ class Database:
     """An open database as its writer sees it. Lives on the writer's thread."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path | None, lock: LockFile | None, *, has_index: bool
+        self,
+        connection: sqlite3.Connection,
+        path: Path | None,
+        lock: LockFile | None,
+        *,
+        indexed: Sequence[str],
     ) -> None:
         self.connection = connection
         self.path = path
-        # False when texts have to be searched one by one.
-        self.has_index = has_index
+        # The tables that have an index; none when texts have to be searched one by one.
+        self.indexed = indexed
+        # True when something of what was deleted may still be in the file: its last process was cut off.
+        self.owes_scrub = lock is not None and lock.was_left
         # Held while a group is written; whoever reads through this same connection takes it too.
         self.mutex = threading.Lock()
         self._lock = lock
@@ -63,7 +70,7 @@ class Database:
             self.connection.close()
         finally:
             if self._lock:
-                self._lock.release()
+                self._lock.release(is_left=self.owes_scrub)
 
 
 def open_database(
@@ -82,8 +89,9 @@ def open_database(
         connection = _connect_private(path, busy_timeout) if path else _connect(None, busy_timeout)
         _prepare(connection, path, synchronous)
         _migrate(connection, migrations, path)
-        has_index = keep(connection, text_indexes(migrations))
-        return Database(connection, path, lock, has_index=has_index)
+        indexes = text_indexes(migrations)
+        has_index = keep(connection, indexes)
+        return Database(connection, path, lock, indexed=tuple(indexes) if has_index else ())
     except BaseException as error:
         if connection:
             connection.close()
@@ -156,6 +164,8 @@ def _prepare(connection: sqlite3.Connection, path: Path | None, synchronous: Syn
         )
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA foreign_keys = ON")  # As PostgreSQL always does.
+    # What is deleted is overwritten, whenever it is: pruned chunks hold a conversation too (see scrub.py).
+    connection.execute("PRAGMA secure_delete = ON").fetchall()
     connection.execute("PRAGMA cache_size = -16000")
     connection.execute("PRAGMA journal_size_limit = 67108864").fetchall()
 

@@ -24,8 +24,10 @@ __all__ = ["LockFile"]
 class LockFile:
     """Held from `acquire` to `release`, or to the end of the process."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int, *, was_left: bool = False) -> None:
         self.path = path
+        self.was_left = was_left
+        """True when the process that held it before never released it."""
         self._descriptor = descriptor
 
     @classmethod
@@ -42,6 +44,7 @@ class LockFile:
         except OSError as error:
             os.close(descriptor)
             raise from_os(error, path, doing="lock the file") from error
+        was_left = bool(os.pread(descriptor, 1, 0))
         since = datetime.now(UTC).isoformat(timespec="seconds")
         text = f"pid {os.getpid()}\nhost {socket.gethostname()}\nsince {since}\n".encode()
         try:
@@ -49,15 +52,16 @@ class LockFile:
             os.pwrite(descriptor, text, 0)
         except OSError:
             pass  # A full disk: the lock holds without its text.
-        return cls(path, descriptor)
+        return cls(path, descriptor, was_left=was_left)
 
-    def release(self) -> None:
-        """Let somebody else own the database.
+    def release(self, *, is_left: bool = False) -> None:
+        """Let somebody else own the database. `is_left`: and have them finish what we did not.
 
         The file stays: removing it would let two processes lock two files of the same name.
         """
         try:
-            os.ftruncate(self._descriptor, 0)
+            if not is_left:
+                os.ftruncate(self._descriptor, 0)
         except OSError:
             pass
         os.close(self._descriptor)

@@ -50,7 +50,7 @@ async def open_sqlite(
         await writer.stop()
         raise
     indexes = text_indexes(migrations)
-    return SqliteStore(str(file or path), writer, reader, indexes, has_index=database.has_index)
+    return SqliteStore(str(file or path), writer, reader, indexes, has_index=bool(database.indexed))
 
 
 class SqliteStore:
@@ -96,6 +96,12 @@ class SqliteStore:
         sql, params = query(search, words, is_indexed=self._has_index)
         rows = await self._reader.fetch(sql, params, apart=True)
         return answer(rows, words, is_indexed=self._has_index)
+
+    async def scrub(self, *, patience: float = 0.0) -> bool:
+        """Leave nothing of what was deleted. See `Store.scrub`."""
+        if self._closing:
+            raise closed(self.path)
+        return await self._writer.scrub(patience)
 
     async def close(self) -> None:
         """Finish the commits already accepted, move them into the main file, release it."""

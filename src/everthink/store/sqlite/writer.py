@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TypeVarTuple, Unpack
 
 from ...errors import StoreError
@@ -22,6 +23,7 @@ from ..port import Commit, Rows
 from ..wording import closed
 from .commits import Commits
 from .database import Database
+from .scrub import Asked, Scrubber
 
 __all__ = ["Writer"]
 
@@ -44,6 +46,8 @@ class Writer:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._in_hand: Sequence[Job] = ()
+        # Filled on the loop's thread, emptied on the writer's.
+        self._asked: deque[Asked] = deque()
         # Set once no more commits are accepted; only the loop's thread reads or writes it.
         self._refusal: Callable[[], StoreError] | None = None
         # A daemon, because a program that ends without close() must end; it was promised nothing more.
@@ -65,6 +69,16 @@ class Writer:
         if self._refusal is None:
             # A copy: the caller may go on filling its list while the thread reads ours.
             self._queue.put((tuple(commit), future))
+        else:
+            future.set_exception(self._refusal())
+        return future
+
+    def scrub(self, patience: float) -> asyncio.Future[bool]:
+        """Ask for what was deleted so far to be scrubbed out of the file."""
+        future: asyncio.Future[bool] = self._loop.create_future()
+        if self._refusal is None:
+            self._asked.append((patience, future))
+            self.submit(())  # so that the thread looks
         else:
             future.set_exception(self._refusal())
         return future
@@ -101,25 +115,42 @@ class Writer:
 
     def _serve(self, database: Database) -> None:
         commits = Commits(database.connection, database.path)
-        while jobs := self._take():
-            self._in_hand = jobs
-            with database.mutex:
-                outcomes = commits.write([commit for commit, _ in jobs])
-            self._tell(settle, jobs, outcomes)
-            if len(jobs) >= _BUSY:
-                time.sleep(_GATHER)
+        scrubber = Scrubber(database, self._asked, self._tell_scrubbed)
+        if database.owes_scrub:
+            self._asked.append((0.0, None))
+        try:
+            while (jobs := self._take(scrubber.wait())) is not None:
+                if jobs:
+                    self._in_hand = jobs
+                    with database.mutex:
+                        outcomes = commits.write([commit for commit, _ in jobs])
+                    self._tell(settle, jobs, outcomes)
+                if scrubber.is_asked:
+                    with database.mutex:
+                        scrubber.go_on()
+                elif len(jobs) >= _BUSY:
+                    time.sleep(_GATHER)
+        finally:
+            database.owes_scrub = scrubber.leave()
 
-    def _take(self) -> list[Job]:
-        """Wait for a commit and take all that have gathered; none when it is time to stop."""
+    def _tell_scrubbed(self, future: asyncio.Future[bool], is_clean: bool) -> None:
+        self._tell(_answer, future, is_clean)
+
+    def _take(self, patience: float | None) -> list[Job] | None:
+        """Wait for a commit, so long at most, and take all that have gathered. `None`: it is time to stop."""
         jobs: list[Job] = []
-        job = self._queue.get()
+        try:
+            job = self._queue.get(timeout=patience)
+        except Empty:
+            return jobs
         while job is not None:
             jobs.append(job)
             if len(jobs) == _LARGEST_GROUP or self._queue.empty():
                 return jobs
             job = self._queue.get()
-        if jobs:
-            self._queue.put(None)  # Nothing follows it: these first, then stop.
+        if not jobs:
+            return None
+        self._queue.put(None)  # Nothing follows it: these first, then stop.
         return jobs
 
     def _tell(self, callback: Callable[[Unpack[_Arguments]], object], *arguments: *_Arguments) -> None:
@@ -148,4 +179,13 @@ class Writer:
             job = self._queue.get()
             if job and self._refusal:
                 settle([job], [self._refusal()])
+        while self._asked:
+            _, future = self._asked.popleft()
+            if future is not None:
+                _answer(future, False)
         self._ended.set_result(None)
+
+
+def _answer(future: asyncio.Future[bool], is_clean: bool) -> None:
+    if not future.done():
+        future.set_result(is_clean)

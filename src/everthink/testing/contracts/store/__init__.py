@@ -19,12 +19,15 @@ from .case import SCHEMA
 from .commits import CommitsContract
 from .guards import GuardsContract
 from .lifetime import LifetimeContract
+from .scrubs import ScrubContract
 from .searches import SearchContract
 from .values import ValuesContract
 
 __all__ = ["SCHEMA", "SearchContract", "StoreContract"]
 
 
-class StoreContract(CommitsContract, GuardsContract, ValuesContract, LifetimeContract, SearchContract):
+class StoreContract(
+    CommitsContract, GuardsContract, ValuesContract, LifetimeContract, SearchContract, ScrubContract
+):
     """All the tests. Override `open`; set `keeps_data` to False when nothing outlives `close`, and
     `folds_accents` to False when a search for "cafe" does not find "café"."""
