@@ -52,6 +52,7 @@ from . import queries
 from .alarms import Alarms
 from .callbacks import options_of
 from .context import current_connection
+from .fence import Fence
 from .fiber_values import as_json
 from .fibers import Fibers
 from .jobs import Jobs
@@ -168,9 +169,11 @@ class Actor:
     ) -> None:
         self.id = f"{cls.__name__}/{name}"
         self.name, self.cls, self._base = name, cls, base
-        self.store, self.clock, self._bus = store, clock, bus
+        self.fence = Fence(store, self.id)
+        self.store: Store = self.fence
+        self.clock, self._bus = clock, bus
         self.new_id, self.resolve_model, self.limits = new_id, resolve_model, limits
-        self.session = Session(store, self.id, now=clock.now_ms)
+        self.session = Session(self.store, self.id, now=clock.now_ms)
         self._sessions: Sessions | None = None
         self._evictor: Evictor | None = None
         self._windowed: tuple[int, int] | None = None

@@ -22,11 +22,13 @@ from ..errors import AgentError, StoreClosed, StoreError
 from ..limits import Limits
 from ..models.port import Model
 from ..observe.bus import EventBus
+from ..observe.events import Audit, Destroy
 from ..store.port import Store
 from ..turn import queries as turn_queries
 from ..turn.perform import SEGMENT_GRACE_MS
 from . import fiber_queries, job_queries, queries
 from .actor import Actor, Resident
+from .erasing import erased, rows_erased
 from .waker import Waker
 
 __all__ = ["Directory", "new_id"]
@@ -34,6 +36,10 @@ __all__ = ["Directory", "new_id"]
 log = logging.getLogger("everthink.runtime")
 
 MAX_NAME = 512
+ERASED = (4410, "Erased")
+"""How the sockets of an agent that is erased are closed."""
+STOPPING = 5.0
+"""Seconds that an agent which is erased gets to stop. What does not stop then can write nothing any more."""
 
 
 def new_id() -> str:
@@ -68,9 +74,11 @@ class Directory:
             "resolve_model": resolve_model,
             "limits": limits or Limits(),
         }
-        self.store, self._clock = store, clock
+        self.store, self._clock, self._bus = store, clock, bus
         self._live: dict[tuple[str, str], asyncio.Task[Actor]] = {}
-        self._leaving: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._leaving: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        self._erasing: dict[tuple[str, str], asyncio.Task[int]] = {}
+        self._scrubs: set[asyncio.Future[bool]] = set()
         self._closed = False
         self._idle_after = idle_after
         self._sweep: Timer | None = None
@@ -91,16 +99,7 @@ class Directory:
 
     async def reach(self, cls: type[Resident], name: str, props: Any = None) -> Actor:
         """The live agent at this address, started if need be."""
-        if self._closed:
-            raise StoreClosed("The app is closed.", next_step="Use the agent inside `async with App(...)`.")
-        if self._classes.get(cls.__name__) is not cls:
-            known = ", ".join(sorted(self._classes)) or "none"
-            raise AgentError(
-                f"{cls.__name__} is not an agent of this app (it has: {known}).",
-                next_step=f"Add it: App({cls.__name__}, ...).",
-            )
-        _check_name(name)
-        key = (cls.__name__, name)
+        key = self._key(cls, name)
         task = self._live.get(key)
         if task is None:
             task = self._live[key] = asyncio.create_task(self._start(cls, name, props), name=f"start {key}")
@@ -112,10 +111,29 @@ class Directory:
             return actor
         try:
             return await asyncio.shield(task)
-        except BaseException:
+        except BaseException as error:
             if task.done() and self._live.get(key) is task:
                 del self._live[key]
+            if isinstance(error, asyncio.CancelledError) and task.cancelled() and key in self._erasing:
+                raise AgentError(
+                    f"{cls.__name__} {name!r} was erased while it started.",
+                    kept="Nothing was stored.",
+                    next_step="Reach it again to begin from nothing.",
+                ) from None
             raise
+
+    def _key(self, cls: type[Resident], name: str) -> tuple[str, str]:
+        """The address of an agent, if there can be one."""
+        if self._closed:
+            raise StoreClosed("The app is closed.", next_step="Use the agent inside `async with App(...)`.")
+        if self._classes.get(cls.__name__) is not cls:
+            known = ", ".join(sorted(self._classes)) or "none"
+            raise AgentError(
+                f"{cls.__name__} is not an agent of this app (it has: {known}).",
+                next_step=f"Add it: App({cls.__name__}, ...).",
+            )
+        _check_name(name)
+        return cls.__name__, name
 
     async def _start(self, cls: type[Resident], name: str, props: Any) -> Actor:
         leaving = self._leaving.get((cls.__name__, name))
@@ -133,7 +151,20 @@ class Directory:
             raise
         return actor
 
+    async def _is_there(self, key: tuple[str, str]) -> bool:
+        """True when an agent exists, in memory or not. Whoever is erasing it is waited for."""
+        while True:
+            if (leaving := self._leaving.get(key)) is not None:
+                await asyncio.wait([leaving])
+            if key in self._live:
+                return True
+            is_there = bool(await self.store.fetch(queries.IS_KNOWN, "/".join(key)))
+            if key not in self._leaving:
+                return is_there
+
     async def _rouse(self, cls: str, name: str) -> None:
+        if not await self._is_there((cls, name)):
+            return  # erased since somebody saw its timer
         await (await self.reach(self._classes[cls], name)).alarms.run_due()
 
     # --- tidying up
@@ -194,9 +225,76 @@ class Directory:
         async def stop() -> None:
             await (await start).stop(grace)
 
-        leaving = self._leaving[key] = asyncio.create_task(stop(), name=f"evict {key}")
-        leaving.add_done_callback(lambda _: self._leaving.pop(key, None))
+        leaving = asyncio.create_task(stop(), name=f"evict {key}")
+        self._note_leaving(key, leaving)
         return leaving
+
+    def _note_leaving(self, key: tuple[str, str], leaving: asyncio.Task[Any]) -> None:
+        def done(_: asyncio.Task[Any]) -> None:
+            if self._leaving.get(key) is leaving:
+                del self._leaving[key]
+
+        self._leaving[key] = leaving
+        leaving.add_done_callback(done)
+
+    # --- erasing
+
+    async def erase(
+        self, cls: type[Resident], name: str, *, identity: Any = None, patience: float = 1.0
+    ) -> int:
+        """Delete an agent and everything of it. How many rows that were; 0 when there was none."""
+        key = self._key(cls, name)
+        task = self._erasing.get(key)
+        if task is None:
+            # From here on whoever reaches it waits, and finds nothing.
+            erasing = self._erase(
+                key, self._leaving.get(key), self._live.pop(key, None), identity=identity, patience=patience
+            )
+            task = asyncio.create_task(erasing, name=f"erase {key}", context=contextvars.Context())
+            self._erasing[key] = task
+            self._note_leaving(key, task)
+            task.add_done_callback(lambda _: self._erasing.pop(key, None))
+        rows = await asyncio.shield(task)
+        await asyncio.gather(*(asyncio.shield(scrub) for scrub in self._scrubs))
+        return rows
+
+    async def _erase(
+        self,
+        key: tuple[str, str],
+        leaving: asyncio.Task[Any] | None,
+        start: asyncio.Task[Actor] | None,
+        *,
+        identity: Any,
+        patience: float,
+    ) -> int:
+        if leaving is not None:
+            await asyncio.wait([leaving])
+        if start is not None:
+            start.cancel()
+            await asyncio.wait([start])
+            if _is_up(start):
+                await self._end(start.result())
+        rows = rows_erased(await self.store.apply(erased("/".join(key))))
+        # Not by whoever asked: that may have been the agent itself, which is gone.
+        scrub = asyncio.ensure_future(self.store.scrub(patience=patience))
+        self._scrubs.add(scrub)
+        scrub.add_done_callback(self._scrubs.discard)
+        self._bus.emit(*key, Audit(action="erase", allowed=True, identity=identity))
+        if rows:
+            self._bus.emit(*key, Destroy())
+        return rows
+
+    async def _end(self, actor: Actor) -> None:
+        """Stop an agent that shall write nothing any more."""
+        if actor.hall is not None:
+            actor.hall.close_all(*ERASED)
+        stopping = asyncio.ensure_future(actor.stop(0))
+        await asyncio.wait([stopping], timeout=STOPPING)
+        actor.fence.shut()
+        if not stopping.done():
+            log.warning("%s is erased while something of it does not stop; it can write nothing", actor.id)
+        elif (error := stopping.exception()) is not None:
+            log.error("%s is erased; stopping it failed", actor.id, exc_info=error)
 
     async def close(self, *, grace: float) -> None:
         """Stop every agent."""
@@ -212,7 +310,8 @@ class Directory:
         for task in starting:
             task.cancel()
         self._live.clear()
-        await asyncio.gather(*(actor.stop(grace) for actor in actors), *self._leaving.values())
+        await asyncio.gather(*(actor.stop(grace) for actor in actors))
+        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
         await asyncio.gather(*starting, return_exceptions=True)
 
 

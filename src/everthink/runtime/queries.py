@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..store.port import Statement
 
-__all__ = ["AGENTS", "RECOVERY", "TABLES", "VALUES", "WISHING", "known", "put", "removed"]
+__all__ = ["AGENTS", "IS_KNOWN", "RECOVERY", "TABLES", "VALUES", "WISHING", "known", "put", "removed"]
 
 TABLES = (
     """CREATE TABLE agents (
@@ -26,6 +26,8 @@ TABLES = (
 RECOVERY = ("CREATE INDEX kv_wishing ON kv (agent) WHERE name = 'continuation'",)
 
 WISHING = "SELECT agent FROM kv WHERE name = 'continuation'"
+
+IS_KNOWN = "SELECT 1 FROM agents WHERE agent = ?"
 
 AGENTS = "SELECT agent, class, name, created_at FROM agents"
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
+from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
 from ..think import Think
@@ -266,6 +267,18 @@ class App:
         if self._gate is not None:
             self._gate.close(f"{cls.__name__}/{name}")
         await (await self.open()).evict(cls, name)
+
+    async def erase(self, cls: type[Think], name: str, *, identity: Any = None, patience: float = 1.0) -> int:
+        """Delete an agent for good: whatever it does is stopped, its connections are closed, and every row,
+        file and index entry of it is gone from the database when this returns. How many rows that were:
+        0 when there was no such agent.
+
+        `identity` is who asked for it, for the audit event. On SQLite the file is rewritten, so that no page
+        keeps a copy, if that takes less than `patience` seconds, during which nobody else's commits are
+        written. Copies outside the database (backups, logs, what you exported) are yours to delete:
+        docs/storage.md has the list.
+        """
+        return await (await self.open()).erase(cls, name, identity=kept(identity), patience=patience)
 
     async def close(self) -> None:
         """Stop serving. Running turns get the grace period and are then cut where they are."""

@@ -98,6 +98,8 @@ class Hall:
         self._held: set[Connection] = set()
         # Told that something will stream: they are offered it when it does.
         self._parked: dict[Connection, None] = {}
+        # How connections were closed when the agent left memory.
+        self._closed: tuple[int, str] | None = None
         # Turns that ended, by request, for acks that come late.
         self._over: dict[str, Over] = {}
         actor.audience.join(self._see)
@@ -326,6 +328,8 @@ class Hall:
                 connection.send(wire.State(self.actor.state_box.stored))
             connection.send(wire.McpServers(NO_MCP))
         self.connections.append(connection)
+        if self._closed is not None:
+            connection.close(*self._closed)
 
     async def leave(self, connection: Connection, code: int, reason: str) -> None:
         """A connection is gone. Nothing stops because of it."""
@@ -342,7 +346,8 @@ class Hall:
             self.actor.complain("on_close", error)
 
     def close_all(self, code: int, reason: str) -> None:
-        """Close every connection."""
+        """Close every connection, and those that are just coming."""
+        self._closed = (code, reason)
         for connection in list(self.connections):
             connection.close(code, reason)
 

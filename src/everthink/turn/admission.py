@@ -128,6 +128,11 @@ class Door:
         """True when a turn runs or waits."""
         return any(not admitted.ended.done() for admitted in self._open)
 
+    @property
+    def running(self) -> dict[str, asyncio.Task[None]]:
+        """The tasks of the turns that run or wait, by the ids of their turns."""
+        return {a.turn.id: a.task for a in self._open if a.task is not None and not a.task.done()}
+
     # --- making a turn
 
     def turn(

@@ -54,6 +54,7 @@ __all__ = [
     "started",
     "stashed",
     "swept",
+    "unsaid",
 ]
 
 TABLES = (
@@ -424,6 +425,15 @@ def forgotten(agent: str) -> list[Statement]:
     return [
         Statement("DELETE FROM segments WHERE agent = ?", (agent,)),
         Statement("DELETE FROM calls WHERE agent = ?", (agent,)),
+    ]
+
+
+def unsaid(agent: str, turns: Sequence[str]) -> list[Statement]:
+    """Drop the chunks and ledger rows of turns that said something after the conversation was cleared."""
+    return [
+        Statement(f"DELETE FROM {table} WHERE agent = ? AND turn = ?", (agent, turn))
+        for turn in turns
+        for table in ("segments", "calls")
     ]
 
 

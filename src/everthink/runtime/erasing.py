@@ -1,0 +1,33 @@
+"""What erasing an agent deletes: its rows in every table there is.
+
+    Directory.erase --> it leaves memory, its fence is shut --> erased(agent), one commit --> scrub
+
+The tables are read from the schema, so that a new one is erased, and exported, from its first day on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..store.migrate import tables_of
+from ..store.port import Rows, Statement
+from .schema import MIGRATIONS
+
+__all__ = ["TABLES", "erased", "rows_erased"]
+
+TABLES = tables_of(MIGRATIONS)
+"""Every table of an agent. All begin with the column `agent`."""
+
+
+def erased(agent: str) -> list[Statement]:
+    """Delete every row of an agent."""
+    return [
+        Statement(f"{what} FROM {table.name} WHERE agent = ?", (agent,))
+        for table in TABLES
+        for what in ("SELECT COUNT(*)", "DELETE")
+    ]
+
+
+def rows_erased(answers: Sequence[Rows]) -> int:
+    """How many rows that commit deleted."""
+    return sum(rows[0][0] for rows in answers[::2])

@@ -1,0 +1,70 @@
+"""After an erase, or a clear, no byte of what was said is left in the files of the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everthink import App
+from everthink.runtime.erasing import TABLES
+from tests.support.server import open_app, served
+
+from .lives import SECRET, Keeper, anyio_backend, live, quiet, rows_of, traces
+
+__all__ = ["anyio_backend"]
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_no_byte_of_an_erased_agent_is_left(tmp_path: Path) -> None:
+    async with App(Keeper, store=f"sqlite:///{tmp_path}/a.db", grace=0.0) as app:
+        # Given an agent with a life, and another one that never heard the secret
+        await live(app)
+        await app.agent(Keeper, "bob").add_messages("hello")
+        assert traces(tmp_path)["a.db-wal"] > 20
+        missing = {table.name for table in TABLES} - set(await rows_of(app))
+        assert missing <= {"incidents", "scheduled_tasks", "sessions", "suspects", "authors"}
+        # When it is erased
+        assert await app.erase(Keeper, "ada") > 20
+        # Then nothing is left, while the app runs and when it is closed
+        assert traces(tmp_path) == {}
+        assert await rows_of(app) == {}
+        assert (await app.agent(Keeper, "bob").messages())[0].text == "hello"
+    assert traces(tmp_path) == {}
+
+
+async def test_no_byte_of_a_conversation_is_left_after_a_clear_over_a_socket(tmp_path: Path) -> None:
+    app = open_app(tmp_path, Keeper)
+    async with served(app) as server:
+        chat = await server.connect(Keeper, "ada")
+        await chat.until_done(await chat.say(f"My island is {SECRET}"))
+        await chat.until_done(await chat.say(f"Look up {SECRET}"))
+        assert traces(tmp_path)
+        other = await server.connect(Keeper, "ada")
+        await chat.clear()
+        await other.until_frame("chat_clear")
+        await quiet(app)
+        assert traces(tmp_path) == {}
+        assert await (await app.agent(Keeper, "ada").instance()).session.search(SECRET) == []
+    assert traces(tmp_path) == {}
+
+
+async def test_what_a_cleared_turn_says_late_is_not_left_either(tmp_path: Path) -> None:
+    """The turn that runs when the conversation is cleared writes its chunks until it has noticed."""
+    from everthink.testing import ScriptedModel, says
+
+    class Talker(Keeper):
+        model = ScriptedModel(says(*[f"{SECRET} " for _ in range(200)]).then_hangs())
+
+    async with open_app(tmp_path, Talker) as app:
+        agent: Any = await app.agent(Talker, "ada").instance()
+        stream = agent.chat(f"Tell me about {SECRET}")
+        seen = 0
+        async for _ in stream:
+            seen += 1
+            if seen == 50:
+                await agent.clear_messages()
+        await quiet(app, cls=Talker)
+        assert traces(tmp_path) == {}
