@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -18,10 +19,13 @@ from urllib.parse import quote
 from ..errors import AgentError, StoreUnavailable, StoreUnreadable
 from ..masking import mask
 from ..runtime import queries as runtime
+from ..runtime.exporting import header, sections
+from ..runtime.schema import MIGRATIONS
 from ..session import queries as session
+from ..store.migrate import READ_APPLIED, outstanding
 from ..turn import queries as turn
 
-__all__ = ["Journal", "Row", "agents", "calls", "open_journal", "sqlite_path", "turns"]
+__all__ = ["Journal", "Row", "agents", "calls", "lines", "named", "open_journal", "sqlite_path", "turns"]
 
 Row = dict[str, Any]
 
@@ -31,6 +35,10 @@ class Journal(Protocol):
 
     def rows(self, sql: str, *params: Any) -> list[Row]:
         """The rows of a query."""
+        ...
+
+    def hold(self) -> None:
+        """See everything as it is now, whatever a server writes meanwhile."""
         ...
 
     def close(self) -> None:
@@ -91,6 +99,32 @@ def turns(journal: Journal, only: str | None = None, *, limit: int = 20) -> list
 def calls(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
     """The latest tool calls."""
     return _latest(journal, only, turn.LATEST_CALLS, turn.CALLS_OF, "asked_at", limit)
+
+
+def named(journal: Journal, agent: str) -> Row | None:
+    """The agent called `assistant/room-1`, as a row of `agents` above; `None` when there is none."""
+    if "/" not in agent:
+        raise AgentError(
+            f"{agent!r} names no agent.", next_step="Write class/name, for example assistant/room-1."
+        )
+    found = agents(journal, agent)
+    exact = [row for row in found if f"{row['class']}/{row['name']}" == agent]
+    return next(iter(exact or found), None)
+
+
+def lines(journal: Journal, agent: str, *, now: int) -> Iterator[Row]:
+    """Everything that is kept of an agent, as it is now."""
+    journal.hold()
+    [applied] = journal.rows(READ_APPLIED)[0].values()
+    outstanding(MIGRATIONS, applied, where="This database")  # one that is ahead of us is not half exported
+    yield header(agent, schema=applied, now=now)
+    for section in sections(MIGRATIONS[:applied]):
+        after: tuple[Any, ...] | None = ()
+        while after is not None:
+            sql, params, _ = section.page(agent, after)
+            rows = [tuple(row.values()) for row in journal.rows(sql, *params)]
+            yield from map(section.line, rows)
+            after = section.after(rows)
 
 
 def _latest(journal: Journal, only: str | None, many: str, one: str, time: str, limit: int) -> list[Row]:
@@ -159,6 +193,10 @@ class _Sqlite:
         except sqlite3.Error as error:
             raise StoreUnreadable(f"{self._path} cannot be read: {error}.") from error
 
+    def hold(self) -> None:
+        self._connection.execute("BEGIN")
+        self.rows(runtime.AGENTS + " LIMIT 1")  # what is seen is fixed by the first look
+
     def close(self) -> None:
         self._connection.close()
 
@@ -187,6 +225,9 @@ class _Postgres:
         except self._asyncpg.PostgresError as error:
             raise StoreUnreadable(f"The database cannot be read: {mask(str(error))}.") from error
         return [dict(row) for row in found]
+
+    def hold(self) -> None:
+        self._runner.run(self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ"))
 
     def close(self) -> None:
         self._runner.run(self._connection.close())

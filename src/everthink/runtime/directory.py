@@ -151,6 +151,15 @@ class Directory:
             raise
         return actor
 
+    async def known(self, cls: type[Resident], name: str) -> str:
+        """The id of an agent that exists. Raises when there is none."""
+        key = self._key(cls, name)
+        if not await self._is_there(key):
+            raise AgentError(
+                f"There is no {cls.__name__} {name!r} in this database.", kept="Nothing was changed."
+            )
+        return "/".join(key)
+
     async def _is_there(self, key: tuple[str, str]) -> bool:
         """True when an agent exists, in memory or not. Whoever is erasing it is waited for."""
         while True:

@@ -10,7 +10,7 @@ import difflib
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -279,6 +279,21 @@ class App:
         docs/storage.md has the list.
         """
         return await (await self.open()).erase(cls, name, identity=kept(identity), patience=patience)
+
+    async def export(self, cls: type[Think], name: str) -> AsyncIterator[dict[str, Any]]:
+        """Everything that is kept of an agent, one thing after the other, for the person it belongs to:
+
+            async for line in app.export(Assistant, "ada"): ...
+
+        The first is a header; each of the others has a `kind`: `message`, `turn`, `call`, `state`, … Nothing
+        is masked or left out. The agent is not started. docs/storage.md describes the format.
+        """
+        from ..runtime.exporting import exported
+
+        directory = await self.open()
+        agent = await directory.known(cls, name)
+        async for line in exported(directory.store, agent, now=self.clock.now_ms()):
+            yield line
 
     async def close(self) -> None:
         """Stop serving. Running turns get the grace period and are then cut where they are."""

@@ -1,0 +1,118 @@
+"""`everthink erase`: delete one agent for good."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from .journal import Journal
+
+__all__ = ["command"]
+
+IN_USE = (
+    "SELECT COUNT(*) AS servers FROM pg_stat_activity"
+    " WHERE application_name = 'everthink' AND datname = current_database()"
+)
+
+PATIENCE = 5
+
+
+@click.command(
+    "erase",
+    short_help="Delete an agent and everything that is kept of it.",
+    help="""Delete AGENT (class/name): every row, file and index entry of it. It cannot be undone.
+
+    No server may run on the database meanwhile; inside one, call `await app.erase(Assistant, "room-1")`.
+    The file is rewritten, so that nothing is left in it. Copies elsewhere (backups, logs, exports) are yours
+    to delete. Exit code 0 also when there is no such agent; that is said.
+
+    \b
+    Examples:
+      everthink erase assistant/room-1
+      everthink erase assistant/room-1 --store data/agents.db --yes --json""",
+)
+@click.argument("agent")
+@click.option(
+    "--store",
+    default="sqlite:///.everthink/everthink.db",
+    show_default=True,
+    envvar="EVERTHINK_STORE",
+    help="The database: sqlite:///path, a path, or postgresql://…",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="For scripts; needs --yes.")
+def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
+    """Erase an agent."""
+    from . import journal as read
+    from .letters import print_json, say
+
+    if as_json and not yes:
+        raise click.UsageError("--json is for scripts, which cannot be asked: add --yes.")
+    journal = read.open_journal(store)
+    try:
+        found = read.named(journal, agent)
+        if found is not None and store.startswith("postgres"):
+            _refuse_beside_a_server(journal, agent)
+    finally:
+        journal.close()
+    if found is None:
+        if as_json:
+            print_json({"agent": agent, "erased": False, "rows": 0, "scrubbed": True})
+        else:
+            say(f"There is no agent {agent} in this database: nothing was erased.")
+        return
+    id = f"{found['class']}/{found['name']}"
+    if not yes:
+        say(f"{id} has {found['messages']} messages and {found['turns']} turns. Erasing cannot be undone.")
+        if click.prompt("Type its name to erase it", default="", show_default=False) != found["name"]:
+            say("That is another name: nothing was erased.")
+            raise click.exceptions.Exit(1)
+    rows, is_clean = asyncio.run(_erase(store, id))
+    if as_json:
+        print_json({"agent": id, "erased": True, "rows": rows, "scrubbed": is_clean})
+        return
+    say(f"{id} is erased: {rows} rows.")
+    if not is_clean:
+        say("Somebody reads the database, so its files may hold some of it for now: erase it again later.")
+    say("Backups and other copies of the database still hold it.")
+
+
+async def _erase(store: str, agent: str) -> tuple[int, bool]:
+    from ..errors import StoreLocked
+    from ..runtime.erasing import erased, rows_erased
+    from ..runtime.schema import MIGRATIONS
+    from ..store.open import open_store
+
+    try:
+        database = await open_store(store, MIGRATIONS)
+    except StoreLocked as error:
+        raise StoreLocked(
+            error.what,
+            kept="Nothing was erased.",
+            next_step="Stop that process first, or call `await app.erase(…)` inside it.",
+        ) from error
+    try:
+        rows = rows_erased(await database.apply(erased(agent)))
+        return rows, await database.scrub(patience=math.inf)
+    finally:
+        await database.close()
+
+
+def _refuse_beside_a_server(journal: Journal, agent: str) -> None:
+    """PostgreSQL lets several processes in; a server that has the agent in memory would write it again."""
+    from ..errors import StoreLocked
+
+    for _ in range(PATIENCE):
+        if not journal.rows(IN_USE)[0]["servers"]:
+            return
+        time.sleep(0.2)  # one that was just stopped may not have been noticed yet
+    raise StoreLocked(
+        "A server of everthink is connected to this database.",
+        kept="Nothing was erased.",
+        next_step=f"Stop it first, or call `await app.erase(…)` inside it: it may have {agent} in memory.",
+    )

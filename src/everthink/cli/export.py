@@ -1,0 +1,90 @@
+"""`everthink export`: everything that is kept of one agent, as JSON lines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Generator
+from typing import BinaryIO
+
+import click
+
+from ..errors import AgentError
+
+__all__ = ["command"]
+
+
+@click.command(
+    "export",
+    short_help="Write everything that is kept of an agent, as JSON lines.",
+    help="""Write everything that is kept of AGENT (class/name), as JSON lines.
+
+    The first line is a header, every other one a thing with a "kind": message, turn, call, state, block,
+    attachment, schedule and so on. It is what the person said and was told: nothing is masked, so keep it
+    as safe as the database. Reads only, and works while a server runs on the same database.
+
+    \b
+    Examples:
+      everthink export assistant/room-1 --output room-1.jsonl
+      everthink export assistant/room-1 | jq 'select(.kind == "message") | .content.parts'""",
+)
+@click.argument("agent")
+@click.option(
+    "--store",
+    default="sqlite:///.everthink/everthink.db",
+    show_default=True,
+    envvar="EVERTHINK_STORE",
+    help="The database: sqlite:///path, a path, or postgresql://…",
+)
+@click.option(
+    "--output",
+    default="-",
+    show_default=True,
+    help="A file, which only you may read and which must not exist yet; - is standard output.",
+)
+def command(agent: str, store: str, output: str) -> None:
+    """Export an agent."""
+    from ..messages import encode_json
+    from . import journal as read
+    from .letters import say_error
+
+    journal = read.open_journal(store)
+    count = 0
+    try:
+        found = read.named(journal, agent)
+        if found is None:
+            raise AgentError(
+                f"There is no agent {agent!r} in this database.", next_step="`everthink inspect` lists them."
+            )
+        id = f"{found['class']}/{found['name']}"
+        with _opened(output) as file:
+            for line in read.lines(journal, id, now=int(time.time() * 1000)):
+                file.write(encode_json(line) + b"\n")
+                count += 1
+    finally:
+        journal.close()
+    if output != "-":
+        say_error(f"{count} lines are in {output}.")
+
+
+@contextlib.contextmanager
+def _opened(output: str) -> Generator[BinaryIO]:
+    """A new file for its owner alone, which is removed again when it cannot be finished."""
+    if output == "-":
+        yield sys.stdout.buffer
+        sys.stdout.flush()
+        return
+    try:
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise AgentError(
+            f"{output} exists.", kept="It was not touched.", next_step="Name another file, or remove it."
+        ) from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+    except BaseException:
+        os.unlink(output)
+        raise

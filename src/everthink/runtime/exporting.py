@@ -1,0 +1,138 @@
+"""Everything that is kept of one agent, one thing after the other: `App.export`, `everthink export`.
+
+    schema --> sections --page(agent)--> rows --line--> {"kind": "message", …}
+
+Like erasing it goes by the schema, so a new table is exported from its first day on, under its own name until
+it is given a better one here. Pages are small: what is in memory at a time is a few rows, however
+long the conversation. The format is described in docs/storage.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..store.migrate import Table, tables_of
+from ..store.port import Migration, Row, Statement, Store
+from .schema import MIGRATIONS
+
+__all__ = ["FORMAT", "Section", "exported", "header", "sections"]
+
+FORMAT = 1
+"""Grows when a reader of exports would have to change."""
+_PAGE = 16
+
+_KINDS = {
+    "agents": "agent",
+    "kv": "value",
+    "messages": "message",
+    "compactions": "compaction",
+    "sessions": "session",
+    "blocks": "block",
+    "entries": "entry",
+    "attachments": "attachment",
+    "turns": "turn",
+    "segments": "segment",
+    "calls": "call",
+    "incidents": "incident",
+    "fibers": "fiber",
+    "alarms": "schedule",
+    "jobs": "job",
+    "scheduled_tasks": "task",
+}
+_SPECIAL = {
+    ("kv", "name", "state"): "state",
+    ("turns", "trigger", "submission"): "submission",
+    ("blocks", "label", ""): "prompt",
+}
+"""Rows that are something else than their neighbours: table, column, its value."""
+
+_JSON = {
+    "kv": {"value"},
+    "messages": {"content"},
+    "turns": {"input", "metadata", "stash"},
+    "segments": {"chunks"},
+    "calls": {"input", "answer"},
+    "fibers": {"snapshot", "metadata"},
+    "alarms": {"payload", "retry"},
+    "jobs": {"payload", "retry"},
+}
+"""Columns that hold JSON: they are exported as values."""
+
+_ORDER = {"messages": ("session", "seq"), "compactions": ("session", "seq"), "jobs": ("seq",)}
+"""Where the key is not the order in which things came."""
+
+
+class Section(NamedTuple):
+    """The rows of one table, as an export has them."""
+
+    table: Table
+    order: tuple[str, ...]
+
+    def page(self, agent: str, after: Sequence[Any] = ()) -> Statement:
+        """A few rows of an agent, those that follow a place."""
+        columns, order = ", ".join(self.table.columns[1:]), ", ".join(self.order)
+        sql = f"SELECT {columns} FROM {self.table.name} WHERE agent = ?"
+        if after:
+            sql += f" AND ({order}) > ({', '.join('?' * len(self.order))})"
+        return Statement(f"{sql} ORDER BY {order or 'agent'} LIMIT {_PAGE}", (agent, *after))
+
+    def after(self, rows: Sequence[Row]) -> tuple[Any, ...] | None:
+        """The place that the next page follows; `None` when this one was the last."""
+        if len(rows) < _PAGE:
+            return None
+        columns = self.table.columns[1:]
+        return tuple(rows[-1][columns.index(column)] for column in self.order)
+
+    def line(self, row: Row) -> dict[str, Any]:
+        """A row as one thing of the export."""
+        name = self.table.name
+        kind, parsed = _KINDS.get(name, name), _JSON.get(name, ())
+        columns = dict(zip(self.table.columns[1:], row, strict=True))
+        for (table, column, value), special in _SPECIAL.items():
+            if table == name and columns[column] == value:
+                kind = special
+        return {"kind": kind} | {
+            column: _value(value) if column in parsed else value for column, value in columns.items()
+        }
+
+
+def sections(migrations: Sequence[Migration] = MIGRATIONS) -> list[Section]:
+    """What an export of a database with these steps consists of, in order."""
+    return [Section(table, _ORDER.get(table.name, table.key[1:])) for table in tables_of(migrations)]
+
+
+def header(agent: str, *, schema: int, now: int) -> dict[str, Any]:
+    """The first line of an export."""
+    cls, _, name = agent.partition("/")
+    return {
+        "kind": "export",
+        "format": FORMAT,
+        "class": cls,
+        "name": name,
+        "schema": schema,
+        "exported_at": now,
+    }
+
+
+async def exported(store: Store, agent: str, *, now: int) -> AsyncIterator[dict[str, Any]]:
+    """The lines of an agent. What changes meanwhile is seen as it was before or after the change."""
+    yield header(agent, schema=MIGRATIONS[-1].number, now=now)
+    for section in sections():
+        after: tuple[Any, ...] | None = ()
+        while after is not None:
+            sql, params, _ = section.page(agent, after)
+            rows = await store.fetch(sql, *params)
+            for row in rows:
+                yield section.line(row)
+            after = section.after(rows)
+
+
+def _value(text: Any) -> Any:
+    """What a JSON column holds; its text when that cannot be read."""
+    try:
+        return text if text is None else msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return text
