@@ -109,7 +109,7 @@ async def test_what_cannot_be_read_is_exported_as_it_is(url: str) -> None:
 
 def test_every_table_is_exported_and_has_a_name_for_its_rows() -> None:
     assert [section.table for section in sections()] == list(TABLES)
-    assert {table.name for table in TABLES} == set(_KINDS), "name the kind of a new table's rows"
+    assert {table.name for table in TABLES} <= set(_KINDS), "name the kind of a new table's rows"
 
 
 async def test_a_long_conversation_is_read_in_pages(url: str) -> None:

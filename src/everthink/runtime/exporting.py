@@ -41,6 +41,8 @@ _KINDS = {
     "alarms": "schedule",
     "jobs": "job",
     "scheduled_tasks": "task",
+    "authors": "author",
+    "suspects": "suspect",
 }
 _SPECIAL = {
     ("kv", "name", "state"): "state",
