@@ -208,15 +208,17 @@ class Gate:
     async def _serve(
         self, socket: WebSocket, hall: Hall, entered: Pass, transport: asyncio.Transport | None
     ) -> None:
+        id, key = hall.names_for(socket.query_params.get("_pk"), entered.mark)
         connection = Connection(
-            hall.id_for(socket.query_params.get("_pk"), entered.mark),
+            id,
             socket,
             socket,
             agent_id=hall.actor.id,
             cut=transport.abort if transport else None,
             now=getattr(transport, "send_frames", None),  # ours has it: gathered.py
         )
-        connection.identity, connection.who, connection.mark = entered.identity, entered.who, entered.mark
+        connection.identity, connection.who = entered.identity, entered.who
+        connection.mark, connection.key = entered.mark, key
         connection.permissions, connection.until = entered.permissions, entered.until
         connection.address = address_of(socket)
         call_off = close_when_expired(connection, hall.actor.clock)

@@ -108,6 +108,8 @@ class Connection:
         """The same as JSON, as it is kept with turns and told to hooks and events."""
         self.mark: str | None = None
         """The same made short: two connections are of one person when their marks are equal."""
+        self.key = id
+        """What its turns and answers are known by: nobody else has it, whatever they call themselves."""
         self.address: str | None = None
         """Where it comes from, as far as the server knows."""
         self.permissions: frozenset[Permission] = PERMISSIONS
@@ -131,11 +133,6 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<Connection {self.id}>"
-
-    @property
-    def key(self) -> str:
-        """What its turns and answers are known by. Nobody else has it, whatever they call themselves."""
-        return self.id if self.mark is None else f"{self.id}\n{self.mark}"
 
     def may(self, permission: Permission) -> bool:
         """Whether it may do that now."""

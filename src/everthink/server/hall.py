@@ -279,16 +279,17 @@ class Hall:
 
     # --- coming and going
 
-    def id_for(self, asked: str | None, mark: str | None) -> str:
-        """The id of a connection that calls itself `asked`: one of ours, unless that is fine and free.
+    def names_for(self, asked: str | None, mark: str | None) -> tuple[str, str]:
+        """The id and the key of a connection that calls itself `asked`, of the person with this mark.
 
-        A client that comes back has the id that it had, be its old socket still there. Another person's
-        stays theirs.
+        A client that comes back has the id that it had, be its old socket still there; one that another
+        person has now is not given again. The key is the same whoever else is there.
         """
-        is_fine = asked and asked.isprintable() and len(asked) <= self.actor.limits.id_chars
-        if not asked or not is_fine or any(c.id == asked and c.mark != mark for c in self._present):
-            return str(uuid.uuid4())
-        return asked
+        fresh = str(uuid.uuid4())
+        if not asked or not asked.isprintable() or len(asked) > self.actor.limits.id_chars:
+            asked = fresh
+        is_taken = any(c.id == asked and c.mark != mark for c in self._present)
+        return fresh if is_taken else asked, asked if mark is None else f"{asked}\n{mark}"
 
     async def join(self, connection: Connection, request: Any) -> None:
         """Greet a new connection. Raises what the agent's connect hook raised."""
