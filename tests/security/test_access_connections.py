@@ -57,8 +57,8 @@ async def test_whoever_comes_back_keeps_their_id_although_the_old_socket_is_stil
     assert await ids(server, cls) == ["tab", "tab"]
 
 
-@pytest.mark.parametrize("id", ["x" * 129, "a\nb", "a\x1b[31mb", "\u202e"], ids=ascii)
-async def test_an_id_that_is_too_long_or_not_printable_is_replaced(serve: Serve, id: str) -> None:
+@pytest.mark.parametrize("id", ["a\nb", "a\x1b[31mb", "\u202e"], ids=ascii)
+async def test_an_id_that_is_not_printable_is_replaced(serve: Serve, id: str) -> None:
     cls = assistant(ScriptedModel())
     server = await serve(cls)
     await (await server.connect(cls, id=id)).settled()
