@@ -12,6 +12,7 @@ SLOW := $(wildcard tests/docs tests/journeys tests/crash)
 QUICK := $(filter-out $(SLOW) %/__pycache__ %/__init__.py %/conftest.py %/recordings,$(wildcard tests/*))
 TESTS ?= $(QUICK) $(SLOW)
 ARGS ?=
+JOBS ?= auto
 POINTS ?= all
 CRASHED := everthink.testing.crashtest.sample
 SCRIPT := src/everthink/testing/crashtest/sample.yaml
@@ -27,10 +28,10 @@ install: $(INSTALLED) ## Create .venv with everything in it (PYTHON=python3.12 c
 run: $(INSTALLED) ## Start the demo agent and its page (no key needed)
 	@$(BIN)/everthink dev
 
-test: lint types ## Check style and types, then run every test (ARGS="-k name", TESTS=tests/turn)
+test: lint types ## Check style and types, then run every test (ARGS="-k name", TESTS=tests/turn, JOBS=0)
 	@scripts/ensure-postgres
 	@scripts/ensure-browser
-	@$(BIN)/python -m pytest $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile $(TESTS) $(ARGS)
 
 crashtest: $(INSTALLED) ## Kill the sample agent at every commit, on SQLite and PostgreSQL (POINTS=sample:40 for a part)
 	@scripts/ensure-postgres
