@@ -83,8 +83,10 @@ class Journey:
         self.window.messages = self.agent.messages
 
     async def restart(self) -> None:
+        tools = self.window.client_tools
         await self.app.close()
         await self.open()
+        self.window.client_tools = tools  # a page declares them with every request
 
     async def settle(self) -> None:
         """Return once no turn runs or waits, and readers and hooks were told."""

@@ -71,9 +71,10 @@ def installed(folder: Path, place: Path, npm: str) -> Path:
     if done.returncode:
         pytest.fail(f"npm could not install what {folder} names (is there a network?):\n{done.stderr}")
     (new / "installed").touch()
-    if not (place / "installed").exists():  # nobody else was faster
-        shutil.rmtree(place, ignore_errors=True)
+    try:
         new.rename(place)
+    except OSError:  # somebody else was faster
+        shutil.rmtree(new)
     return place
 
 

@@ -75,7 +75,7 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onSaid, onFir
     },
   });
   const { messages, status, error, isStreaming, isServerStreaming, isRecovering, isToolContinuation } = chat;
-  const { line, lost, running, told, session, sessionTrouble } = useTap(tap);
+  const { line, lost, running, told, session, sessionTrouble, unheard } = useTap(tap);
   const { journal } = useFeed(feed);
 
   const busy = status === "submitted" || status === "streaming" || isStreaming || isRecovering || isToolContinuation;
@@ -172,6 +172,7 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onSaid, onFir
   else if (asking && isToolUIPart(asking)) notice = { tone: "wait", text: `${getToolName(asking)} needs your approval.` };
   else if (missed) notice = { tone: "wait", text: "That message is too far back to be shown here." };
   else if (refusal) notice = { tone: "bad", text: refusal };
+  else if (unheard) notice = { tone: "bad", text: "The connection broke under your last message, and nothing of it arrived. Was it very long?" };
   else if (sessionTrouble) notice = { tone: "wait", text: `Earlier messages could not be summarised: ${sessionTrouble}` };
 
   return (

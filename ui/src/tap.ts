@@ -49,6 +49,11 @@ export class Tap {
   /** Why the conversation could not be summarised, until something else is said about it. */
   sessionTrouble: string | null = null;
 
+  /** Whether the last message never arrived: the line broke under it, as it does under one that is too long. */
+  unheard = false;
+
+  /** The last request, until the server says something about it. `cut`: the line it was sent by is gone. */
+  private asked: { request: string; message: string; cut: boolean } | null = null;
   private starts = new Map<string, number>();
   private count = 0;
   private version = 0;
@@ -75,6 +80,7 @@ export class Tap {
     if (line === "closed" && this.line === "open") this.lost = true;
     if (line === "open") this.lost = false;
     if (line === "closed") this.session = null; // what it was doing is told anew, if it still does
+    if (line === "closed" && this.asked) this.asked.cut = true;
     this.line = line;
     this.add("socket", line, hint, "");
   }
@@ -82,6 +88,7 @@ export class Tap {
   sent(text: string): void {
     const frame = parse(text);
     if (!frame) return this.add("out", "(not JSON)", "", text);
+    if (frame.type === "cf_agent_use_chat_request") this.asks(frame);
     this.add("out", name(frame), hintOf(frame), text);
     if (frame.type === "cf_agent_tool_result" || frame.type === "cf_agent_tool_approval") {
       const id = String(frame.toolCallId);
@@ -97,9 +104,25 @@ export class Tap {
     if (frame.type === "cf_agent_message_updated") this.updated(frame.message);
     if (frame.type === "cf_agent_chat_clear") this.turns = [];
     if (frame.type === "cf_agent_chat_messages") this.told++;
+    if (frame.type === "cf_agent_chat_messages" && frame.connect === true) this.greeted(frame.messages as []);
     if (frame.type === "cf_agent_session") this.status(frame as unknown as SessionStatus);
     if (frame.type === "cf_agent_session_error") this.sessionTrouble = String(frame.error);
     this.add("in", name(frame), hintOf(frame), text);
+  }
+
+  private asks(frame: Record<string, unknown>): void {
+    const body = parse(String((frame.init as { body?: unknown } | undefined)?.body ?? ""));
+    const last = (body?.messages as { id?: unknown }[] | undefined)?.at(-1);
+    this.asked = { request: String(frame.id), message: String(last?.id), cut: false };
+    this.unheard = false;
+  }
+
+  /** A new line begins with the whole conversation, unless an answer streams: then what was asked was heard. */
+  private greeted(messages: { id?: unknown }[]): void {
+    if (!this.asked?.cut) return;
+    const { message } = this.asked;
+    this.unheard = !messages.some(({ id }) => id === message);
+    this.asked = null;
   }
 
   private status(frame: SessionStatus): void {
@@ -108,6 +131,7 @@ export class Tap {
   }
 
   private response(frame: Record<string, unknown>): void {
+    if (this.asked?.request === frame.id) this.asked = null;
     const turn = this.turn(String(frame.id), frame.continuation === true);
     if (frame.error === true) turn.error = String(frame.body ?? "");
     else if (typeof frame.body === "string" && frame.body !== "") this.chunk(turn, frame, frame.body);

@@ -435,6 +435,8 @@ class Hall:
         """Tell the sender of a frame that is over a bound, in the way that fits what it asked for."""
         told = answer_to(refused)
         if told is not None:
+            if isinstance(told, wire.ResponseFrame):
+                self._correct(connection)  # its list holds what was too much, and goes with each request
             connection.send(told)
         else:
             connection.close(POLICY_VIOLATION, refused.words[:MAX_REASON])
@@ -507,6 +509,7 @@ class Hall:
             )
         except AgentError as error:
             said = await explain(self.actor, error, "parse", frame.id, False, identity=connection.who)
+            self._correct(connection)  # what cannot be read is in its list, and goes with each request
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
             return
         if body is None:

@@ -105,7 +105,13 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
     before = given[-len(new) - 1] if new and len(given) > len(new) else None
     arrival.has_answer = before is not None and before.role == "assistant" and not session.expects(before.id)
     for message in new:
-        said, left_out = spoken(message, limits)
+        try:
+            said, left_out = spoken(message, limits)
+        except InvalidMessage:
+            if message is new[-1]:
+                raise
+            arrival.dropped_messages += 1  # it was refused when it was sent; the window still lists it
+            continue
         arrival.new.append(with_stamps(said, request.channel, request.metadata))
         arrival.dropped_parts += left_out
     if tail and not new:

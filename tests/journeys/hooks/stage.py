@@ -32,6 +32,7 @@ from everthink import (
 )
 from everthink.errors import ModelError
 from everthink.models import port as model
+from everthink.server.gathered import options
 from tests.wire.peer import PeerApp, ThinkPeer, words_of
 
 CALLS: dict[str, dict[str, Any]] = {
@@ -199,7 +200,8 @@ class Theatre(PeerApp):
     """Serves the stage, and starts turns of its own."""
 
     def __init__(self, store: str, page: Path | None) -> None:
-        super().__init__(Stage, store=store, limits=Limits(text_bytes=10_000))
+        limits = Limits(text_bytes=10_000, frame_bytes=200_000, frame_nodes=5_000)
+        super().__init__(Stage, store=store, limits=limits)
         self._page = StaticFiles(directory=page, html=True) if page else None
 
     async def on_other_request(self, request: Any) -> Any:
@@ -229,5 +231,6 @@ if __name__ == "__main__":
 
     where = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     # A journey that failed may have left somebody waiting for a cue that never comes.
-    options: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1}
-    uvicorn.run(Theatre(sys.argv[2], where), host="127.0.0.1", port=int(sys.argv[1]), **options)
+    patience: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1}
+    theatre = Theatre(sys.argv[2], where)
+    uvicorn.run(theatre, host="127.0.0.1", port=int(sys.argv[1]), **patience, **options(theatre.limits))

@@ -214,6 +214,39 @@ export const journeys = {
     same(await alert.count(), 0, "alerts after a reload");
   },
 
+  /** What the server does not take is said, and does not stand in the way of what is said next. */
+  async refused({ tab, another, room }) {
+    await tab.open(given.page, "think-peer", room);
+    await tab.say("text 2");
+    await tab.shows(/w1/);
+    await tab.quiet();
+    const second = await another();
+    await second.open(given.page, "think-peer", room);
+    await tab.say("text 2 ".repeat(5000));
+    const alert = tab.page.getByRole("alert");
+    await alert.getByText(/bytes of text, more than/).waitFor();
+    await tab.button("Send").waitFor(); // nothing is waited for
+    same(await tab.page.locator(".dots").count(), 0, "signs of work");
+    await alert.getByRole("button", { name: "Try again" }).click();
+    await alert.getByText(/bytes of text, more than/).waitFor();
+    same(await second.page.locator('[data-role="user"]').count(), 1, "questions in the other tab");
+    await tab.say("text 3");
+    for (const one of [tab, second]) {
+      await one.page.waitForFunction(() => document.querySelectorAll('[data-role="assistant"]').length === 2);
+      await one.quiet();
+      same(await one.prose(), words(3), "answer");
+      same(await one.page.locator('[data-role="user"]').count(), 2, "questions");
+    }
+    same(await alert.count(), 0, "alerts");
+    await tab.say("text 2 ".repeat(400_000)); // longer than any frame
+    await tab.page.getByRole("status").getByText("nothing of it arrived").waitFor();
+    await tab.connected();
+    await tab.say("text 4");
+    await tab.page.waitForFunction(() => document.querySelectorAll('[data-role="assistant"]').length === 3);
+    await tab.quiet();
+    same(await tab.prose(), words(4), "answer after that");
+  },
+
   async clear({ tab, another, room }) {
     await tab.open(given.page, "think-peer", room);
     await tab.say("text 3");

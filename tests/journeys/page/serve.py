@@ -16,8 +16,11 @@ from everthink.cli.target import Loaded
 from everthink.devtools import demo
 from everthink.models import port as model
 from everthink.models.demo import DemoModel
+from everthink.server.gathered import options
 from tests.wire import peer
 from tests.wire.peer import words_of
+
+LIMITS = Limits(text_bytes=20_000, frame_bytes=2_000_000)
 
 REASONING = "The question is about weather and packing. I should look at the forecast before I say anything."
 
@@ -156,11 +159,12 @@ class Demo(demo.Demo):
 
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
-    app = App(ThinkPeer, TravelGuide, Muse, Demo, store=store, limits=Limits(text_bytes=20_000))
+    app = App(ThinkPeer, TravelGuide, Muse, Demo, store=store, limits=LIMITS)
     return WithPage(Loaded(app, "the journeys", app))
 
 
 if __name__ == "__main__":
     import uvicorn
 
-    uvicorn.run(site(sys.argv[2]), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+    place: dict[str, Any] = {"host": "127.0.0.1", "port": int(sys.argv[1]), "log_level": "warning"}
+    uvicorn.run(site(sys.argv[2]), **place, **options(LIMITS))
