@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from websockets.exceptions import InvalidStatus
@@ -11,8 +12,6 @@ from everthink.cli.target import Loaded
 from everthink.observe import Event
 
 from ..support.server import Served, open_app
-
-__all__ = ["EVENTS", "INSPECT", "READ", "REQUEST", "ROOM", "WAYS", "audits", "develop", "knock", "socket"]
 
 ROOM = "/agents/assistant/room"
 READ, REQUEST = f"{ROOM}/get-messages", f"{ROOM}/anything"
@@ -30,9 +29,24 @@ async def socket(server: Served, path: str, **options: Any) -> tuple[int, str]:
     return 101, ""
 
 
+async def upgrade(server: Served, path: str, **headers: str) -> int:
+    """How a socket is answered that asks for another host than it connects to, as after DNS rebinding."""
+    fields = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    fields |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
+        return int((await reader.readline()).split(b" ")[1])
+    finally:
+        writer.close()
+
+
 async def knock(server: Served, way: str, token: str | None = None, **headers: str) -> tuple[int, str]:
     """Try one way in, with a token in a header."""
     given = {**({} if token is None else {"X-Token": token}), **headers}
+    if way in ("connect", "events") and "Host" in given:
+        return await upgrade(server, WAYS[way], **given), ""
     if way in ("connect", "events"):
         return await socket(server, WAYS[way], headers=given)
     answer = await server.http(WAYS[way], headers=given)

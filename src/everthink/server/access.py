@@ -119,9 +119,9 @@ class Access:
 
     def wrong_host(self, connection: HTTPConnection) -> Response:
         """Refuse a request that asks for us by another's name."""
-        host = connection.headers.get("host", "")
+        asked = ", ".join(connection.headers.getlist("host"))
         self.audit.refused("", "", "connect", "host not allowed", address=address_of(connection))
-        log.warning("a request for the host %r is refused (allow_hosts=[%r] would let it in).", host, host)
+        log.warning("a request for the host %r is refused: it is not among allow_hosts.", asked)
         return PlainTextResponse(
             "This server does not answer to the name that was asked for. Nothing was shown."
             " To allow it, name it in App(allow_hosts=[…]).",
