@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..store.port import Row, Statement
 
 __all__ = [
+    "ANY",
     "BY_ID",
     "DUE",
     "NEXT",
@@ -87,6 +88,8 @@ NEXT = (
     " ORDER BY due_at, agent, id LIMIT ?"
 )
 """The alarms of all agents of a class, the earliest first, from a given one on: read from the index alone."""
+
+ANY = "SELECT 1 FROM alarms WHERE agent = ? LIMIT 1"
 
 NEXT_CLASS = "SELECT MIN(class) FROM alarms WHERE class > ?"
 

@@ -9,6 +9,7 @@ start; a start that fails leaves nothing behind, so the next caller tries again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import secrets
@@ -29,6 +30,7 @@ from ..turn.perform import SEGMENT_GRACE_MS
 from . import fiber_queries, job_queries, queries
 from .actor import Actor, Resident
 from .erasing import erased, rows_erased
+from .retention import Retention
 from .waker import Waker
 
 __all__ = ["Directory", "new_id"]
@@ -38,6 +40,8 @@ log = logging.getLogger("everthink.runtime")
 MAX_NAME = 512
 ERASED = (4410, "Erased")
 """How the sockets of an agent that is erased are closed."""
+SCRUB_PATIENCE = 0.05
+"""Seconds that others may wait while the file is rewritten because agents' time was over."""
 STOPPING = 5.0
 """Seconds that an agent which is erased gets to stop. What does not stop then can write nothing any more."""
 
@@ -63,6 +67,7 @@ class Directory:
         ids: Callable[[], str] = new_id,
         limits: Limits | None = None,
         idle_after: float | None = None,
+        retention: float | None = None,
     ) -> None:
         self._classes = classes
         self._parts: dict[str, Any] = {
@@ -80,11 +85,18 @@ class Directory:
         self._erasing: dict[tuple[str, str], asyncio.Task[int]] = {}
         self._scrubs: set[asyncio.Future[bool]] = set()
         self._closed = False
+        # Agents that left memory since their time was last noted, if agents are not kept for ever.
+        self._left: set[str] = set()
+        self._retention = None
+        if retention is not None:
+            self._retention = Retention(retention, store=store, clock=clock, classes=classes)
         self._idle_after = idle_after
         self._sweep: Timer | None = None
         # Chunks of ended turns are dropped now and then, for all agents at once.
         self._broom: Timer | None = None
         self._sweeping: asyncio.Task[None] | None = None
+        if self._retention is not None:
+            self._tidy_later()
         self.waker = Waker(
             store=store,
             clock=clock,
@@ -188,16 +200,45 @@ class Directory:
         self._sweeping = asyncio.create_task(self._tidy(), name="tidy up", context=contextvars.Context())
 
     async def _tidy(self) -> None:
-        """Drop old chunks, and come again while there are any or somebody may make some."""
+        """Drop old chunks and idle agents, and come again while there are any or somebody may make some."""
         self._broom = None
+        is_needed = True
         try:
             await self.store.apply([turn_queries.swept(before=self._clock.now_ms() - SEGMENT_GRACE_MS)])
-            is_needed = bool(self._live or await self.store.fetch(turn_queries.ANY_CHUNKS))
+            if self._retention is None:
+                is_needed = bool(self._live or await self.store.fetch(turn_queries.ANY_CHUNKS))
+            else:
+                await self._erase_idle(self._retention)
         except StoreError as error:
-            log.warning("old chunks could not be dropped and stay for now: %s", error)
-            is_needed = True
+            log.warning("what is old could not be dropped and stays for now: %s", error)
         if is_needed:
             self._tidy_later()
+
+    async def _erase_idle(self, retention: Retention) -> None:
+        """Erase the agents to whom nothing has happened for too long, one after the other."""
+        await self._note_seen(retention)
+        rows = 0
+        while idle := await retention.idle():
+            for key in idle:
+                if self._closed:
+                    return
+                if key in self._live or key in self._leaving:
+                    await retention.seen(["/".join(key)])  # reached since we looked
+                else:
+                    expiring = asyncio.create_task(self._expire(key, retention), name=f"expire {key}")
+                    self._note_leaving(key, expiring)  # whoever reaches it now waits until it is decided
+                    rows += await expiring
+        if rows:
+            await self.store.scrub(patience=SCRUB_PATIENCE)
+
+    async def _expire(self, key: tuple[str, str], retention: Retention) -> int:
+        if not await retention.is_over("/".join(key)):
+            return 0
+        return await self._delete(key, Audit(action="erase", allowed=True, reason="retention"))
+
+    async def _note_seen(self, retention: Retention) -> None:
+        left, self._left = self._left, set()
+        await retention.seen(left | {"/".join(key) for key in self._live})
 
     # --- leaving memory
 
@@ -234,6 +275,8 @@ class Directory:
         async def stop() -> None:
             await (await start).stop(grace)
 
+        if self._retention is not None:
+            self._left.add("/".join(key))
         leaving = asyncio.create_task(stop(), name=f"evict {key}")
         self._note_leaving(key, leaving)
         return leaving
@@ -253,19 +296,20 @@ class Directory:
     ) -> int:
         """Delete an agent and everything of it. How many rows that were; 0 when there was none."""
         key = self._key(cls, name)
-        task = self._erasing.get(key)
-        if task is None:
-            # From here on whoever reaches it waits, and finds nothing.
-            erasing = self._erase(
-                key, self._leaving.get(key), self._live.pop(key, None), identity=identity, patience=patience
-            )
-            task = asyncio.create_task(erasing, name=f"erase {key}", context=contextvars.Context())
-            self._erasing[key] = task
-            self._note_leaving(key, task)
-            task.add_done_callback(lambda _: self._erasing.pop(key, None))
+        task = self._erasing.get(key) or self._begin_erasing(key, identity=identity, patience=patience)
         rows = await asyncio.shield(task)
         await asyncio.gather(*(asyncio.shield(scrub) for scrub in self._scrubs))
         return rows
+
+    def _begin_erasing(self, key: tuple[str, str], *, identity: Any, patience: float) -> asyncio.Task[int]:
+        """From here on whoever reaches the agent waits, and finds nothing."""
+        leaving, start = self._leaving.get(key), self._live.pop(key, None)
+        erasing = self._erase(key, leaving, start, identity=identity, patience=patience)
+        task = asyncio.create_task(erasing, name=f"erase {key}", context=contextvars.Context())
+        self._erasing[key] = task
+        self._note_leaving(key, task)
+        task.add_done_callback(lambda _: self._erasing.pop(key, None))
+        return task
 
     async def _erase(
         self,
@@ -283,12 +327,16 @@ class Directory:
             await asyncio.wait([start])
             if _is_up(start):
                 await self._end(start.result())
-        rows = rows_erased(await self.store.apply(erased("/".join(key))))
+        rows = await self._delete(key, Audit(action="erase", allowed=True, identity=identity))
         # Not by whoever asked: that may have been the agent itself, which is gone.
         scrub = asyncio.ensure_future(self.store.scrub(patience=patience))
         self._scrubs.add(scrub)
         scrub.add_done_callback(self._scrubs.discard)
-        self._bus.emit(*key, Audit(action="erase", allowed=True, identity=identity))
+        return rows
+
+    async def _delete(self, key: tuple[str, str], audit: Audit) -> int:
+        rows = rows_erased(await self.store.apply(erased("/".join(key))))
+        self._bus.emit(*key, audit)
         if rows:
             self._bus.emit(*key, Destroy())
         return rows
@@ -314,6 +362,9 @@ class Directory:
                 timer.cancel()
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
+        if self._retention is not None:
+            with contextlib.suppress(StoreError):
+                await self._note_seen(self._retention)
         actors = [task.result() for task in self._live.values() if _is_up(task)]
         starting = [task for task in self._live.values() if not task.done()]
         for task in starting:

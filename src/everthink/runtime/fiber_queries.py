@@ -14,9 +14,11 @@ from ..messages import UNSET
 from ..store.port import Row, Statement, Store
 
 __all__ = [
+    "ANY_OPEN",
     "BY_ID",
     "BY_KEY",
     "COLUMNS",
+    "LAST",
     "OPEN",
     "STILL_OPEN",
     "TABLES",
@@ -71,6 +73,8 @@ BY_KEY = f"SELECT {COLUMNS} FROM fibers WHERE agent = ? AND idempotency_key = ?"
 # Those that failed least often come first, so that one that always fails cannot keep the others waiting.
 OPEN = f"SELECT {COLUMNS} FROM fibers WHERE agent = ? AND is_open = 1 ORDER BY attempts, seq"
 STILL_OPEN = f"SELECT {COLUMNS} FROM fibers WHERE agent = ? AND id = ? AND is_open = 1"
+ANY_OPEN = "SELECT 1 FROM fibers WHERE agent = ? AND is_open = 1 LIMIT 1"
+LAST = "SELECT MAX(COALESCE(settled_at, created_at)) FROM fibers WHERE agent = ?"
 WAITING = "SELECT agent, MIN(COALESCE(retry_at, 0)) FROM fibers WHERE is_open = 1 GROUP BY agent"
 
 

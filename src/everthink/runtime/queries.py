@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..store.port import Statement
 
-__all__ = ["AGENTS", "IS_KNOWN", "RECOVERY", "TABLES", "VALUES", "WISHING", "known", "put", "removed"]
+__all__ = [
+    "AGENTS",
+    "IS_KNOWN",
+    "IS_WISHING",
+    "RECOVERY",
+    "SEEN",
+    "TABLES",
+    "VALUES",
+    "WISHING",
+    "known",
+    "put",
+    "removed",
+    "seen",
+    "unseen",
+]
 
 TABLES = (
     """CREATE TABLE agents (
@@ -25,7 +41,15 @@ TABLES = (
 # Migration 2: agents that are about to go on by themselves (turn/continuation.py) are found at start-up.
 RECOVERY = ("CREATE INDEX kv_wishing ON kv (agent) WHERE name = 'continuation'",)
 
+# Migration 9: when an agent was certainly in use, for those that are not kept for ever (retention.py).
+SEEN = (
+    "ALTER TABLE agents ADD COLUMN seen_at BIGINT NOT NULL DEFAULT 0",
+    "UPDATE agents SET seen_at = created_at",
+    "CREATE INDEX agents_by_seen ON agents (seen_at)",
+)
+
 WISHING = "SELECT agent FROM kv WHERE name = 'continuation'"
+IS_WISHING = "SELECT 1 FROM kv WHERE agent = ? AND name = 'continuation'"
 
 IS_KNOWN = "SELECT 1 FROM agents WHERE agent = ?"
 
@@ -37,9 +61,26 @@ VALUES = "SELECT name, value FROM kv WHERE agent = ?"
 def known(agent: str, *, cls: str, name: str, now: int) -> Statement:
     """The agent exists from now on (or did already)."""
     return Statement(
-        "INSERT INTO agents (agent, class, name, created_at) VALUES (?, ?, ?, ?)"
+        "INSERT INTO agents (agent, class, name, created_at, seen_at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (agent) DO NOTHING",
-        (agent, cls, name, now),
+        (agent, cls, name, now, now),
+    )
+
+
+def seen(agents: Sequence[str], *, now: int) -> Statement:
+    """These agents were in use at that time."""
+    return Statement(
+        f"UPDATE agents SET seen_at = ? WHERE agent IN ({', '.join('?' * len(agents))}) AND seen_at < ?",
+        (now, *agents, now),
+    )
+
+
+def unseen(classes: Sequence[str], *, before: int, limit: int) -> Statement:
+    """Agents of these classes that were last seen before a time, the longest ago first: class and name."""
+    return Statement(
+        f"SELECT class, name FROM agents WHERE seen_at < ? AND class IN ({', '.join('?' * len(classes))})"
+        " ORDER BY seen_at, agent LIMIT ?",
+        (before, *classes, limit),
     )
 
 

@@ -33,6 +33,6 @@ MIGRATIONS = (
     ),
     Migration(7, "authors", authors.TABLES),
     Migration(8, "what is set aside", ()),
-    Migration(9, "erasing", ()),
+    Migration(9, "erasing", runtime.SEEN),
     Migration(10, "what tools said", turn.SAID),
 )

@@ -9,8 +9,10 @@ import asyncio
 import difflib
 import importlib
 import inspect
+import math
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -54,6 +56,8 @@ class App:
     - `grace`: seconds that running turns get when the app is closed; then they are cut off, and go on at the
       next start.
     - `idle_after`: seconds after which an agent that nobody needs leaves memory; `None` never.
+    - `retention`: how long agents are kept to whom nothing happens, as a `timedelta` or in seconds; then they
+      are erased. `None` keeps them.
     - `prefix`: where the agents are, `/agents/…` unless given.
     - `allow_origins`: pages of other origins that may open sockets, `["https://my.page"]`; `"*"` among them
       is everybody. Default: none.
@@ -83,6 +87,7 @@ class App:
         new_id: Callable[[], str] | None = None,
         grace: float = 5.0,
         idle_after: float | None = 300.0,
+        retention: timedelta | float | None = None,
         prefix: str = "agents",
         cors: bool | dict[str, str] = False,
         allow_origins: Sequence[str] = (),
@@ -110,6 +115,7 @@ class App:
         self._given_store, self._store_options = store, store_options
         self.clock: Clock = clock or SystemClock()
         self._new_id, self._grace, self._idle_after = new_id, grace, idle_after
+        self._retention = None if retention is None else _seconds(retention)
         if watchdog is not None and not _is_time(watchdog):
             raise AgentError(
                 f"App(watchdog={watchdog!r}): it is given in seconds above 0.",
@@ -245,6 +251,7 @@ class App:
             resolve_model=self.resolve_model,
             limits=self.limits,
             idle_after=self._idle_after,
+            retention=self._retention,
             **options,
         )
         directory.waker.start()
@@ -329,6 +336,16 @@ def _refuse_unknown(options: Collection[str], store: Any) -> None:
         near = difflib.get_close_matches(name, [*ours, *known], n=1)
         hint = f"Did you mean {near[0]}=?" if near else f"There are: {', '.join(sorted([*ours, *known]))}."
         raise AgentError(f"App has no option {name!r}.", next_step=hint)
+
+
+def _seconds(retention: Any) -> float:
+    seconds: Any = retention.total_seconds() if isinstance(retention, timedelta) else retention
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+        raise AgentError(
+            f"App(retention={retention!r}): it is a timedelta, or a number of seconds above 0.",
+            next_step="For example retention=timedelta(days=30). Leave it out to keep every agent.",
+        )
+    return float(seconds)
 
 
 def _resolve_model(value: Any) -> Model:

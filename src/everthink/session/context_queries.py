@@ -9,6 +9,7 @@ __all__ = [
     "CATALOGUE",
     "COUNT",
     "ENTRY",
+    "LAST",
     "PROMPT",
     "SHARED",
     "TABLES",
@@ -56,6 +57,9 @@ CATALOGUE = (
     "SELECT key, description FROM entries WHERE agent = ? AND session = ? AND label = ?"
     " ORDER BY created_at, key"
 )
+
+LAST = tuple(f"SELECT MAX(updated_at) FROM {table} WHERE agent = ?" for table in ("blocks", "entries"))
+"""When an agent last wrote a block, and when an entry."""
 
 COUNT = "SELECT COUNT(*) FROM entries WHERE agent = ? AND session = ? AND label = ?"
 

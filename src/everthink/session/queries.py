@@ -20,6 +20,7 @@ __all__ = [
     "DEEPEST",
     "KNOWN",
     "KNOWN_AT_ONCE",
+    "LAST",
     "LAST_COMPACTION",
     "MEMORY",
     "ONE",
@@ -87,6 +88,8 @@ TREE = (
 )
 
 COUNTS = "SELECT agent, COUNT(*) AS messages FROM messages GROUP BY agent"
+
+LAST = "SELECT MAX(created_at) FROM messages WHERE agent = ?"
 
 PLACE = "SELECT seq FROM messages WHERE agent = ? AND session = ? AND id = ?"
 

@@ -15,12 +15,14 @@ __all__ = [
     "ACCEPTED",
     "ANSWERS",
     "ANY_CHUNKS",
+    "ANY_OPEN",
     "CALL",
     "CALLS",
     "CALLS_OF",
     "CALL_FACTS",
     "CLIENT",
     "COUNTS",
+    "LAST",
     "LATEST_CALLS",
     "LATEST_TURNS",
     "OPEN",
@@ -134,6 +136,8 @@ SUBMISSIONS = (
 SEGMENTS = "SELECT chunks FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
 JOURNAL = "SELECT chunks, written_at FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
 ANY_CHUNKS = "SELECT 1 FROM segments LIMIT 1"
+ANY_OPEN = "SELECT 1 FROM turns WHERE agent = ? AND ended_at IS NULL LIMIT 1"
+LAST = "SELECT MAX(COALESCE(ended_at, created_at)) FROM turns WHERE agent = ?"
 STASH = "SELECT stash FROM turns WHERE agent = ? AND id = ?"
 # Which agents have work that a process left: the index of open turns holds nothing else.
 WAITING = "SELECT DISTINCT agent FROM turns WHERE ended_at IS NULL"

@@ -1,0 +1,61 @@
+"""Which agents may go because nothing has happened to them for a long time: `App(retention=…)`.
+
+    Directory, tidying up --> idle() --> for each: is_over() --> erase
+
+`agents.seen_at` is a time at which the agent was certainly in use, written rarely: for those in memory, and
+those that have left it, whenever the directory tidies up. It may lie behind, so it only says whom to look at.
+What counts is when something was last said, done or remembered, and that nothing is still to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ..clock import Clock
+from ..session import context_queries as context
+from ..session import queries as session
+from ..store.port import Store
+from ..turn import queries as turn
+from . import alarm_queries, fiber_queries, job_queries, queries
+
+__all__ = ["Retention"]
+
+_TO_COME = (turn.ANY_OPEN, alarm_queries.ANY, job_queries.ANY, fiber_queries.ANY_OPEN, queries.IS_WISHING)
+_DONE = (session.LAST, turn.LAST, *context.LAST, fiber_queries.LAST)
+_AT_ONCE = 50
+"""So many agents are looked at, or marked as seen, in one statement."""
+
+
+class Retention:
+    """Knows who has been idle for longer than agents are kept."""
+
+    def __init__(self, seconds: float, *, store: Store, clock: Clock, classes: Collection[str]) -> None:
+        self._ms, self._store, self._clock = round(seconds * 1000), store, clock
+        self._classes = sorted(classes)
+
+    @property
+    def _before(self) -> int:
+        return self._clock.now_ms() - self._ms
+
+    async def seen(self, agents: Collection[str]) -> None:
+        """These agents are, or just were, in use."""
+        names, now = sorted(agents), self._clock.now_ms()
+        for first in range(0, len(names), _AT_ONCE):
+            await self._store.apply([queries.seen(names[first : first + _AT_ONCE], now=now)])
+
+    async def idle(self) -> Sequence[tuple[str, str]]:
+        """Some agents that may be over, as class and name; none when there are no more."""
+        look = queries.unseen(self._classes, before=self._before, limit=_AT_ONCE)
+        return [(cls, name) for cls, name in await self._store.fetch(look.sql, *look.params)]
+
+    async def is_over(self, agent: str) -> bool:
+        """True when nothing has happened for long enough and nothing is to come. Otherwise that is noted."""
+        for sql in _TO_COME:
+            if await self._store.fetch(sql, agent):
+                await self._store.apply([queries.seen([agent], now=self._clock.now_ms())])
+                return False
+        times = [(await self._store.fetch(sql, agent))[0][0] or 0 for sql in _DONE]
+        if max(times) < self._before:
+            return True
+        await self._store.apply([queries.seen([agent], now=max(times))])
+        return False
