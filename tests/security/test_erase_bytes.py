@@ -51,6 +51,27 @@ async def test_no_byte_of_a_conversation_is_left_after_a_clear_over_a_socket(tmp
     assert traces(tmp_path) == {}
 
 
+async def test_clearing_again_and_again_owes_one_pass_only(tmp_path: Path) -> None:
+    async with open_app(tmp_path, Keeper) as app:
+        agent: Any = await app.agent(Keeper, "ada").instance()
+        passes = 0
+        scrub = agent._home.store._store.scrub
+
+        async def counted(**options: Any) -> bool:
+            nonlocal passes
+            passes += 1
+            return await scrub(**options)
+
+        agent._home.store._store.scrub = counted
+        for number in range(100):
+            await agent.add_messages(f"{SECRET} {number}")
+            await agent.clear_messages()
+            assert len(agent._home._tasks) <= 1
+        await quiet(app)
+        assert passes < 100
+        assert traces(tmp_path) == {}
+
+
 async def test_what_a_cleared_turn_says_late_is_not_left_either(tmp_path: Path) -> None:
     """The turn that runs when the conversation is cleared writes its chunks until it has noticed."""
     from everthink.testing import ScriptedModel, says

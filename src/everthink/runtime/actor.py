@@ -51,6 +51,7 @@ from ..turn.words import Words
 from . import queries
 from .alarms import Alarms
 from .callbacks import options_of
+from .cleaning import Cleaning
 from .context import current_connection
 from .fence import Fence
 from .fiber_values import as_json
@@ -169,6 +170,7 @@ class Actor:
     ) -> None:
         self.id = f"{cls.__name__}/{name}"
         self.name, self.cls, self._base = name, cls, base
+        self.cleaning = Cleaning(self)
         self.fence = Fence(store, self.id)
         self.store: Store = self.fence
         self.clock, self._bus = clock, bus

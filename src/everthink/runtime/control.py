@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ..abort import AbortSignal
-from ..errors import InvalidTurn, StoreError, UnknownMessage
+from ..errors import InvalidTurn, UnknownMessage
 from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json, encode_json, json_object
 from ..models.classify import default_context_overflow_classifier
 from ..observe.events import MessageCancel, MessageClear, ToolApproval, ToolResult
@@ -61,9 +61,6 @@ __all__ = [
 ]
 
 log = logging.getLogger("everthink.turn")
-
-SCRUB_PATIENCE = 0.05
-"""Seconds that others may wait while the file is rewritten because somebody cleared a conversation."""
 
 
 def _input(home: Actor, given: Any, channel: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
@@ -320,22 +317,10 @@ async def clear(home: Actor) -> None:
     home.converter.forget()
     home.words.forget()
     await home.session.refresh_system_prompt("cleared")
-    home.background(_scrub(home, home.door.running))
+    home.cleaning.ask(home.door.running)
     home.audience.show(Cleared())
     home.emit(MessageClear())
     await home.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
-
-
-async def _scrub(home: Actor, running: Mapping[str, asyncio.Task[None]]) -> None:
-    """Leave nothing of a cleared conversation in the file, nor of what its turns say until they notice."""
-    try:
-        await home.store.scrub(patience=SCRUB_PATIENCE)
-        if running:
-            await asyncio.wait(running.values())
-            await home.store.apply(queries.unsaid(home.id, list(running)))
-            await home.store.scrub(patience=SCRUB_PATIENCE)
-    except StoreError as error:
-        log.warning("%s: what was cleared is deleted; it could not be scrubbed yet: %s", home.id, error)
 
 
 # --- the conversation without a turn

@@ -27,7 +27,7 @@ from ..observe.events import Audit, Destroy
 from ..store.port import Store
 from ..turn import queries as turn_queries
 from ..turn.perform import SEGMENT_GRACE_MS
-from . import fiber_queries, job_queries, queries
+from . import cleaning, fiber_queries, job_queries, queries
 from .actor import Actor, Resident
 from .erasing import erased, rows_erased
 from .retention import Retention
@@ -40,8 +40,6 @@ log = logging.getLogger("everthink.runtime")
 MAX_NAME = 512
 ERASED = (4410, "Erased")
 """How the sockets of an agent that is erased are closed."""
-SCRUB_PATIENCE = 0.05
-"""Seconds that others may wait while the file is rewritten because agents' time was over."""
 STOPPING = 5.0
 """Seconds that an agent which is erased gets to stop. What does not stop then can write nothing any more."""
 
@@ -229,7 +227,7 @@ class Directory:
                     self._note_leaving(key, expiring)  # whoever reaches it now waits until it is decided
                     rows += await expiring
         if rows:
-            await self.store.scrub(patience=SCRUB_PATIENCE)
+            await self.store.scrub(patience=cleaning.PATIENCE)
 
     async def _expire(self, key: tuple[str, str], retention: Retention) -> int:
         if not await retention.is_over("/".join(key)):

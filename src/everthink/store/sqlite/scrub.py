@@ -118,11 +118,10 @@ def _scrubbing(database: Database, patience: float) -> Generator[float, None, bo
         yield from _merging(connection, table)
     [(pages,)] = connection.execute("PRAGMA page_count").fetchall()
     [(size,)] = connection.execute("PRAGMA page_size").fetchall()
-    if pages * size / _SPEED <= patience:
-        connection.execute("VACUUM")
+    is_rewritten = pages * size / _SPEED > patience or _is_rewritten(connection, database)
     for _ in range(_TRIES):
         if _is_emptied(connection):
-            return True
+            return is_rewritten
         yield _PAUSE
     log.warning("%s: somebody reads old pages, so the WAL keeps deleted rows for now", database.path)
     return False
@@ -145,6 +144,16 @@ def _merging(connection: sqlite3.Connection, table: str) -> Generator[float, Non
             return
         pages = _PAGES
         yield 0.0
+
+
+def _is_rewritten(connection: sqlite3.Connection, database: Database) -> bool:
+    """Write the file anew. False when there is no room for that: the rest is done all the same."""
+    try:
+        connection.execute("VACUUM")
+    except sqlite3.Error as error:
+        log.warning("%s could not be rewritten, and may hold what was deleted: %s", database.path, error)
+        return False
+    return True
 
 
 def _is_emptied(connection: sqlite3.Connection) -> bool:
