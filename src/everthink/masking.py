@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 __all__ = ["KINDS", "LONGEST", "MASK", "Kind", "is_telling", "mask", "masked", "shortened"]
@@ -28,15 +29,23 @@ class Kind:
     """One kind of secret. `pattern` keeps its group 1 and hides the rest of what it matches."""
 
     name: str
-    pattern: re.Pattern[str]
+    pattern: str
     example: str
     """A text with a made-up secret of this kind."""
     hints: tuple[str, ...]
     """One of these, in small letters, is in every text that holds one: what has none is not searched."""
+    any_case: bool = False
+    """True when capitals mean nothing."""
 
     def hide(self, text: str) -> str:
         """`text` without secrets of this kind."""
-        return self.pattern.sub(_hidden, text)
+        return _compiled(self.pattern, self.any_case).sub(_hidden, text)
+
+
+@cache
+def _compiled(pattern: str, any_case: bool) -> re.Pattern[str]:
+    """Compiled when a text first needs it: all together take as long as the rest of our import."""
+    return re.compile(pattern, re.IGNORECASE if any_case else 0)
 
 
 def _hidden(match: re.Match[str]) -> str:
@@ -49,11 +58,11 @@ _START = r"(?<![A-Za-z0-9])"
 
 def _key(name: str, prefix: str, rest: str, example: str, *hints: str) -> Kind:
     """A key that is known by how it begins. What is shown is that beginning."""
-    return Kind(name, re.compile(f"({_START}(?:{prefix})){rest}"), example, hints)
+    return Kind(name, f"({_START}(?:{prefix})){rest}", example, hints)
 
 
 def _text(name: str, pattern: str, example: str, *hints: str) -> Kind:
-    return Kind(name, re.compile(pattern, re.IGNORECASE), example, hints)
+    return Kind(name, pattern, example, hints, any_case=True)
 
 
 _WORDS = (
@@ -61,8 +70,8 @@ _WORDS = (
     r"signing[_-]?key|encryption[_-]?key|private[_-]?key|secret|token|passwd|password|passphrase|pwd|"
     r"authorization|credentials?|connection[_-]?string|database[_-]?url|dsn"
 )
-_TELLING = re.compile(rf"(?:{_WORDS}|cookies?)$", re.IGNORECASE)
-_CERTAIN = re.compile(r"(?:secret|passwd|password|passphrase|pwd)$", re.IGNORECASE)
+_TELLING = rf"(?:{_WORDS}|cookies?)$"
+_CERTAIN = r"(?:secret|passwd|password|passphrase|pwd)$"
 # "password: required" is a sentence, not a password.
 _PROSE = (
     r"(?:required|missing|invalid|expired|incorrect|cannot|should|needed|unknown|rejected|refused|"
@@ -81,12 +90,15 @@ KINDS: tuple[Kind, ...] = (
         "database URL",
         r"((?<![a-z])(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|redis|rediss|valkey|mongodb|amqp|amqps|"
         r"clickhouse|cockroachdb|nats|kafka|ldaps?|smtps?|ftps?|sftp)(?:\+[a-z0-9]{1,20})?"
-        r"://[^\s:/@\"'<>]{0,200}:)[^\s\"'<>]{1,300}(?=@)",
+        r"://[^\s:/@\"'<>]{0,200}:)(?!password@|\*\*\*@)[^\s\"'<>]{1,300}(?=@)",
         "postgresql://app:hu/nter@2@db:5432/chat",
         "://",
     ),
     _text(
-        "URL with a password", r"(://[^\s/:@]{0,200}:)[^\s/]{1,200}(?=@)", "https://me:hunter2@host/x", "://"
+        "URL with a password",
+        r"(://[^\s/:@]{0,200}:)(?!password@|\*\*\*@)[^\s/]{1,200}(?=@)",
+        "https://me:hunter2@host/x",
+        "://",
     ),
     _text(
         "URL with a token",
@@ -124,7 +136,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "bearer or basic credentials",
-        re.compile(
+        (
             # A sentence goes on in small letters; a token has a digit, a sign, or mixes its letters.
             r"(\b(?:[Bb]earer|BEARER|[Bb]asic|BASIC)\s{1,3})"
             r"(?=[A-Za-z0-9.~+/-]{0,200}(?:[0-9_=]|[a-z][A-Z]))[\w.~+/=-]{8,4000}"
@@ -220,13 +232,13 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "Telegram bot",
-        re.compile(r"((?<![0-9])[0-9]{8,10}:)[\w-]{35}(?![\w-])"),
+        r"((?<![0-9])[0-9]{8,10}:)[\w-]{35}(?![\w-])",
         "https://api.telegram.org/bot123456789:AAabcdefghijklmnopqrstuvwxyz0123456/sendMessage",
         (":",),
     ),
     Kind(
         "Discord bot",
-        re.compile(r"(?<![\w.-])([MNO][\w-]{3})[\w-]{20,28}\.[\w-]{6,7}\.[\w-]{27,45}"),
+        r"(?<![\w.-])([MNO][\w-]{3})[\w-]{20,28}\.[\w-]{6,7}\.[\w-]{27,45}",
         "MTIzNDU2Nzg5MDEyMzQ1Njc4.GabcDe.abcdefghijklmnopqrstuvwxyz0123456789ab",
         (".",),
     ),
@@ -378,7 +390,7 @@ def shortened(text: str, longest: int) -> str:
 
 def is_telling(name: str) -> bool:
     """True when what stands under this name is a secret: `password`, `OPENAI_API_KEY`, `clientSecret`."""
-    return _TELLING.search(name[-100:]) is not None
+    return _compiled(_TELLING, True).search(name[-100:]) is not None
 
 
 def masked(value: Any) -> Any:
@@ -403,6 +415,10 @@ def _named(key: Any, value: Any, deep: int) -> Any:
     if isinstance(key, str):
         if isinstance(value, str) and value and is_telling(key):
             return MASK
-        if isinstance(value, int | float) and not isinstance(value, bool) and _CERTAIN.search(key[-100:]):
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and _compiled(_CERTAIN, True).search(key[-100:])
+        ):
             return MASK
     return _masked(value, deep)

@@ -8,7 +8,7 @@ turn the direction of reading around. Here each becomes visible as Python writes
 
 from __future__ import annotations
 
-__all__ = ["cut", "plain"]
+__all__ = ["cut", "in_json", "plain"]
 
 _BIDI = (0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SEPARATORS = (0x2028, 0x2029)
@@ -19,8 +19,8 @@ def _visible(code: int) -> str:
     return chr(code).encode("unicode_escape").decode("ascii")
 
 
-# A surrogate alone is no text at all: printing it raises.
-_HARMFUL = {code: _visible(code) for code in (*_CONTROLS, *_BIDI, *_SEPARATORS, *range(0xD800, 0xE000))}
+_HARMFUL = {code: _visible(code) for code in (*_CONTROLS, *_BIDI, *_SEPARATORS)}
+_IN_JSON = {code: f"\\u{code:04x}" for code in _HARMFUL if code >= 0x20}
 _IN_LINES = {code: shown for code, shown in _HARMFUL.items() if chr(code) not in "\n\t"}
 
 
@@ -29,9 +29,14 @@ def plain(text: object, *, lines: bool = False) -> str:
     said = text if isinstance(text, str) else str(text)
     if said.isprintable():
         return said
-    if lines:
-        return said.replace("\r\n", "\n").translate(_IN_LINES)
-    return said.translate(_HARMFUL)
+    said = said.replace("\r\n", "\n").translate(_IN_LINES) if lines else said.translate(_HARMFUL)
+    # A surrogate alone is no text at all: printing it raises.
+    return said.encode(errors="backslashreplace").decode()
+
+
+def in_json(text: str) -> str:
+    """The same JSON with such characters as escapes of JSON's own. It has escaped those of ASCII already."""
+    return text.translate(_IN_JSON).encode(errors="backslashreplace").decode()
 
 
 def cut(text: str, longest: int) -> str:

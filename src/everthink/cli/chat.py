@@ -133,6 +133,7 @@ class Chat:
             return
         kept = len(self._line.messages)
         count = "1 message is" if kept == 1 else f"{kept} messages are"
+        # From the server, which is a stranger here.
         who = f"{self._line.identity.get('agent', 'the agent')}/{self._line.identity.get('name', '')}"
         self._screen.line(f"You talk to {who}. {count} kept. /help shows what you can do.", "dim")
 

@@ -64,7 +64,9 @@ STOP_PATIENCE = 10.0
 @click.option(
     "--store",
     envvar="EVERTHINK_STORE",
-    help="The database, when TARGET is a folder: sqlite:///path or postgresql://…",
+    show_envvar=True,
+    help="The database, when TARGET is a folder: sqlite:///path or postgresql://… One with a password "
+    "is better given in the environment: others can list the arguments of a process.",
 )
 @click.option(
     "--reload/--no-reload", default=True, show_default=True, help="Restart when a Python file changes."
@@ -143,14 +145,19 @@ async def supervise(listener: socket.socket, settings: dict[str, Any], folder: P
 
 
 async def _start(listener: socket.socket, settings: dict[str, Any]) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
+    process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "everthink.cli.serving",
-        json.dumps(settings),
         stdin=asyncio.subprocess.PIPE,  # Closes when we are gone, so that the process does not outlive us.
         pass_fds=(listener.fileno(),),
     )
+    assert process.stdin is not None
+    # Not as an argument: a store's URL holds a password, and everybody can list arguments.
+    process.stdin.write(json.dumps(settings).encode() + b"\n")
+    with contextlib.suppress(ConnectionError):  # It ended already, and said why.
+        await process.stdin.drain()
+    return process
 
 
 async def _first(

@@ -75,18 +75,21 @@ def command(store: str, port: int, as_json: bool) -> None:
     """Look at everything."""
     from rich.text import Text
 
+    from ..masking import mask, masked
+    from ..plain import plain
     from .letters import EXIT_PROBLEM, print_json, say
 
     checks = [_python(), _sqlite(), *_extras(), *_keys(), _store(store), _agents(), _port(port)]
     problems = sum(check.state == "problem" for check in checks)
     if as_json:
-        print_json({"ok": not problems, "checks": [asdict(check) for check in checks]})
+        print_json({"ok": not problems, "checks": masked([asdict(check) for check in checks])})
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:
-            say(Text.assemble(MARKS[check.state], f" {check.name:{width}}  {check.found}"))
+            found = plain(mask(check.found), lines=True)
+            say(Text.assemble(MARKS[check.state], f" {check.name:{width}}  {found}"))
             if check.mend:
-                say(f"  {'':{width}}  {check.mend}", "dim")
+                say(f"  {'':{width}}  {mask(check.mend)}", "dim")
         verdict = "1 problem." if problems == 1 else f"{problems} problems."
         say(f"\n{verdict}" if problems else "\nAll that is needed is there.", "bold")
     if problems:

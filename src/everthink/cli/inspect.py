@@ -50,6 +50,7 @@ STATUS_STYLES = {
 def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
     """Look into a database."""
     from ..errors import AgentError
+    from ..masking import masked
     from . import journal as read
     from .letters import print_json, say
 
@@ -68,7 +69,7 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
             next_step="`everthink inspect` without --agent lists them.",
         )
     if as_json:
-        print_json(found)
+        print_json(masked(found))
         return
     if not found["agents"]:
         say("No agent has been reached yet: the database is empty.")
@@ -120,6 +121,9 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from ..masking import mask
+    from ..plain import plain
+
     if not rows:
         return
     # A column that says nothing anywhere is left out.
@@ -138,7 +142,13 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
             column, no_wrap=True, overflow="ellipsis" if long else "fold", ratio=1 if long else None
         )
     for row in rows:
-        table.add_row(*[Text(" ".join(str(cell).split()), STATUS_STYLES.get(str(cell), "")) for cell in row])
+        # Names and errors are strangers' words: a terminal must not obey them.
+        table.add_row(
+            *[
+                Text(plain(" ".join(mask(str(cell)).split())), STATUS_STYLES.get(str(cell), ""))
+                for cell in row
+            ]
+        )
     console.print(table)
 
 

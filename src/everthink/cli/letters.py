@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ..errors import AgentError
+from ..masking import mask
+from ..plain import in_json, plain
 
 __all__ = ["EXIT_INTERRUPTED", "EXIT_PROBLEM", "complain", "print_json", "say", "say_error", "told"]
 
@@ -35,13 +37,13 @@ def say_error(text: str | Text = "", style: str = "") -> None:
 def _print(text: str | Text, style: str, file: Any) -> None:
     # Made anew each time: tests exchange the streams.
     console = Console(file=file, highlight=False, soft_wrap=True, emoji=False, markup=False)
-    console.print(text, style=style or None)
+    console.print(plain(text, lines=True) if isinstance(text, str) else text, style=style or None)
     file.flush()
 
 
 def print_json(value: Any) -> None:
     """A value for scripts."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    click.echo(in_json(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
 
 
 def complain(error: BaseException) -> None:
@@ -50,7 +52,7 @@ def complain(error: BaseException) -> None:
         say_error(_heading(error.what))
         for line in (error.kept, error.next_step):
             if line:
-                say_error(line)
+                say_error(mask(line))
         return
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
@@ -70,5 +72,5 @@ def told(error: BaseException) -> bool:
 
 
 def _heading(what: str) -> Text:
-    first, newline, rest = what.partition("\n")
+    first, newline, rest = plain(mask(what), lines=True).partition("\n")
     return Text.assemble((first, "bold red"), newline, rest)

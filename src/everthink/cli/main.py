@@ -98,4 +98,10 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line."""
+    import sys
+
+    if any("://" in argument or "=" in argument or argument == "--token" for argument in sys.argv[1:]):
+        from .process_list import hide_secrets
+
+        hide_secrets(sys.argv[1:])
     cli(prog_name="everthink")

@@ -1,6 +1,7 @@
 """Chunks on a terminal, or in a pipe: thinking is dim, tools are cyan, the answer is plain.
 
 In a pipe, only the answer is written to standard output; what else there is to see goes to standard error.
+Models and other people choose what is shown here: control characters are written out, never obeyed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import re
 import shutil
 import sys
 from typing import Any, cast
+
+from ..plain import plain
 
 __all__ = ["Screen"]
 
@@ -32,12 +35,12 @@ class Screen:
     def line(self, text: str, style: str = "") -> None:
         """A line beside the answer."""
         self.end_line()
-        print(self._styled(text, style), file=self._beside, flush=True)
+        print(self._styled(plain(text, lines=True), style), file=self._beside, flush=True)
 
     def failure(self, text: str) -> None:
         """Say that something did not work."""
         self.end_line()
-        print(self._styled(text, "bad"), file=sys.stderr, flush=True)
+        print(self._styled(plain(text, lines=True), "bad"), file=sys.stderr, flush=True)
 
     def answer_ended(self) -> None:
         """The turn is over."""
@@ -56,7 +59,7 @@ class Screen:
         if not sys.stdin.isatty():
             return input()
         # What readline must not count as columns stands between \x01 and \x02.
-        return input(re.sub("(\x1b\\[[0-9;]*m)", "\x01\\1\x02", self._styled(text, "you")))
+        return input(re.sub("(\x1b\\[[0-9;]*m)", "\x01\\1\x02", self._styled(plain(text), "you")))
 
     def show(self, chunk: Json) -> None:
         """Show one chunk of an answer."""
@@ -92,8 +95,8 @@ class Screen:
         """Show a tool call with its input."""
         inner = repr(given)
         if isinstance(given, dict):
-            inner = ", ".join(f"{k}={v!r}" for k, v in cast("Json", given).items())
-        self.line(f"  → {name}({inner})", "tool")
+            inner = ", ".join(f"{plain(k)}={v!r}" for k, v in cast("Json", given).items())
+        self.line(f"  → {plain(name)}({inner})", "tool")
 
     def message(self, message: Json) -> None:
         """Show a stored message."""
@@ -128,6 +131,8 @@ class Screen:
         if self._open != kind:
             self.end_line()
         self._open = kind
+        # Progress stays on its line, which is wiped; the rest may have lines of its own.
+        text = plain(text, lines=kind != "progress")
         out = sys.stdout if kind == "text" else self._beside
         print(self._styled(self._wrapped(text), style), end="", file=out, flush=True)
 
@@ -148,9 +153,9 @@ class Screen:
     def _from(self, chunk: Json) -> str:
         # With several calls under way, say whose result this is.
         name = self._calls.get(chunk["toolCallId"])
-        return f"{name}: " if name and len(self._calls) > 1 else ""
+        return f"{plain(name)}: " if name and len(self._calls) > 1 else ""
 
 
 def name_of(part: Json) -> str:
     """The tool of a stored part."""
-    return str(part.get("toolName") or part["type"].removeprefix("tool-"))
+    return plain(part.get("toolName") or part["type"].removeprefix("tool-"))

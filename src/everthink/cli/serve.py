@@ -48,7 +48,9 @@ UNGUARDED = (
 @click.option(
     "--store",
     envvar="EVERTHINK_STORE",
-    help="The database, when TARGET is a folder: sqlite:///path or postgresql://…",
+    show_envvar=True,
+    help="The database, when TARGET is a folder: sqlite:///path or postgresql://… One with a password "
+    "is better given in the environment: others can list the arguments of a process.",
 )
 @click.option(
     "--proxy-headers/--no-proxy-headers",

@@ -1,7 +1,7 @@
 """One serving process: uvicorn with our own beginning and end.
 
     serve ------------------------------> run
-    dev --starts a process, socket open--> python -m everthink.cli.serving '{…}' --> run
+    dev --starts a process, socket open--> python -m everthink.cli.serving < settings --> run
 
 A signal closes the sockets with 1012 (clients come back), gives turns their grace, cuts the rest at
 a chunk, closes the database and ends the process with 0.
@@ -200,9 +200,19 @@ def _is_news(record: logging.LogRecord) -> bool:
 # --- the process that `dev` starts
 
 
-def main(argument: str) -> int:
+def _first_line(descriptor: int) -> bytes:
+    """What the parent wrote. Nothing beyond it is read: the end of the pipe is the end of the parent."""
+    line = b""
+    while not line.endswith(b"\n"):
+        if not (piece := os.read(descriptor, 65_536)):
+            raise SystemExit(1)  # the parent is gone before it said what to serve
+        line += piece
+    return line
+
+
+def main() -> int:
     """Serve what the parent says, for development."""
-    settings: dict[str, Any] = json.loads(argument)
+    settings: dict[str, Any] = json.loads(_first_line(sys.stdin.fileno()))
     begun = time.perf_counter()
     quiet_logs(access=settings["verbose"], level="info" if settings["verbose"] else "warning")
     listener = socket.socket(fileno=settings["fd"])
@@ -246,6 +256,6 @@ def main(argument: str) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1]))
+        sys.exit(main())
     except KeyboardInterrupt:
         os._exit(0)  # Ctrl-C before the loop ran; there is nothing to close yet.

@@ -1,0 +1,191 @@
+"""A terminal obeys control characters. What models, people and files say is shown and not obeyed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from everthink import App, Think, tool
+from everthink.cli import letters
+from everthink.cli.doctor import Check
+from everthink.cli.main import cli
+from everthink.cli.screen import Screen, name_of
+from everthink.errors import AgentError
+from everthink.plain import in_json, plain
+from everthink.testing import ScriptedModel, calls, says
+
+ATTACKS = {
+    "clear the screen": "\x1b[2J",
+    "change the title": "\x1b]0;owned\x07",
+    "write to the clipboard": "\x1b]52;c;cm0gLXJm\x07",
+    "a link that lies": "\x1b]8;;http://evil.example\x1b\\bank\x1b]8;;\x1b\\",
+    "answer of the terminal": "\x1b[6n",
+    "eight-bit control": "\x9b31m",
+    "overwrite the line": "safe\rrm -rf /",
+    "backspace": "safe\b\b\b\bevil",
+    "bell": "\x07",
+    "read backwards": "\u202etxt.exe",
+    "isolate": "\u2066x\u2069",
+    "line separator": "a\u2028b",
+    "delete": "a\x7fb",
+    "nul": "a\x00b",
+    "half a character": "\ud83d",
+}
+MARKUP = "[bold red]not markup[/] [link=http://evil.example]x[/link] :smile:"
+OBEYED = set("\x1b\x9b\r\b\x07\x00\x7f\u202e\u2066\u2069\u2028")
+
+
+class Terminal(io.StringIO):
+    """Takes the place of standard output and error."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextlib.contextmanager
+def on_terminal() -> Iterator[Terminal]:
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(Terminal()) as out:
+        patch.setattr(sys, "stderr", out)
+        patch.setenv("TERM", "dumb")  # then all that is obeyed is the attacker's
+        yield out
+
+
+def harmless(text: str) -> bool:
+    text.encode()  # half a character would raise
+    return not OBEYED & set(text)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_plain_text_has_no_power(attack: str) -> None:
+    assert harmless(plain(ATTACKS[attack]))
+    assert harmless(plain(ATTACKS[attack], lines=True))
+    assert "\n" not in plain("a\nb")
+    assert plain("a\r\n\tb", lines=True) == "a\n\tb"
+    said = json.dumps({"x": ATTACKS[attack]}, ensure_ascii=False)
+    assert harmless(in_json(said))
+    assert json.loads(in_json(said)) == {"x": ATTACKS[attack]}
+
+
+@pytest.mark.parametrize(
+    "text", ["Grüße, 世界 👩‍👩‍👧 שלום", "naïve café – “quoted”", "1\N{NO-BREAK SPACE}000 €"]
+)
+def test_other_peoples_writing_stays(text: str) -> None:
+    assert plain(text) == text
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_model_cannot_command_the_terminal_of_chat(attack: str) -> None:
+    evil = ATTACKS[attack]
+    chunks: list[dict[str, Any]] = [
+        {"type": "text-delta", "delta": f"Hello {evil} {MARKUP}"},
+        {"type": "text-end"},
+        {"type": "reasoning-delta", "delta": evil},
+        {"type": "reasoning-end"},
+        {"type": "tool-input-available", "toolCallId": "c", "toolName": evil, "input": {evil: evil}},
+        {"type": "tool-input-available", "toolCallId": "d", "toolName": "t", "input": evil},
+        {"type": "tool-output-available", "toolCallId": "c", "output": evil},
+        {"type": "tool-output-error", "toolCallId": "d", "errorText": evil},
+        {"type": "tool-input-error", "toolName": evil, "errorText": evil, "input": evil},
+    ]
+    with on_terminal() as terminal:
+        screen = Screen()
+        for chunk in chunks:
+            screen.show(chunk)
+        for role in ("user", "assistant"):
+            screen.message({"role": role, "parts": [{"type": "text", "text": evil}]})
+        screen.failure(f"This did not work: {evil}")
+        screen.line(f"You talk to {evil}", "dim")
+    assert harmless(terminal.getvalue())
+    assert MARKUP in " ".join(terminal.getvalue().split())
+    assert harmless(name_of({"type": f"tool-{evil}"}))
+
+
+def test_a_sequence_that_comes_in_pieces_is_taken_apart_as_well() -> None:
+    with on_terminal() as terminal:
+        screen = Screen()
+        for letter in ATTACKS["change the title"]:
+            screen.show({"type": "text-delta", "delta": letter})
+    assert "owned" in terminal.getvalue()
+    assert harmless(terminal.getvalue())
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_letters_show_and_do_not_obey(attack: str) -> None:
+    with on_terminal() as terminal:
+        letters.complain(AgentError(f"{ATTACKS[attack]}\nsecond", kept=ATTACKS[attack], next_step=MARKUP))
+        letters.complain(ValueError(ATTACKS[attack]))
+        letters.say(ATTACKS[attack])
+    assert harmless(terminal.getvalue())
+    assert MARKUP in terminal.getvalue()
+
+
+# --- what a database holds
+
+
+class Odd(Think):
+    model = ScriptedModel(calls("look", id="c1", word="\x1b[2J[red]"), says("Fine."))
+
+    @tool
+    def look(self, word: str) -> str:
+        """Look."""
+        raise RuntimeError("\x1b]0;owned\x07 at postgresql://app:hunter2@db/x")
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> str:
+    async def fill() -> None:
+        async with App(Odd, store=f"sqlite:///{tmp_path}/odd.db") as app:
+            await app.agent(Odd, "room\x1b[31m\u202e[bold]\n").save_messages("Go")
+
+    asyncio.run(fill())
+    return f"sqlite:///{tmp_path}/odd.db"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_inspect_shows_names_and_errors_and_obeys_none(stored: str, options: list[str]) -> None:
+    ran = CliRunner().invoke(cli, ["inspect", "--store", stored, *options])
+    assert ran.exit_code == 0
+    assert harmless(ran.output)
+    assert "hunter2" not in ran.output
+    assert "[bold]" in ran.output
+    if options:
+        assert json.loads(ran.output)["agents"][0]["name"] == "room\x1b[31m\u202e[bold]\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_doctor_shows_no_password(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from everthink.cli import doctor
+
+    found = Check(
+        "store", "problem", "postgresql://app:hunter2@db \x1b[2J", "Try postgresql://app:hunter2@db"
+    )
+    monkeypatch.setattr(doctor, "_store", lambda store: found)
+    ran = CliRunner().invoke(cli, ["doctor", "--port", "1024", *options])
+    assert "hunter2" not in ran.output
+    assert harmless(ran.output)
+    assert "postgresql://app:***@db" in ran.output
+
+
+@pytest.mark.parametrize("command", ["inspect", "doctor"])
+@pytest.mark.parametrize(
+    "store",
+    [
+        "postgresql://app:hunter2@127.0.0.1:1/x",
+        "postgres://app:hun/ter2@127.0.0.1:1/x",
+        "mysql://app:hunter2@h/x",
+    ],
+)
+def test_a_store_that_cannot_be_reached_is_told_without_its_password(command: str, store: str) -> None:
+    pytest.importorskip("asyncpg")
+    ran = CliRunner().invoke(cli, [command, "--store", store])
+    assert ran.exit_code == 1
+    assert "ter2" not in ran.output
