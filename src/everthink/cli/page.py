@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..devtools.inspector import Inspector
+from ..server.headers import with_headers
 from ..server.names import kebab
 from ..server.origins import Hosts
 from .target import Loaded
@@ -42,6 +43,19 @@ TYPES = {
     ".webmanifest": "application/manifest+json",
     ".woff2": "font/woff2",
 }
+
+
+PAGE = [
+    (b"cache-control", b"no-cache"),
+    # As in the file itself, and what only a header can say: nobody shows this page inside of theirs.
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
+        b"object-src 'none'; frame-ancestors 'none'",
+    ),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]
+"""What the files of the page say besides what every answer does."""
 
 
 class WithPage:
@@ -176,8 +190,8 @@ async def _respond(send: Any, status: int, content_type: str, body: bytes, *, he
     headers = [
         (b"content-type", content_type.encode()),
         (b"content-length", str(len(body)).encode()),
-        (b"cache-control", b"no-cache"),
-        (b"x-content-type-options", b"nosniff"),
     ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    if content_type not in (TYPES[".txt"], TYPES[".json"]):
+        headers += PAGE
+    await with_headers(send)({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else body})

@@ -38,6 +38,7 @@ from ..server.app import App
 from ..server.asgi import deny
 from ..server.connections import Connection
 from ..server.expiry import close_when_expired
+from ..server.headers import with_headers
 from ..server.names import kebab
 from ..session import queries as session
 from ..session import session_queries as sessions
@@ -88,7 +89,7 @@ class Inspector:
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
             response = letter(500, "The inspector failed; the terminal says how.")
-        await response(scope, receive, send)
+        await response(scope, receive, with_headers(send))
 
     # --- who asks for what
 

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..messages import encode_json
+from ..server.headers import HEADERS
 
 __all__ = ["as_json", "body_of", "fields_of", "letter"]
 
@@ -22,8 +23,7 @@ MAX_BODY = 10_000
 
 def as_json(value: Any, status: int = 200) -> Response:
     """An answer."""
-    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-    return Response(encode_json(value), status, headers, "application/json")
+    return Response(encode_json(value), status, HEADERS, "application/json")
 
 
 def letter(status: int, text: str) -> Response:

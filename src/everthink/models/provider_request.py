@@ -23,6 +23,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from ..errors import ModelError
+from .file_urls import LEFT_OUT, may_be_opened
 from .port import (
     AssistantContent,
     AssistantMessage,
@@ -144,6 +145,8 @@ def _content(parts: Sequence[TextPart | FilePart]) -> str | list[ai.UserContent]
 
 
 def _file(part: FilePart) -> ai.UserContent:
+    if not may_be_opened(part.url):
+        return LEFT_OUT
     if part.url.startswith("data:"):
         return _binary(part)
     match part.media_type.partition("/")[0]:

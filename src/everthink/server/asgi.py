@@ -27,6 +27,7 @@ from .access import Pass, address_of, raised
 from .connections import Connection
 from .expiry import close_when_expired
 from .hall import Hall
+from .headers import with_headers, with_headers_on
 from .names import kebab
 from .reading import arrived
 
@@ -71,7 +72,7 @@ class Gate:
                 await self._socket(socket, *found, transport=_transport_of(send))
         else:
             response = await self._http(Request(scope, receive))
-            await response(scope, receive, send)
+            await response(scope, receive, with_headers(send))
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -282,7 +283,7 @@ async def deny(socket: WebSocket, receive: Receive, response: Response) -> None:
     if "websocket.http.response" not in (socket.scope.get("extensions") or {}):
         await socket.close()  # the server answers 403: it cannot carry our own refusal
         return
-    await socket.send_denial_response(response)
+    await socket.send_denial_response(with_headers_on(response))
     # uvicorn logs an error when we return before the client is gone: the second disconnect says so.
     with contextlib.suppress(TimeoutError, RuntimeError):
         async with asyncio.timeout(GOODBYE):
