@@ -4,17 +4,19 @@
 
 `Clean` sits on each of our loggers, so it does its work whoever wrote the handlers: values are masked
 (`masking.py`), stand on one line without control characters (`plain.py`), and are cut when they are long.
-A traceback is indented, so that a line of it never looks like a line of the log. `Sparing` counts what
-a client can cause again and again, instead of writing all of it down.
+A traceback is indented, so that a line of it never looks like a line of the log. Warnings that somebody
+causes again and again are counted instead of written (`Sparing`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from .masking import mask, shortened
 from .plain import cut, plain
@@ -25,6 +27,8 @@ LONGEST_VALUE = 2000
 LONGEST_LINE = 1000
 MOST_LINES = 120
 MOST_KINDS = 200
+MOST_OF_A_KIND = 100
+"""So many warnings of one kind are written in a minute; the rest is counted."""
 
 LOGGERS = (
     "abort",
@@ -53,73 +57,10 @@ def clean(value: object, *, longest: int = LONGEST_VALUE) -> str:
     return cut(plain(mask(shortened(said, 2 * longest))), longest)
 
 
-class _Value:
-    """An argument of a record, cleaned when it is written."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __str__(self) -> str:
-        return clean(self._value)
-
-    def __repr__(self) -> str:
-        return clean(repr(self._value))
-
-
-class Clean(logging.Filter):
-    """Cleans the values and the traceback of every record that passes. Lets everything pass."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Clean `record`."""
-        if isinstance(record.args, Mapping):
-            named = cast("Mapping[str, Any]", record.args)
-            record.args = {name: _cleaned(value) for name, value in named.items()}
-        elif record.args:
-            record.args = tuple(map(_cleaned, record.args))
-        if record.exc_info and not record.exc_text:
-            # Formatters write this text when it is there.
-            record.exc_text = cleaned_traceback(record.exc_info[1])
-        return True
-
-
-def _cleaned(value: Any) -> Any:
-    return value if isinstance(value, int | float | _Value | None) else _Value(value)
-
-
-def cleaned_traceback(error: BaseException | None) -> str:
-    """The traceback of `error`, masked, indented, and bounded: its beginning and its end."""
-    if error is None:
-        return ""
-    lines = "".join(traceback.format_exception(error)).splitlines()
-    if len(lines) > MOST_LINES:
-        half = MOST_LINES // 2
-        left_out = f"… {len(lines) - 2 * half} lines are left out …"
-        lines = [*lines[:half], left_out, *lines[-half:]]
-    text = mask("\n".join(shortened(line, LONGEST_LINE) for line in lines))
-    return "\n".join(f"  {plain(line)}" for line in text.split("\n"))
-
-
-CLEAN = Clean()
-
-
-def guarded(name: str) -> logging.Logger:
-    """The logger `everthink.<name>`, with `CLEAN` on it."""
-    logger = logging.getLogger(f"everthink.{name}")
-    logger.addFilter(CLEAN)  # without effect when it is there
-    return logger
-
-
-for _name in LOGGERS:
-    guarded(_name)
-
-
 class Sparing(logging.Filter):
     """Lets `most` records of a kind pass in each `seconds`, then counts, and says how many were left out.
 
-    A kind is what the line says without its values. Asked by `allows` where a client can cause a line,
-    or put on a handler, where it holds for whatever is written.
+    A kind is what the line says without its values.
     """
 
     def __init__(
@@ -155,3 +96,81 @@ class Sparing(logging.Filter):
         if missed:
             record.msg = f"({missed} lines like the next were left out.) {record.msg}"
         return passes
+
+
+class _Value:
+    """An argument of a record, cleaned when it is written."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __str__(self) -> str:
+        return clean(self._value)
+
+    def __repr__(self) -> str:
+        return clean(repr(self._value))
+
+
+class Clean(logging.Filter):
+    """Cleans the values and the traceback of every record, and holds back what comes too often."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Each server counts for itself, and a server is a loop.
+        self._sparing: WeakKeyDictionary[Any, Sparing] = WeakKeyDictionary()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Clean `record`. False when enough of its kind were written."""
+        if record.levelno >= logging.WARNING and not self._is_spared(record):
+            return False
+        if isinstance(record.args, Mapping):
+            named = cast("Mapping[str, Any]", record.args)
+            record.args = {name: _cleaned(value) for name, value in named.items()}
+        elif record.args:
+            record.args = tuple(map(_cleaned, record.args))
+        if record.exc_info and not record.exc_text:
+            # Formatters write this text when it is there.
+            record.exc_text = cleaned_traceback(record.exc_info[1])
+        return True
+
+    def _is_spared(self, record: logging.LogRecord) -> bool:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return True  # no client is at work outside of one
+        if (sparing := self._sparing.get(loop)) is None:
+            sparing = self._sparing[loop] = Sparing(most=MOST_OF_A_KIND)
+        return sparing.filter(record)
+
+
+def _cleaned(value: Any) -> Any:
+    return value if isinstance(value, int | float | _Value | None) else _Value(value)
+
+
+def cleaned_traceback(error: BaseException | None) -> str:
+    """The traceback of `error`, masked, indented, and bounded: its beginning and its end."""
+    if error is None:
+        return ""
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    if len(lines) > MOST_LINES:
+        half = MOST_LINES // 2
+        left_out = f"… {len(lines) - 2 * half} lines are left out …"
+        lines = [*lines[:half], left_out, *lines[-half:]]
+    text = mask("\n".join(shortened(line, LONGEST_LINE) for line in lines))
+    return "\n".join(f"  {plain(line)}" for line in text.split("\n"))
+
+
+CLEAN = Clean()
+
+
+def guarded(name: str) -> logging.Logger:
+    """The logger `everthink.<name>`, with `CLEAN` on it."""
+    logger = logging.getLogger(f"everthink.{name}")
+    logger.addFilter(CLEAN)  # without effect when it is there
+    return logger
+
+
+for _name in LOGGERS:
+    guarded(_name)

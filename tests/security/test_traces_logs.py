@@ -6,15 +6,26 @@ import ast
 import io
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from everthink import Think
 from everthink.cli.serving import _Plain  # pyright: ignore[reportPrivateUsage]
-from everthink.logs import CLEAN, LOGGERS, LONGEST_VALUE, MOST_KINDS, Sparing, clean
+from everthink.logs import CLEAN, LOGGERS, LONGEST_VALUE, MOST_KINDS, MOST_OF_A_KIND, Sparing, clean
 from everthink.observe.events import CHANNELS
 
 from ..shape.source import modules
+from ..support.server import open_app, served
+
+
+class Desk(Think):
+    model = "demo"
+
+    def on_message(self, connection: Any, message: Any) -> None:
+        raise ValueError(f"cannot read {message}")
+
 
 FORGED = "room\nERROR everything was deleted\r\x1b[2K\x1b]0;owned\x07\u202egnp.exe\x9b31m\u2028next"
 
@@ -142,6 +153,32 @@ def test_a_flood_is_counted_instead_of_written() -> None:
     later = logging.LogRecord("x", logging.WARNING, "", 1, "%s is refused", ("again",), None)
     assert spare.filter(later)
     assert later.getMessage() == "(997 lines like the next were left out.) again is refused"
+
+
+@pytest.mark.anyio
+async def test_a_client_that_is_refused_again_and_again_does_not_fill_the_log(
+    tmp_path: Path, written: io.StringIO
+) -> None:
+    async with served(open_app(tmp_path, Desk)) as server:
+        for number in range(MOST_OF_A_KIND + 50):
+            assert (await server.http(f"/agents/nobody-{number}%0aERROR/room")).status == 400
+    lines = written.getvalue().splitlines()
+    assert len(lines) == MOST_OF_A_KIND
+    assert all(line.startswith("WARNING /agents/nobody-") for line in lines)
+
+
+@pytest.mark.anyio
+async def test_a_frame_that_breaks_a_hook_is_logged_a_bounded_number_of_times(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(open_app(tmp_path, Desk)) as server:
+        tab = await server.connect(Desk)
+        for _ in range(MOST_OF_A_KIND + 50):
+            await tab.send("anything\nERROR forged")
+        await tab.settled()
+    raised = [record for record in caplog.records if record.exc_info]
+    assert len(raised) == MOST_OF_A_KIND
+    assert "\nERROR forged" not in caplog.text
 
 
 def test_what_a_flood_of_kinds_leaves_behind_is_bounded() -> None:

@@ -14,6 +14,7 @@ import inspect
 from typing import Any
 
 from ..errors import UNTOLD, StoreError
+from ..masking import mask
 from ..observe.events import Rpc, RpcError
 from ..runtime.actor import Actor
 from ..runtime.callables import StreamingResponse, callable_of, has_method
@@ -49,7 +50,7 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
     except asyncio.CancelledError:
         raise
     except Exception as error:  # noqa: BLE001 - the caller is told, the agent goes on
-        text = str(error) or "Unknown error occurred"
+        text = mask(str(error)) or "Unknown error occurred"
         if _is_our_call(error):
             text = f"Method {call.method} takes other arguments than these {len(call.args)}"
         actor.emit(RpcError(method=call.method, error=text))
