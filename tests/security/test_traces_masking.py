@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from everthink.errors import ModelError
+from everthink import App, Think
+from everthink.errors import ModelError, StoreError
+from everthink.logs import cleaned_traceback
 from everthink.masking import KINDS, LONGEST, Kind, mask, masked, shortened
 from everthink.models.classify import classify
 from everthink.observe.bus import EventBus
@@ -232,6 +234,28 @@ def test_a_long_text_is_cut_before_it_is_searched_and_not_in_the_middle_of_a_key
 
 
 # --- where it is used
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://app:hunter2@127.0.0.1:1/x",
+        "postgresql://app:hunter2@127.0.0.1:port/x",
+        "postgresql://app:1/hunter2@127.0.0.1:1/x",
+        "mysql://app:hunter2@127.0.0.1/x",
+        "sqlite://app:hunter2@x",
+    ],
+)
+async def test_a_database_that_cannot_be_opened_is_told_without_its_password(url: str) -> None:
+    pytest.importorskip("asyncpg")
+    app = App(Think, store=url)
+    assert "hunter2" not in repr(app)
+    with pytest.raises(StoreError) as refused:
+        await app.open()
+    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in repr(refused.value)
+    assert "hunter2" not in cleaned_traceback(refused.value)
 
 
 def test_a_providers_error_that_repeats_the_key_is_masked() -> None:

@@ -14,7 +14,7 @@ from everthink import Think, ToolError, tool
 from everthink.models.port import ToolMessage
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
-from everthink.turn.words import UNTOLD_TOOL
+from everthink.turn.words import UNTOLD_TOOL, Words
 
 from ..support.postgres import postgres_database, postgres_server, postgres_url
 from ..support.server import Served, open_app, served
@@ -222,3 +222,23 @@ async def test_a_call_id_that_comes_again_keeps_the_words_apart(tmp_path: Path) 
             for _ in range(2 - start):
                 await tab.until_done(await tab.say("Go"))
     assert read(model) == ["failure number 1", "failure number 2"]
+
+
+async def test_looking_for_words_does_not_read_the_conversation_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    learn = Words.learn
+
+    async def counted(self: Words, messages: Any) -> None:
+        found = list(messages)
+        looked.append(len(found))
+        await learn(self, found)
+
+    monkeypatch.setattr(Words, "learn", counted)
+    plays(*[says("Fine.") for _ in range(12)])
+    async with served(open_app(tmp_path, Desk)) as server:
+        tab = await server.connect(Desk)
+        for _ in range(12):
+            await tab.until_done(await tab.say("Go on"))
+    assert max(looked) <= 3

@@ -194,7 +194,7 @@ async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
                 tool_call_ids=tuple(report.tool_call_ids) or None,
             )
         )
-    await host.words.learn(history)
+    await host.words.learn(host.converter.unchecked(history))
     return history
 
 
@@ -204,7 +204,7 @@ async def history_so_far(host: Host, turn: Turn) -> Sequence[Message]:
     question = turn.question if isinstance(turn.parent, Unset) else turn.parent
     history = host.session.path if question is None else await _up_to(host, question)
     history = [message for message in history if message.id != turn.message_id]
-    await host.words.learn(history)
+    await host.words.learn(host.converter.unchecked(history))
     return history
 
 

@@ -9,7 +9,6 @@ and the writer is the last to close.
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 import threading
@@ -23,7 +22,7 @@ from ..migrate import CREATE_SCHEMA_TABLE, READ_APPLIED, RECORD_APPLIED, failed_
 from ..port import Migration, TextIndex
 from ..texts import text_indexes
 from .failures import from_os, from_sqlite
-from .files import make_folder, private, same_file, tighten
+from .files import claim, file_at, make_folder
 from .lock import LockFile
 from .texts import install, keep
 
@@ -126,18 +125,13 @@ def _own(path: Path) -> LockFile:
 
 def _connect_private(path: Path, busy_timeout: float) -> sqlite3.Connection:
     """SQLite opens by name, and gives its own files the rights of the database: ours come first."""
-    descriptor = private(path, doing="open")
-    try:
-        tighten(path)
-        connection = _connect(path, busy_timeout)
-        if not same_file(path, descriptor):
-            connection.close()
-            raise StoreUnreadable(
-                f"Another file took the place of {path} while it was opened.", kept="Nothing was changed."
-            )
-    finally:
-        # Before SQLite takes its first lock: closing any descriptor of a file drops a process's locks on it.
-        os.close(descriptor)
+    claimed = claim(path)
+    connection = _connect(path, busy_timeout)
+    if file_at(path) != claimed:
+        connection.close()
+        raise StoreUnreadable(
+            f"Another file took the place of {path} while it was opened.", kept="Nothing was changed."
+        )
     return connection
 
 

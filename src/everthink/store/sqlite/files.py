@@ -1,6 +1,6 @@
 """The files of a database belong to one user: nobody else reads them, and no link leads elsewhere.
 
-    open_database --> folder, private --> the database, its log, its lock          0700, 0600
+    open_database --> make_folder, claim, private --> the database, its log, its lock          0700, 0600
 
 Whatever the umask is, what we make is private from its first moment; what is ours and can be read by
 others is made private. A link in the place of one of the files is refused: following it would let
@@ -17,7 +17,7 @@ from pathlib import Path
 from ...errors import StoreError, StoreUnreadable
 from .failures import from_os
 
-__all__ = ["BESIDE", "make_folder", "private", "resolved", "same_file", "tighten"]
+__all__ = ["BESIDE", "claim", "file_at", "make_folder", "private", "resolved"]
 
 BESIDE = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside the database, by how their names end."""
@@ -89,20 +89,36 @@ def _check(path: Path, descriptor: int) -> None:
         os.fchmod(descriptor, stat.S_IMODE(facts.st_mode) & ~_OTHERS)
 
 
-def tighten(database: Path) -> None:
-    """The same for what an earlier process left beside the database."""
+def claim(path: Path) -> tuple[int, int]:
+    """Make sure that the database at `path` is a file and ours alone; make it if need be. Which file it is.
+
+    A file that is as it should be is not opened: closing it would drop the locks that another connection of
+    this process has on it.
+    """
+    if not os.path.lexists(path):
+        os.close(private(path, doing="create the database"))
+    _tighten(path)
     for ending in BESIDE:
-        path = database.with_name(database.name + ending)
-        if path.is_symlink():
-            raise _link(path, "it is a link")
-        if path.exists():
-            os.close(private(path, doing="open"))
+        beside = path.with_name(path.name + ending)
+        if os.path.lexists(beside):
+            _tighten(beside)
+    return file_at(path)
 
 
-def same_file(path: Path, descriptor: int) -> bool:
-    """False when another file took the place of the one that was opened."""
-    found, opened = os.lstat(path), os.fstat(descriptor)
-    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+def _tighten(path: Path) -> None:
+    facts = path.lstat()
+    if stat.S_ISLNK(facts.st_mode):
+        raise _link(path, "it is a link")
+    if not stat.S_ISREG(facts.st_mode):
+        raise _link(path, "it is no file")
+    if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
+        os.close(private(path, doing="make private"))
+
+
+def file_at(path: Path) -> tuple[int, int]:
+    """Which file has this name now."""
+    facts = path.lstat()
+    return facts.st_dev, facts.st_ino
 
 
 def _link(path: Path, why: str) -> StoreError:
