@@ -242,3 +242,21 @@ async def test_looking_for_words_does_not_read_the_conversation_again_and_again(
         for _ in range(12):
             await tab.until_done(await tab.say("Go on"))
     assert max(looked) <= 3
+
+
+async def test_a_turn_that_was_cut_off_after_the_failure_goes_on_with_the_words(
+    store: str, tmp_path: Path
+) -> None:
+    first = plays(calls("look", id="c1"), says("Half ").then_hangs())
+    app = open_app(tmp_path, Desk, store=store)
+    async with served(app) as server:
+        tab = await server.connect(Desk)
+        await tab.say("Look")
+        await tab.until_text("Half ")
+        assert [SECRET in words for words in read(first)] == [True]
+    model = plays(says("a sorrow."))
+    async with served(open_app(tmp_path, Desk, store=store)) as server:
+        tab = await server.connect(Desk, resumes=True)
+        await tab.until_text("sorrow.")
+        assert [SECRET in words for words in read(model)] == [True]
+        assert SECRET not in await everything(server, tab)

@@ -87,13 +87,18 @@ async def pick_up(run: Run, journal: Journal, calls: StepCalls) -> PickedUp:
     if own and not journal.step_is_over:
         run.say(ui.FinishStep())
         found.has_begun = False
-    found.produced = convert(_message(over), calls.tools)
+
+    def words(_: str, call_id: str) -> str | None:
+        outcome = calls.outcomes.get(call_id)
+        return str(outcome.output) if outcome is not None and outcome.is_error else None
+
+    found.produced = convert(_message(over), calls.tools, words)
     if own or not blocks:
         return found
     if journal.step_is_over:
         found.is_over = True
         return found
-    said = convert(_message([last]), calls.tools)
+    said = convert(_message([last]), calls.tools, words)
     content = list(said[0].content) if said and isinstance(said[0], model.AssistantMessage) else []
     # Thinking that was cut off has no signature, and alone it is no beginning of an answer.
     while content and isinstance(content[-1], model.ReasoningPart):
