@@ -89,7 +89,12 @@ class Sparing(logging.Filter):
         return False, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether `record` is written. The first after some that were not says how many."""
+        """Whether `record` is written. The first after some that were not says how many.
+
+        What is said below a warning was asked for, and all of it is written.
+        """
+        if record.levelno < logging.WARNING:
+            return True
         event: dict[str, Any] = getattr(record, "event", {})  # of observe/bus.py: all have one form
         kind = (record.name, record.levelno, event.get("type") or str(record.msg)[:200])
         passes, missed = self.allows(kind)
@@ -123,7 +128,7 @@ class Clean(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Clean `record`. False when enough of its kind were written."""
-        if record.levelno >= logging.WARNING and not self._is_spared(record):
+        if not self._is_spared(record):
             return False
         if isinstance(record.args, Mapping):
             named = cast("Mapping[str, Any]", record.args)

@@ -147,7 +147,9 @@ def test_a_flood_is_counted_instead_of_written() -> None:
         if spare.filter(record):
             said.append(record.getMessage())
     assert said == ["path-0 is refused", "path-1 is refused", "path-2 is refused"]
-    # other lines are not held up by it
+    # other lines are not held up by it, nor what somebody asked for with a lower level
+    asked_for = [logging.LogRecord("x", logging.INFO, "", 1, "%s is refused", ("y",), None) for _ in range(9)]
+    assert all(map(spare.filter, asked_for))
     assert spare.filter(logging.LogRecord("x", logging.WARNING, "", 1, "something else", (), None))
     at = 61.0
     later = logging.LogRecord("x", logging.WARNING, "", 1, "%s is refused", ("again",), None)

@@ -178,7 +178,7 @@ def quiet_logs(*, access: bool, level: str = "warning") -> None:
     errors.setFormatter(_Plain("%(levelname)s %(message)s"))
     errors.setLevel(level.upper())
     errors.addFilter(CLEAN)
-    errors.addFilter(Sparing(most=50))  # a client can make uvicorn complain as often as it likes
+    errors.addFilter(Sparing(most=100))  # a client can make uvicorn complain as often as it likes
     logging.basicConfig(level=level.upper(), handlers=[errors])
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     if access:
