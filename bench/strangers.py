@@ -6,7 +6,7 @@
 B is a process of its own with its own agent, and notes when it asked and how long it waited. A quiet moment
 before each input says what the machine itself adds; each input is tried some times and the best one counts,
 since others can only make it worse. Memory is the kernel's high-water mark against what was there before, by
-the bytes that were sent.
+the bytes that were sent; of that the worst counts.
 """
 
 from __future__ import annotations
@@ -233,7 +233,8 @@ def inputs(quick: bool) -> dict[str, Callable[[Stranger], object]]:
         "request of 16 MiB, a body of lists": lambda a: a.send(padded(chat + b"[", b"[],", b"[]]" + words)),
         "request of 16 MiB, escaped quotes": lambda a: a.send(padded(chat, rb"\"", words)),
         "transcript of 20,000 messages": lambda a: a.ask(
-            *(message(f"number {n}", id=f"old{n}") for n in range(19_990)), a.new("Hi")
+            *(message(f"This is number {n} of many. " * 3, id=f"old{n:012}") for n in range(19_990)),
+            a.new("Hi"),
         ),
         "message of 1 MiB, short words": lambda a: a.ask(a.new("a b " * (MIB // 4 - 100))),
         "message of 1 MiB, all different": lambda a: a.ask(
@@ -244,6 +245,7 @@ def inputs(quick: bool) -> dict[str, Callable[[Stranger], object]]:
         "message of 256 parts": lambda a: a.ask(
             a.new("", parts=[{"type": "text", "text": "x" * 4000}] * 256)
         ),
+        "16 new messages, 1 MiB in all": lambda a: a.ask(*(a.new("some words " * 5_900) for _ in range(16))),
         "16 new messages of 900 KiB": lambda a: a.ask(*(a.new("some words " * 80_000) for _ in range(16))),
         "a turn after 20 messages of 1 MiB": _long_conversation,
         "64 tools of 128 KiB": lambda a: a.ask(a.new("Hi"), clientTools=tools),
@@ -421,7 +423,7 @@ def _row(name: str, tries: Sequence[tuple[Window, Window]], samples: Sequence[tu
         median(loud) if loud else 0.0,
         max(loud, default=0.0),
         max(quiet, default=0.0),
-        min(loud.grown / loud.sent for _, loud in tries) if best[1].sent >= SMALL else None,
+        max(loud.grown / loud.sent for _, loud in tries) if best[1].sent >= SMALL else None,
     )
 
 

@@ -31,9 +31,9 @@ class Limits:
     new_messages: int = 16
     """New user messages in one request."""
     message_bytes: int = 8 * MIB
-    """Bytes of one new message, its files included."""
+    """Bytes of the new messages of one request, their files included."""
     text_bytes: int = MIB
-    """Bytes of the texts of one new message."""
+    """Bytes of the texts of the new messages of one request: everybody's commits wait for theirs."""
     message_parts: int = 256
     """Parts of one new message."""
     id_chars: int = 128

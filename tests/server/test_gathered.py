@@ -142,8 +142,11 @@ class Fickle:
         if self.is_ready:
             self.at_once += 1
             while frames:
-                self.texts.append(frames[2 : 2 + frames[1]].decode())
-                frames = frames[2 + frames[1] :]
+                start, size = 2, frames[1]
+                if size == 127:
+                    start, size = 10, int.from_bytes(frames[2:10])
+                self.texts.append(frames[start : start + size].decode())
+                frames = frames[start + size :]
         return self.is_ready
 
     async def send_text(self, data: str) -> None:

@@ -175,6 +175,10 @@ class Connection:
         if self._cut is not None:
             asyncio.get_running_loop().call_later(PATIENCE, self._cut)
 
+    def _write_long(self, text: str) -> bool:
+        """A frame of our own is one copy of a long text; the server's would be four."""
+        return len(text) > AT_ONCE and self._now is not None and self._now(Parcel((text,)).framed)
+
     async def pump(self) -> None:
         """Write what is sent until the connection closes."""
         try:
@@ -182,7 +186,8 @@ class Connection:
                 while self._out:
                     text = self._out.popleft()
                     self._buffered -= len(text)
-                    await self._socket.send_text(text)
+                    if not self._write_long(text):
+                        await self._socket.send_text(text)
                 self._largest = 0
                 if self._closing is not None:
                     await self._socket.close(*self._closing)

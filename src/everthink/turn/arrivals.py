@@ -24,7 +24,7 @@ from ..session.tree import Plan
 from ..store.port import Statement, Store
 from .admission import Door, House
 from .perform import with_stamps
-from .spoken import checked_id, has_said_the_same, spoken
+from .spoken import checked_id, has_said_the_same, spoken, weigh
 
 __all__ = ["Arrival", "Asked", "Reception", "take", "trailing"]
 
@@ -114,6 +114,8 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
             continue
         arrival.new.append(with_stamps(said, request.channel, request.metadata))
         arrival.dropped_parts += left_out
+    if len(new) > 1:
+        weigh(arrival.new, limits)
     if tail and not new:
         await _look_for_change(room, request, tail[-1], arrival, regenerates=regenerates)
     mark = mark_of(request.identity)

@@ -10,6 +10,7 @@ neither a provider nor we should open, is refused: they would not know that it w
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from ..messages import Message, Part, encode_json
 from ..session.overlay import is_overlay
 from ..session.reconcile import RESERVED
 
-__all__ = ["checked_id", "has_said_the_same", "is_open_url", "spoken"]
+__all__ = ["checked_id", "has_said_the_same", "is_open_url", "spoken", "weigh"]
 
 _FIELDS = {"text": ("type", "text"), "file": ("type", "mediaType", "filename", "url")}
 _DATA_FIELDS = ("type", "id", "data")
@@ -44,7 +45,7 @@ def spoken(message: Message, limits: Limits) -> tuple[Message, int]:
             _check_file(part)
     metadata = {k: v for k, v in (message.metadata or {}).items() if k not in RESERVED} or None
     said = Message(message.id, "user", parts, metadata)
-    _weigh(said, limits)
+    weigh([said], limits)
     return said, len(message.parts) - len(parts)
 
 
@@ -67,14 +68,16 @@ def _check_file(part: Part) -> None:
         raise InvalidMessage("message.parts", "holds a file whose media type is none, such as image/png")
 
 
-def _weigh(message: Message, limits: Limits) -> None:
-    extra = len(encode_json(message.metadata)) if message.metadata else 0
+def weigh(messages: Sequence[Message], limits: Limits) -> None:
+    """Raise `InvalidMessage` when the messages of one request are, together, larger than may be."""
+    extra = sum(len(encode_json(message.metadata)) for message in messages if message.metadata)
     if extra > limits.body_bytes:
         raise InvalidMessage("message.metadata", f"has {extra} bytes, more than {limits.body_bytes}")
-    text = sum(len(part["text"].encode(errors="replace")) for part in message.parts if "text" in part)
+    texts = (part["text"] for message in messages for part in message.parts if "text" in part)
+    text = sum(len(one) if one.isascii() else len(one.encode(errors="replace")) for one in texts)
     if text > limits.text_bytes:
         raise InvalidMessage("message.parts", f"has {text} bytes of text, more than {limits.text_bytes}")
-    size = len(encode_json(message))
+    size = sum(len(encode_json(message)) for message in messages)
     if size > limits.message_bytes:
         raise InvalidMessage("message", f"has {size} bytes, more than {limits.message_bytes}")
 
@@ -88,14 +91,20 @@ def checked_id(id: str, limits: Limits, what: str = "message.id") -> str:
     return id
 
 
+MAX_URL = 8192
+"""Characters of an address; `data:` is no address."""
+
+
 def is_open_url(url: str) -> bool:
     """True for a URL that a provider may be given: `http:`, `https:` or `data:`."""
+    if url[:5].lower() == "data:":
+        return True  # looked at no further: it may be megabytes
+    if len(url) > MAX_URL:
+        return False
     try:
         parts = urlsplit(url.strip())
     except ValueError:
         return False
-    if parts.scheme == "data":
-        return True
     return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable()
 
 

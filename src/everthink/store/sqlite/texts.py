@@ -35,9 +35,9 @@ _LARGEST_PART = 2 * 1024 * 1024
 # beyond the length is a file, or a text of control characters: it is not taken apart.
 _PARTS = (
     f"(SELECT substr(group_concat(CASE WHEN type='object' AND length(value) < {_LARGEST_PART} THEN"
-    " CASE WHEN json_extract(value,'$.type')='text' AND json_type(value,'$.text')='text'"
-    f" THEN substr(json_extract(value,'$.text'),1,{LONGEST_TEXT}) END END,' '),1,{LONGEST_TEXT}) FROM"
-    " json_each(CASE WHEN json_valid({0}) THEN replace({0},'\\u0000','\\ufffd') ELSE '{{}}' END,'$.parts'))"
+    " CASE WHEN json_extract(value,'$.type')='text' AND json_type(value,'$.text')='text' THEN"
+    f" substr(json_extract(replace(value,'\\u0000','\\ufffd'),'$.text'),1,{LONGEST_TEXT}) END END,' '),1,"
+    f"{LONGEST_TEXT}) FROM json_each(CASE WHEN json_valid({{0}}) THEN {{0}} ELSE '{{{{}}}}' END,'$.parts'))"
 )
 
 _VIEW = (
@@ -54,11 +54,14 @@ _INDEX = (
 # FTS5's own 'rebuild' may not read a view that reads JSON.
 _FILL = "INSERT INTO {table}_fts (rowid, text, scope) SELECT id, text, scope FROM {table}_text"
 
-# SQLite keeps these words in the file, so they go through the view where they can.
+# SQLite keeps these words in the file, so they go through the view where it is quick enough: of a view SQLite
+# works the text out once for each time that it is mentioned, and a limit keeps it from doing so.
+_NEW = (
+    "INSERT INTO {table}_fts (rowid, text, scope) SELECT new.rowid, text, hex(new.agent) || '0'"
+    " FROM (SELECT {new} AS text LIMIT 1) WHERE text <> ''"
+)
 _TRIGGERS = {
-    "insert": "CREATE TRIGGER {table}_fts_insert AFTER INSERT ON {table} BEGIN "
-    + _FILL
-    + " WHERE id = new.rowid; END",
+    "insert": "CREATE TRIGGER {table}_fts_insert AFTER INSERT ON {table} BEGIN " + _NEW + "; END",
     "delete": "CREATE TRIGGER {table}_fts_delete BEFORE DELETE ON {table} BEGIN"
     " INSERT INTO {table}_fts ({table}_fts, rowid, text, scope)"
     " SELECT 'delete', id, text, scope FROM {table}_text WHERE id = old.rowid; END",
@@ -66,9 +69,8 @@ _TRIGGERS = {
     "update": "CREATE TRIGGER {table}_fts_update AFTER UPDATE OF agent, {column} ON {table}"
     " WHEN old.agent <> new.agent OR (old.{column} IS NOT new.{column} AND {old} IS NOT {new}) BEGIN"
     " INSERT INTO {table}_fts ({table}_fts, rowid, text, scope)"
-    " SELECT 'delete', old.rowid, text, hex(old.agent) || '0' FROM (SELECT {old} AS text) WHERE text <> ''; "
-    + _FILL
-    + " WHERE id = new.rowid; END",
+    " SELECT 'delete', old.rowid, text, hex(old.agent) || '0'"
+    " FROM (SELECT {old} AS text LIMIT 1) WHERE text <> ''; " + _NEW + "; END",
 }
 
 # How good a hit is: BM25 for a word whose rareness does not matter, in characters.
@@ -95,22 +97,17 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
 
 def install(connection: sqlite3.Connection, index: TextIndex) -> None:
     """Index the rows that are there, and those to come. Inside the caller's transaction."""
-    names = {
-        "table": index.table,
-        "column": index.column,
-        "old": _text(index, f"old.{index.column}"),
-        "new": _text(index, f"new.{index.column}"),
-    }
+    view, *triggers = _made(index).values()
     _drop_triggers(connection, index)
     connection.execute(f"DROP VIEW IF EXISTS {index.table}_text")
-    connection.execute(_view(index))
+    connection.execute(view)
     if not has_fts5(connection):
         return
     connection.execute(f"DROP TABLE IF EXISTS {index.table}_fts")
-    connection.execute(_INDEX.format_map(names))
-    connection.execute(_FILL.format_map(names))
-    for sql in _TRIGGERS.values():
-        connection.execute(sql.format_map(names))
+    connection.execute(_INDEX.format(table=index.table))
+    connection.execute(_FILL.format(table=index.table))
+    for sql in triggers:
+        connection.execute(sql)
 
 
 def keep(connection: sqlite3.Connection, indexes: Mapping[str, TextIndex]) -> bool:
@@ -133,11 +130,7 @@ def keep(connection: sqlite3.Connection, indexes: Mapping[str, TextIndex]) -> bo
     stale = kept
     if is_able:
         # Also one that an earlier version of ours made another way: an entry must go as it came.
-        stale = [
-            index
-            for index in indexes.values()
-            if index not in kept or known.get(f"{index.table}_text") != _view(index)
-        ]
+        stale = [index for index in indexes.values() if not _made(index).items() <= known.items()]
     if stale:
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -208,8 +201,19 @@ def _expression(search: Search, words: list[str]) -> str:
     return f'scope : "{scope}" AND text : ({wanted})'
 
 
-def _view(index: TextIndex) -> str:
-    return _VIEW.format(table=index.table, text=_text(index, index.column))
+def _made(index: TextIndex) -> dict[str, str]:
+    """The view and the triggers of a table by name, each with its SQL."""
+    names = {
+        "table": index.table,
+        "column": index.column,
+        "text": _text(index, index.column),
+        "old": _text(index, f"old.{index.column}"),
+        "new": _text(index, f"new.{index.column}"),
+    }
+    made = {f"{index.table}_text": _VIEW.format_map(names)}
+    for verb, sql in _TRIGGERS.items():
+        made[f"{index.table}_fts_{verb}"] = sql.format_map(names)
+    return made
 
 
 def _text(index: TextIndex, column: str) -> str:
