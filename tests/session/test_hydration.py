@@ -98,6 +98,7 @@ async def test_the_event_comes_when_the_window_changes(
 ) -> None:
     Assistant = assistant(ScriptedModel(), hydration_byte_budget=5000)
     await filled(open_app, Assistant, 20)
+    caplog.clear()  # the one that filled it has told it too
     app = await open_app(Assistant)
     events = record_events(app, "chat:hydration:windowed")
     agent = await app.agent(Assistant).instance()
@@ -114,6 +115,24 @@ async def test_the_event_comes_when_the_window_changes(
     await agent.session.load()
     assert len(events) == 2
     assert [record.levelno for record in caplog.records if "budget" in record.message] == [logging.WARNING]
+
+
+async def test_a_conversation_that_grows_beyond_the_budget_leaves_memory_from_its_beginning(
+    open_app: OpenApp,
+) -> None:
+    """Every reader is sent what is in memory after each turn, so that has a bound."""
+    model = ScriptedModel.forever(says("fine"))
+    Assistant = assistant(model, hydration_byte_budget=20_000)
+    app = await open_app(Assistant)
+    agent = await app.agent(Assistant).instance()
+    largest = 0
+    for number in range(40):
+        await agent.save_messages(f"{number} " + "x" * 3000)
+        largest = max(largest, sum(len(message.text) for message in agent.messages))
+    assert largest <= 1.5 * 20_000 + 3000
+    assert texts(agent.messages)[-1] == "fine"
+    assert len(await agent.get_messages()) == 80
+    assert [text.split()[0] for text in texts(await agent.get_messages())[::2]] == [str(n) for n in range(40)]
 
 
 async def test_a_summary_brings_a_large_conversation_back_into_memory(open_app: OpenApp) -> None:

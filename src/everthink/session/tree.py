@@ -66,6 +66,8 @@ class Tree:
         self._overlays: list[Overlay] = []
         self._is_partial = self._is_windowed = False
         self._budget, self._floor = math.inf, 4
+        # The bytes of what was read into memory, and of what was added since.
+        self._read = self._added = 0
         self.heaviest = 0
         """The bytes of the largest row that was read or written here."""
         # The tip as planned: ahead of the path while a commit is in flight. 0: take the database's.
@@ -153,6 +155,8 @@ class Tree:
         self._leaf, self._leaf_seq = leaf, seq
         self._overlays, self._is_partial = shape.overlays, shape.is_partial
         self._is_windowed = shape.is_truncated
+        self._read = sum(step.bytes for step in shape.steps if isinstance(step, Step))
+        self._added = 0
         self._set_path(path)
         self.heaviest = max([self.heaviest, *(step.bytes for step in shape.steps if isinstance(step, Step))])
         self._hydrated(shape)
@@ -262,7 +266,9 @@ class Tree:
                 self._agent, self.id, message, seq=self._seq, parent=above, now=self._now(), guard=is_new
             )
             plan.statements.append(statement)
-            self.heaviest = max(self.heaviest, queries.bytes_of(statement))
+            size = queries.bytes_of(statement)
+            self.heaviest = max(self.heaviest, size)
+            self._added += size
             plan.writes.append((message, above, self._seq))
             self._planned.add(message.id)
             above = message.id
@@ -303,6 +309,8 @@ class Tree:
                     self.fail()  # the id was known already, on another branch
             elif returned:
                 self.foresee(message)
+        if self._added > max(self._budget, self._read) / 2:
+            self.doubt()  # the oldest leave memory when the path is read again, within the budget
 
     def foresee(self, message: Message) -> None:
         """Put an update into the path ahead of its commit, so that the next one builds on it."""
@@ -329,6 +337,7 @@ class Tree:
         self._confirmed += 1
         self._leaf, self._leaf_seq = None, 0
         self._overlays, self._is_partial, self._is_windowed = [], False, False
+        self._read = self._added = 0
         self._set_path([])
 
     def _hang(self, message: Message, parent: str | None, seq: int) -> None:
