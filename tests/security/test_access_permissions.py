@@ -231,6 +231,8 @@ async def test_each_call_is_authorized(serve: Serve) -> None:
     events = record_events(server.app, "audit")
     ada = await server.connect(cls, query={"me": "ada"})
     assert (await ada.call("write"))[-1]["result"] == "written"
+    for method in ("set_state", "nothing"):
+        assert (await ada.call(method))[-1]["success"] is False
     may["calls"] = False
     for method in ("write", "look"):
         [answer] = await ada.call(method)
@@ -238,10 +240,12 @@ async def test_each_call_is_authorized(serve: Serve) -> None:
     assert cls.called == ["write"]
     assert audits(events) == [
         ("call", True, None, "ada", "room"),
+        ("call", False, "not callable", "ada", "room"),
+        ("call", False, "not callable", "ada", "room"),
         ("call", False, "not authorized", "ada", "room"),
         ("call", False, "not authorized", "ada", "room"),
     ]
-    assert [event.payload["target"] for event in events] == ["write", "write", "look"]
+    assert [event.payload["target"] for event in events] == ["write", "set_state", "nothing", "write", "look"]
 
 
 async def test_an_authorize_that_breaks_calls_nothing_and_tells_nobody_why(serve: Serve) -> None:

@@ -22,6 +22,7 @@ from ..observe.events import Audit, Connect, Disconnect, StateUpdate
 from ..recovery.recover import RECOVERING_TTL_MS
 from ..runtime import control
 from ..runtime.actor import Actor
+from ..runtime.callables import callable_of
 from ..runtime.context import current_connection
 from ..session.compaction import CompactionFailed, SessionNews
 from ..store.port import Statement
@@ -493,7 +494,9 @@ class Hall:
     async def _answer_call(self, connection: Connection, frame: wire.CallMethod) -> None:
         actor = self.actor
         why = await self._access.may_call(connection, actor.cls, actor.name) if self._access else None
-        self._audit(connection, "call", frame.method, None if why is None else "not authorized")
+        is_offered = callable_of(actor.cls, frame.method) is not None
+        reason = "not authorized" if why is not None else None if is_offered else "not callable"
+        self._audit(connection, "call", frame.method, reason)
         if why is not None:
             connection.send(wire.CallResult(frame.id, success=False, error=why))
         else:
