@@ -72,6 +72,22 @@ async def test_a_response_is_the_refusal_and_a_truthy_one_lets_nobody_in(tmp_pat
         assert await door.agents() == []
 
 
+async def test_an_error_or_a_function_is_nobody_although_it_is_truthy(tmp_path: Path) -> None:
+    async def forgotten(connection: Any) -> Any:
+        yield "ada"
+
+    for who, status in (
+        (lambda connection: HTTPException(401, "Sign in first"), 401),
+        (lambda connection: ValueError("no such token"), 500),
+        (lambda connection: by_header, 500),
+        (forgotten, 500),
+    ):
+        async with Door(tmp_path, authenticate=who) as door:
+            for way in WAYS:
+                assert (await knock(door.server, way))[0] == status
+            assert await door.agents() == []
+
+
 async def test_everybody_who_is_authenticated_comes_in_unless_somebody_decides(tmp_path: Path) -> None:
     async with Door(tmp_path, authenticate=by_header) as door:
         for way, status in OPEN.items():
@@ -185,7 +201,9 @@ async def test_a_session_that_is_over_is_nobody(tmp_path: Path) -> None:
     async with Door(tmp_path, **options) as door:
         for way, status in OPEN.items():
             assert (await knock(door.server, way))[0] == status
+        listening = await door.server.connect(WAYS["events"])
         await clock.advance(60)
+        assert await listening.until_closed() == (4401, "Session expired")
         for way in WAYS:
             assert await knock(door.server, way) == (401, "Session expired")
         assert {audit[2] for audit in audits(door.events)} == {"expired"}

@@ -113,7 +113,7 @@ class Access:
         """True when a browser asks on behalf of another site. Other clients send no origin."""
         return self._app.origins.are_foreign(
             connection.headers.getlist("origin"),
-            scheme=connection.scope["scheme"],
+            scheme=connection.scope.get("scheme", "http"),
             host=connection.headers.get("host", ""),
         )
 
@@ -133,7 +133,7 @@ class Access:
         origin = connection.headers.get("origin", "")
         self.audit.refused(cls.__name__, name, action, "origin not allowed", address=address_of(connection))
         why = f"its origin {origin} is not allowed (allow_origins=[{origin!r}] would)"
-        ours = own_origin(connection.scope["scheme"], connection.headers.get("host", ""))
+        ours = own_origin(connection.scope.get("scheme", "http"), connection.headers.get("host", ""))
         theirs = read_origin(origin)
         if ours and theirs and (ours.scheme, theirs.scheme) == ("http", "https") and ours.host == theirs.host:
             why += "; if a proxy in front speaks https, let it send X-Forwarded-Proto, and trust it"
@@ -187,6 +187,14 @@ class Access:
             raise _Refused(said, "not authenticated")
         if not said:
             raise _Refused(PlainTextResponse("Unauthorized", 401), "not authenticated")
+        if isinstance(said, Exception):
+            raise said  # returned by mistake; nobody is called by the name of an error
+        if inspect.isroutine(said) or inspect.isgenerator(said) or inspect.isasyncgen(said):
+            raise AgentError(
+                f"authenticate returned {said!r}, which is nobody.",
+                kept="Nobody was let in.",
+                next_step="Return who it is, or nothing.",
+            )
         granted = said if isinstance(said, Granted) else Granted(said)
         identity, until = granted.identity, _moment(granted.until)
         if until is not None and until * 1000 <= self._app.clock.now_ms():
