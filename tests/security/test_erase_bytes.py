@@ -9,6 +9,8 @@ import pytest
 
 from everthink import App
 from everthink.runtime.erasing import TABLES
+from everthink.testing import ScriptedModel, says
+from everthink.turn.queries import segment
 from tests.support.server import open_app, served
 
 from .lives import SECRET, Keeper, anyio_backend, live, quiet, rows_of, traces
@@ -73,19 +75,28 @@ async def test_clearing_again_and_again_owes_one_pass_only(tmp_path: Path) -> No
 
 
 async def test_what_a_cleared_turn_says_late_is_not_left_either(tmp_path: Path) -> None:
-    """The turn that runs when the conversation is cleared writes its chunks until it has noticed."""
-    from everthink.testing import ScriptedModel, says
+    """The turn that runs when the conversation is cleared may write chunks until it has noticed."""
 
     class Talker(Keeper):
         model = ScriptedModel(says(*[f"{SECRET} " for _ in range(200)]).then_hangs())
 
     async with open_app(tmp_path, Talker) as app:
         agent: Any = await app.agent(Talker, "ada").instance()
-        stream = agent.chat(f"Tell me about {SECRET}")
+        home = agent._home
+        ask = home.cleaning.ask
+
+        def ask_after_a_late_chunk(running: Any) -> None:
+            [turn] = running
+            late = segment(home.id, turn, first=9_000, last=9_000, chunks=f'["{SECRET}"]', now=0)
+            home.store.apply([late])
+            ask(running)
+
+        home.cleaning.ask = ask_after_a_late_chunk
         seen = 0
-        async for _ in stream:
+        async for _ in agent.chat(f"Tell me about {SECRET}"):
             seen += 1
             if seen == 50:
                 await agent.clear_messages()
         await quiet(app, cls=Talker)
+        assert "segments" not in await rows_of(app, "Talker/ada")
         assert traces(tmp_path) == {}

@@ -97,7 +97,7 @@ async def test_what_cannot_be_read_is_exported_as_it_is(url: str) -> None:
 
     deep = "[" * 20_000
     async with App(Plain, store=url, grace=0.0) as app:
-        await app.agent(Plain, "ada").messages()
+        await app.agent(Plain, "ada").add_messages("hello")
         store = (await app.open()).store
         for name, value in (("broken", "{"), ("deep", deep)):
             await store.apply([Statement("INSERT INTO kv VALUES ('Plain/ada', ?, ?)", (name, value))])

@@ -189,7 +189,7 @@ async def test_an_agent_that_hangs_in_its_start_can_be_erased(url: str) -> None:
     async with open_app(url, Slow) as app:
         reaching = asyncio.ensure_future(app.agent(Slow, "ada").messages())
         await starting.wait()
-        assert await app.erase(Slow, "ada") >= 1
+        await app.erase(Slow, "ada")
         with pytest.raises(AgentError, match="was erased while it started"):
             await reaching
         assert await rows_of(app, "Slow/ada") == {}

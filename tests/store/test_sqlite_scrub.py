@@ -122,7 +122,9 @@ async def test_what_a_killed_process_left_in_the_index_goes_at_the_next_start(tm
     (tmp_path / "a.db.lock").write_text("pid 1\n")
     assert left(tmp_path / "a.db")
     store = await open_sqlite(tmp_path / "a.db", MIGRATIONS)
-    assert await store.scrub()  # behind the one of the start
+    async with asyncio.timeout(30):
+        while left(tmp_path / "a.db"):
+            await store.apply([Statement("UPDATE kv SET value = value WHERE agent = 'nobody'")])
     await store.close()
     assert left(tmp_path / "a.db") == {}
     assert (tmp_path / "a.db.lock").read_bytes() == b""

@@ -306,6 +306,7 @@ async def clear(home: Actor) -> None:
     # One commit, asked for in one breath: what was accepted before it goes, what comes after it stays.
     forget = home.remember("lastFailure", None)
     home.last_failure = None
+    running = home.door.running
     stopped = [_stop(home), home.continuations.forget()]
     commit = [*stopped, *home.session.plan_clear(), *queries.forgotten(home.id), forget]
     try:
@@ -317,7 +318,7 @@ async def clear(home: Actor) -> None:
     home.converter.forget()
     home.words.forget()
     await home.session.refresh_system_prompt("cleared")
-    home.cleaning.ask(home.door.running)
+    home.cleaning.ask(running)
     home.audience.show(Cleared())
     home.emit(MessageClear())
     await home.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
