@@ -10,7 +10,7 @@ from everthink import Limits
 from everthink.testing import ScriptedModel, says
 
 from .conftest import Serve
-from .strangers import crafted, heard, people, said, shop
+from .strangers import by_token, crafted, heard, people, said, shop
 
 pytestmark = pytest.mark.anyio
 
@@ -59,3 +59,15 @@ async def test_a_window_whose_list_cannot_be_read_is_shown_the_conversation_as_i
     assert [frame["type"] for frame in one.frames[-2:]] == ["cf_agent_chat_messages", end["type"]]
     assert [m.text for m in one.messages] == ["First", "One."]
     assert len(two.frames) == seen
+
+
+async def test_whoever_changes_the_words_of_another_is_shown_them_again(serve: Serve) -> None:
+    cls = shop(ScriptedModel(says("One.")))
+    server = await serve(cls, authenticate=by_token)
+    one, two = await people(server, cls, "ada", "bob")
+    await one.until_done(await one.request([said("u1", "First")]))
+    await two.until_text("One.")
+    end = await two.until_done(await two.request([said("u1", "Something else")]))
+    assert "only its author may change" in end["body"]
+    assert [frame["type"] for frame in two.frames[-2:]] == ["cf_agent_chat_messages", end["type"]]
+    assert [m.text for m in two.messages] == ["First", "One."]

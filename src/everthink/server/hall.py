@@ -534,6 +534,8 @@ class Hall:
             connection.client_tools = tools
         except Exception as error:  # noqa: BLE001 - whatever it is, the window must not wait for ever
             said = await explain(self.actor, error, "persist", frame.id, False, identity=connection.who)
+            if body.messages and self.actor.session.find(body.messages[-1].id) is not None:
+                self._correct(connection)  # it shows a change of what was said; nothing new is lost by it
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
             return
         if isinstance(accepted, Dropped):
