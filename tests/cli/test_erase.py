@@ -90,6 +90,21 @@ def test_a_file_is_for_its_owner_alone_and_nothing_is_overwritten(
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_terminal_obeys_nothing_that_was_said(run: CliRunner, tmp_path: Path) -> None:
+    said = "red \x1b[31m and \x9b31m and \x07 and \u2028"
+
+    async def say() -> None:
+        async with App(Assistant, store=f"{tmp_path}/a.db", grace=0.0) as app:
+            await app.agent(Assistant, "room-1").add_messages(said)
+
+    asyncio.run(say())
+    shown = run.invoke(cli, ["export", "assistant/room-1", "--store", f"{tmp_path}/a.db"])
+    assert not {"\x1b", "\x9b", "\x07"} & set(shown.stdout)
+    lines = [json.loads(line) for line in shown.stdout.split("\n") if line]
+    [message] = [line for line in lines if line["kind"] == "message"]
+    assert message["content"]["parts"][0]["text"] == said
+
+
 def test_an_export_works_while_a_server_writes(run: CliRunner, store: str) -> None:
     async def beside() -> str:
         async with App(Assistant, store=store, grace=0.0) as app:

@@ -47,6 +47,7 @@ __all__ = ["command"]
 def command(agent: str, store: str, output: str) -> None:
     """Export an agent."""
     from ..messages import encode_json
+    from ..plain import in_json
     from . import journal as read
     from .letters import say_error
 
@@ -61,7 +62,8 @@ def command(agent: str, store: str, output: str) -> None:
         id = f"{found['class']}/{found['name']}"
         with _opened(output) as file:
             for line in read.lines(journal, id, now=int(time.time() * 1000)):
-                file.write(encode_json(line) + b"\n")
+                # The same values, and no control characters for a terminal to obey.
+                file.write(in_json(encode_json(line).decode()).encode() + b"\n")
                 count += 1
     finally:
         journal.close()
