@@ -23,6 +23,7 @@ from .plain import cut, plain
 
 __all__ = ["CLEAN", "LOGGERS", "Clean", "Sparing", "clean", "cleaned_traceback", "guarded"]
 
+_SEEN = "everthink_cleaned"
 LONGEST_VALUE = 2000
 LONGEST_LINE = 1000
 MOST_LINES = 120
@@ -128,6 +129,9 @@ class Clean(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Clean `record`. False when enough of its kind were written."""
+        if _SEEN in record.__dict__:
+            return True  # by our logger, before it came to our handler
+        record.__dict__[_SEEN] = True
         if not self._is_spared(record):
             return False
         if isinstance(record.args, Mapping):

@@ -170,6 +170,22 @@ async def test_a_client_that_is_refused_again_and_again_does_not_fill_the_log(
 
 
 @pytest.mark.anyio
+async def test_a_handler_of_ours_counts_a_line_once_and_those_of_others_too() -> None:
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    handler.addFilter(CLEAN)
+    loggers = [logging.getLogger("everthink.server"), logging.getLogger("somebody.else")]
+    for logger in loggers:
+        logger.addHandler(handler)
+        for number in range(MOST_OF_A_KIND + 50):
+            logger.warning("refused %d: %s", number, "a\nb")
+        logger.removeHandler(handler)
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 2 * MOST_OF_A_KIND
+    assert lines[-1] == f"refused {MOST_OF_A_KIND - 1}: a\\nb"
+
+
+@pytest.mark.anyio
 async def test_a_frame_that_breaks_a_hook_is_logged_a_bounded_number_of_times(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

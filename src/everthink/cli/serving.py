@@ -27,7 +27,7 @@ import uvicorn
 
 from ..errors import AgentError
 from ..limits import Limits
-from ..logs import CLEAN, Sparing
+from ..logs import CLEAN
 from ..masking import mask
 from ..plain import plain
 from ..server.gathered import options
@@ -177,8 +177,7 @@ def quiet_logs(*, access: bool, level: str = "warning") -> None:
     errors = logging.StreamHandler(sys.stderr)
     errors.setFormatter(_Plain("%(levelname)s %(message)s"))
     errors.setLevel(level.upper())
-    errors.addFilter(CLEAN)
-    errors.addFilter(Sparing(most=100))  # a client can make uvicorn complain as often as it likes
+    errors.addFilter(CLEAN)  # uvicorn's lines too: a client can make it complain as often as it likes
     logging.basicConfig(level=level.upper(), handlers=[errors])
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     if access:
