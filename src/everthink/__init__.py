@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .models.classify import default_context_overflow_classifier
     from .recovery.context import ChatRecoveryContext, RecoveryDecision
     from .recovery.incident import ChatRecovery, Exhausted, KeepRecovering
+    from .recovery.suspects import Suspect
     from .runtime.alarms import Schedule
     from .runtime.callables import StreamingResponse, callable
     from .runtime.fiber_values import (
@@ -133,6 +134,7 @@ __all__ = [
     "StreamingResponse",
     "Submission",
     "Substitute",
+    "Suspect",
     "TaskContext",
     "Think",
     "Timeouts",
@@ -167,6 +169,7 @@ _HOMES = {
     ".identity": ("Granted",),
     ".limits": ("Limits",),
     ".recovery.incident": ("ChatRecovery", "Exhausted", "KeepRecovering"),
+    ".recovery.suspects": ("Suspect",),
     ".runtime.alarms": ("Schedule",),
     ".runtime.callables": ("StreamingResponse", "callable"),
     ".runtime.fiber_values": (

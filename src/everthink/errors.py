@@ -2,6 +2,9 @@
 
     AgentError                      what happened, what was kept, what to do next
     ├── InvalidMessage              a message that is not a valid UI message
+    ├── TooDeep                     a value is nested deeper than can be kept
+    ├── Unreadable                  what is stored of a turn cannot be read
+    ├── AgentSetAside               an agent that took the process down too often is not started
     ├── InvalidTurn                 options of a turn API that make no sense together
     ├── NestedTurn                  a turn was asked for from inside a running turn
     ├── TooManyTurns                so many turns wait already that a client may not add one
@@ -62,6 +65,7 @@ from typing import Literal
 __all__ = [
     "UNTOLD",
     "AgentError",
+    "AgentSetAside",
     "CommitRefused",
     "CompactionNotSetUp",
     "ContextRefused",
@@ -101,6 +105,7 @@ __all__ = [
     "StreamStalled",
     "StructuredOutputError",
     "SubmissionConflict",
+    "TooDeep",
     "TooManyTurns",
     "ToolDefinitionError",
     "ToolError",
@@ -112,6 +117,7 @@ __all__ = [
     "UnknownMessage",
     "UnknownModel",
     "UnknownSession",
+    "Unreadable",
     "is_for_people",
 ]
 
@@ -148,6 +154,37 @@ class InvalidMessage(AgentError):
             next_step='It looks like {"id": "…", "role": "user", "parts": [{"type": "text", "text": "…"}]}.',
         )
         self.path = path
+
+
+class TooDeep(AgentError, ValueError):
+    """A value is nested deeper than can be kept, copied or sent."""
+
+    def __init__(self, levels: int) -> None:
+        super().__init__(
+            f"A value is nested more than {levels} levels deep.",
+            kept="Nothing of it was stored.",
+            next_step="Use a flatter value.",
+        )
+
+
+class Unreadable(AgentError):
+    """What is stored of a turn cannot be read: somebody else wrote it, or it was damaged."""
+
+    def __init__(self, what: str, problem: object) -> None:
+        found = problem.what.rstrip(".") if isinstance(problem, AgentError) else problem
+        super().__init__(f"{what} cannot be read: {found}.", kept="It stays as it is in the database.")
+
+
+class AgentSetAside(AgentError):
+    """An agent whose start took the process down or hung it too often. It is not started until released."""
+
+    def __init__(self, agent: str, strikes: int) -> None:
+        super().__init__(
+            f"The agent {agent!r} is set aside: {strikes} times its start took the process down, or hung it.",
+            kept="Everything of it is kept.",
+            next_step=f"Look with `everthink inspect`; `everthink release {agent}` tries again.",
+        )
+        self.agent, self.strikes = agent, strikes
 
 
 class InvalidTurn(AgentError, TypeError):

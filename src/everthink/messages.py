@@ -10,14 +10,18 @@ a message is stored: whoever changes one makes a new message.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Literal, cast
 
 import msgspec
 
-from .errors import InvalidMessage, InvalidTurn
+from .errors import InvalidMessage, InvalidTurn, TooDeep
 
 __all__ = [
+    "DEEPEST",
+    "DEEPEST_GIVEN",
     "ROLES",
     "SETTLED_STATES",
     "UNSET",
@@ -27,7 +31,11 @@ __all__ = [
     "Role",
     "Unset",
     "as_messages",
+    "bounded_json",
+    "check_parts",
     "copy_json",
+    "decode_json",
+    "depth_of",
     "encode_json",
     "is_settled",
     "is_tool_part",
@@ -35,6 +43,7 @@ __all__ = [
     "normalize_input",
     "parse_message",
     "parse_stored",
+    "read_stored",
     "stored_content",
     "text_of",
     "tool_name",
@@ -57,6 +66,11 @@ Part = dict[str, Any]
 SETTLED_STATES = frozenset({"output-available", "output-error", "output-denied"})
 ROLES = frozenset({"system", "user", "assistant"})
 MAX_PARTS = 10_000
+DEEPEST = 160
+"""So many levels of lists and objects a value may have. Interpreters give up somewhere above it, each
+elsewhere: what one process stored, another must be able to read, copy and send."""
+DEEPEST_GIVEN = DEEPEST - 16
+"""So many a value may have that is given to us: it is stored inside of others."""
 
 
 class Message(msgspec.Struct, omit_defaults=True):
@@ -98,21 +112,68 @@ _decode = msgspec.json.Decoder(Message).decode
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact JSON. Text that is not valid Unicode is mended rather than refused."""
+    """Compact JSON. Text that is not valid Unicode is mended rather than refused.
+
+    Raises `TooDeep` for what is nested too deep to be written at all.
+    """
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return _encode(_mend(msgspec.to_builtins(value)))
+        return _encode(_mend(msgspec.to_builtins(value), 0))
+    except RecursionError:
+        raise TooDeep(DEEPEST) from None
 
 
-def _mend(value: Any) -> Any:
+def bounded_json(value: Any, levels: int = DEEPEST) -> bytes:
+    """Compact JSON that can be read back by whoever finds it. Raises `TooDeep` above so many levels."""
+    text = encode_json(value)
+    if depth_of(text) > levels:
+        raise TooDeep(levels)
+    return text
+
+
+def decode_json(text: str | bytes, type: Any = Any) -> Any:
+    """The value in a JSON text. Raises `msgspec.DecodeError` when it is none, or nested too deep."""
+    try:
+        if depth_of(text) > DEEPEST:
+            raise msgspec.DecodeError(f"it is nested more than {DEEPEST} levels deep")
+        return msgspec.json.decode(text, type=type)
+    except UnicodeEncodeError as error:
+        raise msgspec.DecodeError("it holds half a character") from error
+
+
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_STRINGS = re.compile(_STRING, re.DOTALL), re.compile(_STRING.encode(), re.DOTALL)
+_BRACKETS = re.compile(r"[^\[\]{}]+"), re.compile(rb"[^\[\]{}]+")
+_STEP = {"[": 1, "{": 1, "]": -1, "}": -1, 0x5B: 1, 0x7B: 1, 0x5D: -1, 0x7D: -1}
+
+
+def depth_of(text: str | bytes) -> int:
+    """How deep the lists and objects of a JSON text are nested; the exact number only where it matters.
+
+    A text with few brackets cannot be deep: nearly all are answered by counting those.
+    """
+    most = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    if most <= DEEPEST:
+        return most
+    if isinstance(text, str):
+        bare: str | bytes = _BRACKETS[0].sub("", _STRINGS[0].sub("", text))
+    else:
+        bare = _BRACKETS[1].sub(b"", _STRINGS[1].sub(b"", text))
+    return max(accumulate(_STEP[one] for one in bare), default=0)
+
+
+def _mend(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         # A provider may cut an emoji between two deltas; half a surrogate cannot be stored.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if depth > DEEPEST:
+        raise TooDeep(DEEPEST)
     if isinstance(value, dict):
-        return {_mend(k): _mend(v) for k, v in cast("dict[Any, Any]", value).items()}
+        items = cast("dict[Any, Any]", value).items()
+        return {_mend(k, depth + 1): _mend(v, depth + 1) for k, v in items}
     if isinstance(value, list):
-        return [_mend(v) for v in cast("list[Any]", value)]
+        return [_mend(v, depth + 1) for v in cast("list[Any]", value)]
     return value
 
 
@@ -120,16 +181,24 @@ def _whole(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return _mend(text)
+        return _mend(text, 0)
     return text
 
 
 def copy_json(value: Any) -> Any:
-    """A deep copy of plain JSON data."""
+    """A deep copy of plain JSON data. Raises `TooDeep` for what is nested too deep."""
+    return _copied(value, 0)
+
+
+def _copied(value: Any, depth: int) -> Any:
     if isinstance(value, dict):
-        return {k: copy_json(v) for k, v in cast("dict[Any, Any]", value).items()}
+        if depth > DEEPEST:
+            raise TooDeep(DEEPEST)
+        return {k: _copied(v, depth + 1) for k, v in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list):
-        return [copy_json(v) for v in cast("list[Any]", value)]
+        if depth > DEEPEST:
+            raise TooDeep(DEEPEST)
+        return [_copied(v, depth + 1) for v in cast("list[Any]", value)]
     return value
 
 
@@ -138,8 +207,8 @@ def json_object(value: Any, what: str) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
-        plain = msgspec.json.decode(encode_json(value))
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        plain = decode_json(bounded_json(value, DEEPEST_GIVEN))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError, TooDeep) as error:
         raise InvalidTurn(f"{what} is not JSON ({error}).", kept="Nothing was stored.") from error
     if not isinstance(plain, dict):
         raise InvalidTurn(f"{what} is {_kind(value)}, not an object.", kept="Nothing was stored.")
@@ -174,7 +243,7 @@ def normalize_input(value: Any) -> dict[str, Any]:
         return cast("dict[str, Any]", value)
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            parsed = msgspec.json.decode(value)
+            parsed = decode_json(value)
         except msgspec.DecodeError:
             return {}
         if isinstance(parsed, dict):
@@ -230,8 +299,8 @@ def parse_message(value: MessageInput, *, new_id: Callable[[], str], path: str =
         message["createdAt"] = created if isinstance(created, str) else str(created)
     try:
         # The trip through JSON is the check that storage will take it, and the copy.
-        return _decode(encode_json(message))
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        return _decode(bounded_json(message, DEEPEST_GIVEN))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError, TooDeep) as error:
         raise InvalidMessage(path, f"is not JSON ({error})") from error
 
 
@@ -275,18 +344,39 @@ _decode_content = msgspec.json.Decoder(_Content).decode
 
 def stored_content(message: Message) -> str:
     """What a row keeps of a message besides its id and role."""
-    return encode_json(_Content(message.parts, message.metadata, message.createdAt)).decode()
+    return bounded_json(_Content(message.parts, message.metadata, message.createdAt)).decode()
+
+
+def read_stored(id: str, role: str, content: str) -> Message:
+    """A message as stored. Raises `InvalidMessage` when the row holds none that can be shown and sent."""
+    try:
+        if depth_of(content) > DEEPEST:
+            raise TooDeep(DEEPEST)
+        body = _decode_content(content)
+    except (msgspec.DecodeError, RecursionError, UnicodeError, TypeError, TooDeep) as error:
+        raise InvalidMessage("content", f"is not readable ({error})") from error
+    if role not in ROLES:
+        raise InvalidMessage("role", f'is {role!r:.40}, not "user", "assistant" or "system"')
+    message = Message(id, cast("Role", role), body.parts, body.metadata, createdAt=body.createdAt)
+    check_parts(message)
+    return message
+
+
+def check_parts(message: Message, path: str = "content") -> None:
+    """Raise `InvalidMessage` unless each part has what its kind needs."""
+    for index, part in enumerate(message.parts):
+        # The usual ones at a glance; a long conversation has many.
+        if part.get("type") in ("text", "reasoning") and type(part.get("text")) is str:
+            continue
+        _check_part(part, f"{path}.parts[{index}]")
 
 
 def parse_stored(id: str, role: str, content: str) -> Message | None:
     """A message as stored, or `None` when the row does not hold one."""
     try:
-        body = _decode_content(content)
-    except (msgspec.DecodeError, RecursionError):
+        return read_stored(id, role, content)
+    except InvalidMessage:
         return None
-    if role not in ROLES:
-        return None
-    return Message(id, cast("Role", role), body.parts, body.metadata, createdAt=body.createdAt)
 
 
 def as_messages(value: MessageInput | Sequence[MessageInput], *, new_id: Callable[[], str]) -> list[Message]:

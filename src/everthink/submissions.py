@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol, cast
 import msgspec
 
 from .errors import InvalidTurn, SubmissionConflict
-from .messages import Message, MessageInput, as_messages, encode_json, json_object
+from .messages import Message, MessageInput, as_messages, decode_json, encode_json, json_object
 from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
 from .store.port import Row
 from .turn import queries
@@ -29,12 +29,13 @@ from .turn.hooks import call_hook
 from .turn.perform import with_stamps
 from .turn.turn import Turn
 
-__all__ = ["Status", "Submission", "Submissions"]
+__all__ = ["INVALID_TEXT", "Status", "Submission", "Submissions"]
 
 log = logging.getLogger("everthink.submissions")
 
 Status = Literal["pending", "running", "completed", "error", "aborted", "skipped"]
 TERMINAL: frozenset[str] = frozenset({"completed", "error", "aborted", "skipped"})
+INVALID_TEXT = "Stored submission messages are invalid"
 SKIPPED_TEXT = "Submission was skipped by turn reset."
 CONFLICT = "submission_id and idempotency_key refer to different submissions"
 
@@ -184,16 +185,12 @@ class Submissions:
         return by_id or by_key
 
     async def resume(self, row: Row) -> bool:
-        """Queue an accepted row of an earlier process again. False when its input is unreadable."""
+        """Queue an accepted row of an earlier process again. False: it has no input. Raises `Unreadable`."""
         desk, id = self._desk, cast("str", row[0])
-        try:
-            envelope = opened(row[5])
-        except msgspec.DecodeError:
-            envelope = None
-        if envelope is None or envelope.messages is None:
-            error = "Stored submission messages are invalid"
+        envelope = opened(row[5])
+        if envelope.messages is None:
             await desk.store.apply(
-                [queries.ended(desk.id, id, status="error", error=error, now=desk.clock.now_ms())]
+                [queries.ended(desk.id, id, status="error", error=INVALID_TEXT, now=desk.clock.now_ms())]
             )
             await self.tell(id)
             return False
@@ -323,7 +320,7 @@ def _submission(row: Row) -> Submission:
     metadata: Any = None
     if row[6]:
         try:
-            metadata = msgspec.json.decode(row[6])
+            metadata = decode_json(row[6])
         except msgspec.DecodeError:
             metadata = None
     return Submission(

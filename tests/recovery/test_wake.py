@@ -11,7 +11,7 @@ import pytest
 
 from everthink import ChatRecoveryContext, Message, RecoveryDecision, Think, TurnContext, tool
 from everthink import chunks as ui
-from everthink.recovery.recover import DECLINED_TEXT
+from everthink.recovery.recover import DECLINED_TEXT, UNREADABLE_TEXT
 from everthink.testing import calls, hangs, opens, says
 from everthink.turn.audience import ShownChunks, TurnRewound
 from everthink.turn.requests import ChatRequest, accept_request
@@ -169,9 +169,8 @@ async def test_what_a_turn_stashed_comes_back(open_app: OpenApp, way: str, data:
 
 
 @pytest.mark.case(403)
-async def test_a_turn_whose_row_is_not_readable_goes_on_with_what_is(
-    open_app: OpenApp, tmp_path: Path
-) -> None:
+async def test_a_turn_whose_row_is_not_readable_is_set_aside(open_app: OpenApp, tmp_path: Path) -> None:
+    """It used to go on without what could not be read: who asked, and whether they may change anything."""
     # Given a turn that was cut off, and a row that something has spoiled
     room = await Room.open(open_app, says("Half ").then_hangs())
     question = Message("q", "user", [{"type": "text", "text": "Hi"}])
@@ -187,9 +186,12 @@ async def test_a_turn_whose_row_is_not_readable_goes_on_with_what_is(
     room = await Room.open(open_app, says("whole."), on_chat_recovery=deciding.hook)
     agent = await room.wake()
 
-    # Then the answer is finished all the same
-    assert [m.text for m in agent.messages] == ["Hi", "Half whole."]
-    assert (deciding.only.last_body, deciding.only.recovery_data) == (None, None)
+    # Then it is over, nobody was asked, and the conversation goes on
+    assert [m.text for m in agent.messages] == ["Hi"]
+    assert deciding.seen == []
+    (turn,) = Database(tmp_path).turns()
+    assert (turn["status"], turn["error"], turn["input"]) == ("error", UNREADABLE_TEXT, "{broken")
+    assert (await room.agent.save_messages("And now?")).text == "whole."
 
 
 @pytest.mark.case(441)

@@ -65,6 +65,7 @@ EXPORTS: list[str] = [
     "StreamingResponse",
     "Submission",
     "Substitute",
+    "Suspect",
     "TaskContext",
     "Think",
     "Timeouts",

@@ -344,7 +344,9 @@ async def test_a_turn_whose_kept_input_is_not_readable_does_not_keep_the_agent_f
 
     app = await open_app(cls)
     assert (await app.agent(cls).save_messages("third")).text == "fine"
-    assert Database(tmp_path).statuses() == ["completed", "skipped", "completed"]
+    # It is over, and kept: it used to be dropped as if nobody had asked.
+    assert Database(tmp_path).statuses() == ["completed", "error", "completed"]
+    assert Database(tmp_path).turns()[1]["input"] == "{broken"
 
 
 async def test_ended_turns_are_left_alone_by_a_restart(

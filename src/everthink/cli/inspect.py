@@ -60,6 +60,7 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
             "agents": read.agents(journal, agent),
             "turns": read.turns(journal, agent, limit=limit),
             "calls": read.calls(journal, agent, limit=limit),
+            "set_aside": read.set_aside(journal, agent),
         }
     finally:
         journal.close()
@@ -80,6 +81,14 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
         [
             [_who(r), r["messages"], r["turns"], r["open_turns"] or "", _when(r["last_turn_at"])]
             for r in found["agents"]
+        ],
+    )
+    _table(
+        "Set aside (everthink release tries again)",
+        ["agent", "turn", "strikes", "since", "why"],
+        [
+            [_who(r), r["turn"] or "(its start)", r["strikes"], _when(r["last_at"]), r["what"]]
+            for r in found["set_aside"]
         ],
     )
     _table(
@@ -137,7 +146,7 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     )
     for column in columns:
         # The long ones give way, the others are read at a glance.
-        long = column in ("input", "error")
+        long = column in ("input", "error", "why")
         table.add_column(
             column, no_wrap=True, overflow="ellipsis" if long else "fold", ratio=1 if long else None
         )

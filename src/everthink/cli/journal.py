@@ -1,4 +1,4 @@
-"""Read a database beside the server that owns it. Nothing is ever written, locked or migrated.
+"""Read a database beside the server that owns it. Nothing is locked or migrated, and nothing written unasked.
 
     store URL --> open_journal --> rows of agents, turns and calls
 
@@ -11,21 +11,34 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from ..errors import AgentError, StoreUnavailable, StoreUnreadable
 from ..masking import mask
+from ..recovery import suspects
 from ..runtime import queries as runtime
 from ..runtime.exporting import header, sections
 from ..runtime.schema import MIGRATIONS
 from ..session import queries as session
 from ..store.migrate import READ_APPLIED, outstanding
+from ..store.port import Statement
 from ..turn import queries as turn
 
-__all__ = ["Journal", "Row", "agents", "calls", "lines", "named", "open_journal", "sqlite_path", "turns"]
+__all__ = [
+    "Journal",
+    "Row",
+    "agents",
+    "calls",
+    "lines",
+    "named",
+    "open_journal",
+    "set_aside",
+    "sqlite_path",
+    "turns",
+]
 
 Row = dict[str, Any]
 
@@ -37,6 +50,10 @@ class Journal(Protocol):
         """The rows of a query."""
         ...
 
+    def change(self, commit: Sequence[Statement]) -> None:
+        """Apply statements, all or none. Only for one that was opened with `writes`."""
+        ...
+
     def hold(self) -> None:
         """See everything as it is now, whatever a server writes meanwhile."""
         ...
@@ -46,11 +63,11 @@ class Journal(Protocol):
         ...
 
 
-def open_journal(store: str) -> Journal:
-    """Open a database for reading. Raises a letter when that is not possible."""
+def open_journal(store: str, *, writes: bool = False) -> Journal:
+    """Open a database, for reading unless `writes`. Raises a letter when that is not possible."""
     if store.startswith(("postgresql://", "postgres://")):
-        return _Postgres(store)
-    return _Sqlite(sqlite_path(store))
+        return _Postgres(store, writes=writes)
+    return _Sqlite(sqlite_path(store), writes=writes)
 
 
 def sqlite_path(store: str) -> Path:
@@ -99,6 +116,16 @@ def turns(journal: Journal, only: str | None = None, *, limit: int = 20) -> list
 def calls(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
     """The latest tool calls."""
     return _latest(journal, only, turn.LATEST_CALLS, turn.CALLS_OF, "asked_at", limit)
+
+
+def set_aside(journal: Journal, only: str | None = None) -> list[Row]:
+    """What is not tried any more, the latest last: turns, and agents (whose `turn` is empty)."""
+    try:
+        rows = journal.rows(suspects.ASIDE)
+    except StoreUnreadable:
+        return []  # written by a release that set nothing aside
+    chosen = {row["agent"]: row for row in _chosen(journal, only)}
+    return [_with_names(row, chosen) for row in rows if row["agent"] in chosen]
 
 
 def named(journal: Journal, agent: str) -> Row | None:
@@ -165,7 +192,7 @@ def _chosen(journal: Journal, only: str | None) -> list[Row]:
 
 
 class _Sqlite:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, writes: bool) -> None:
         self._path = path
         if not path.exists():
             raise StoreUnreadable(
@@ -175,7 +202,7 @@ class _Sqlite:
             )
         # A read-only connection cannot make the WAL's index. Without a WAL there is nothing to miss.
         has_wal = path.with_name(path.name + "-wal").exists()
-        mode = "mode=ro" if has_wal else "mode=ro&immutable=1"
+        mode = "mode=rw" if writes else "mode=ro" if has_wal else "mode=ro&immutable=1"
         try:
             self._connection = sqlite3.connect(
                 f"file:{quote(str(path.resolve()))}?{mode}", uri=True, timeout=5
@@ -193,6 +220,16 @@ class _Sqlite:
         except sqlite3.Error as error:
             raise StoreUnreadable(f"{self._path} cannot be read: {error}.") from error
 
+    def change(self, commit: Sequence[Statement]) -> None:
+        try:
+            with self._connection:
+                for statement in commit:
+                    self._connection.execute(statement.sql, statement.params).fetchall()
+        except sqlite3.Error as error:
+            raise StoreUnavailable(
+                f"{self._path} cannot be written: {error}.", kept="Nothing was changed."
+            ) from error
+
     def hold(self) -> None:
         self._connection.execute("BEGIN")
         self.rows(runtime.AGENTS + " LIMIT 1")  # what is seen is fixed by the first look
@@ -202,14 +239,15 @@ class _Sqlite:
 
 
 class _Postgres:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, writes: bool) -> None:
         from ..store.postgres.driver import load
 
         self._asyncpg = load()
         self._runner = asyncio.Runner()
+        access = "READ WRITE" if writes else "READ ONLY"
         try:
             self._connection: Any = self._runner.run(self._asyncpg.connect(url, timeout=10))
-            self._runner.run(self._connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"))
+            self._runner.run(self._connection.execute(f"SET SESSION CHARACTERISTICS AS TRANSACTION {access}"))
         except (OSError, TimeoutError, self._asyncpg.PostgresError, ValueError) as error:
             self._runner.close()
             raise StoreUnavailable(
@@ -225,6 +263,21 @@ class _Postgres:
         except self._asyncpg.PostgresError as error:
             raise StoreUnreadable(f"The database cannot be read: {mask(str(error))}.") from error
         return [dict(row) for row in found]
+
+    def change(self, commit: Sequence[Statement]) -> None:
+        try:
+            self._runner.run(self._change(commit))
+        except self._asyncpg.PostgresError as error:
+            raise StoreUnavailable(
+                f"The database cannot be written: {error}.", kept="Nothing was changed."
+            ) from error
+
+    async def _change(self, commit: Sequence[Statement]) -> None:
+        from ..store.postgres.sql import kinds_of, numbered
+
+        async with self._connection.transaction():
+            for sql, params, _ in commit:
+                await self._connection.fetch(numbered(sql, kinds_of(params)), *params)
 
     def hold(self) -> None:
         self._runner.run(self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ"))

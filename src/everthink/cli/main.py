@@ -15,6 +15,7 @@ COMMANDS = {
     "serve": "Serve your agents in production.",
     "chat": "Talk to an agent of a running server in the terminal.",
     "inspect": "Look into a database: agents, turns, calls.",
+    "release": "Try again what was set aside.",
     "export": "Write everything that is kept of an agent, as JSON lines.",
     "erase": "Delete an agent and everything that is kept of it.",
     "crashtest": "Kill your agent at every commit, and see it recover.",

@@ -30,7 +30,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ..errors import AgentError
 from ..identity import PERMISSIONS
-from ..messages import Message, encode_json, parse_stored
+from ..messages import Message, decode_json, encode_json, parse_stored
+from ..recovery import suspects
 from ..runtime import queries as runtime
 from ..runtime.actor import Actor
 from ..server.access import Pass
@@ -47,7 +48,7 @@ from ..think import Think
 from ..turn import queries as turn
 from ..turn.audience import HistoryChanged
 from ..turn.fold import fold
-from ..turn.segments import unpack
+from ..turn.segments import readable
 from . import memory, view
 from .layout import Layout
 from .recorder import Recorder
@@ -160,6 +161,9 @@ class Inspector:
             "messages": layout.tree.to_json(),
             "leaf": layout.tree.leaf,
             "forks": layout.forks(),
+            "set_aside": [
+                view.aside(suspects.opened(row)) for row in await store.fetch(suspects.OF_AGENT, agent)
+            ],
         }
 
     async def _turn(self, cls: type[Think], name: str, id: str) -> Response:
@@ -214,7 +218,10 @@ class Inspector:
     async def _live(self, store: Store, agent: str) -> str:
         """The id of the live session, from what is stored: this starts no agent."""
         found = [value for name, value in await store.fetch(runtime.VALUES, agent) if name == "session"]
-        return msgspec.json.decode(found[0], type=str) if found else MAIN_SESSION
+        try:
+            return decode_json(found[0], str) if found else MAIN_SESSION
+        except msgspec.DecodeError:
+            return MAIN_SESSION  # as the agent itself takes it, which tells
 
     async def _layout(self, store: Store, agent: str) -> Layout:
         return await memory.layout_of(store, agent, await self._live(store, agent), MESSAGES)
@@ -226,7 +233,7 @@ class Inspector:
             places = dict.fromkeys([await self._live(store, agent), MAIN_SESSION, *known])
             return (await self._messages(store, agent, places, [facts["message_id"]])).values()
         rows = await store.fetch(turn.SEGMENTS, agent, facts["id"])
-        return [fold((chunk for row in rows for chunk in unpack(row[0])), id=facts["message_id"]).message()]
+        return [fold(readable(row[0] for row in rows), id=facts["message_id"]).message()]
 
     async def _messages(
         self, store: Store, agent: str, places: Iterable[str], ids: Iterable[str]

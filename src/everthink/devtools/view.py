@@ -15,12 +15,13 @@ import msgspec
 
 from .. import chunks as ui
 from ..masking import masked
-from ..messages import Message
+from ..messages import Message, decode_json
+from ..recovery.suspects import Suspect
 from ..store.port import Row
 from ..turn.queries import CALL_FACTS, TURN_FACTS
 from ..turn.segments import unpack
 
-__all__ = ["Node", "Tree", "calls", "chunks", "facts", "in_and_out", "turns", "usage"]
+__all__ = ["Node", "Tree", "aside", "calls", "chunks", "facts", "in_and_out", "turns", "usage"]
 
 Json = dict[str, Any]
 Steps = Callable[[str], list[Json] | None]
@@ -66,6 +67,21 @@ def usage(steps: Iterable[Json]) -> dict[str, int] | None:
     return total or None
 
 
+# --- what is set aside
+
+
+def aside(suspect: Suspect) -> Json:
+    """A turn (or the agent itself, without one) that is not tried any more, and why."""
+    return {
+        "turn": suspect.turn or None,
+        "strikes": suspect.strikes,
+        "what": suspect.what,
+        "first_at": suspect.first_at,
+        "last_at": suspect.last_at,
+        "is_aside": suspect.is_aside,
+    }
+
+
 # --- calls
 
 
@@ -99,7 +115,7 @@ def in_and_out(messages: Iterable[Message]) -> dict[str, Json]:
 
 def _parsed(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
+        return decode_json(text)
     except msgspec.DecodeError:
         return text  # The model wrote no JSON; what it wrote is what we show.
 
@@ -120,19 +136,28 @@ def chunks(rows: Iterable[Row]) -> list[Json]:
             "seq": first + place,
             "commit": first,
             "written_at": written,
-            "chunk": masked(msgspec.json.decode(ui.encode(chunk))),
+            "chunk": masked(chunk),
         }
         for first, written, text in rows
-        for place, chunk in enumerate(unpack(text))
+        for place, chunk in enumerate(_segment(text))
     ]
     blocks: dict[tuple[str, str], list[Json]] = {}
     for chunk in (one["chunk"] for one in found):
-        if chunk["type"] in DELTAS:
-            block = chunk["type"], chunk.get("id") or chunk["toolCallId"]
+        kind = chunk.get("type")
+        # A chunk that somebody else wrote may have a delta's name and another shape.
+        if isinstance(kind, str) and kind in DELTAS and isinstance(chunk.get(DELTAS[kind]), str):
+            block = kind, str(chunk.get("id") or chunk.get("toolCallId"))
             blocks.setdefault(block, []).append(chunk)
     for (kind, _), pieces in blocks.items():
         _mask_pieces(pieces, DELTAS[kind])
     return found
+
+
+def _segment(text: str) -> list[Json]:
+    try:
+        return [decode_json(ui.encode(chunk)) for chunk in unpack(text)]
+    except msgspec.DecodeError as error:
+        return [{"type": "unreadable", "error": str(error), "text": text[:LONGEST]}]
 
 
 def _mask_pieces(pieces: list[Json], field: str) -> None:
@@ -195,9 +220,11 @@ class Tree:
         """Where the branch through a message ends; its newest end when there are several."""
         if id not in self._by_id:
             return None
-        below = [self._by_id[id]]
+        below, seen = [self._by_id[id]], {id}
         for node in below:
-            below += self._children.get(node.id, ())
+            fresh = [child for child in self._children.get(node.id, ()) if child.id not in seen]
+            seen.update(child.id for child in fresh)
+            below += fresh
         return max(below, key=lambda node: node.seq).id  # a child is newer than its parent
 
     def answer(self, id: str) -> list[str]:
@@ -220,9 +247,9 @@ class Tree:
 
     def _up(self, id: str | None, to: str | None = None) -> list[Node]:
         """The messages from `to` (the root when omitted) down to `id`."""
-        found: list[Node] = []
+        found: dict[str, Node] = {}
         node = self._by_id.get(id or "")
-        while node is not None:
-            found.append(node)
+        while node is not None and node.id not in found:  # rows of others may go round in a circle
+            found[node.id] = node
             node = None if node.id == to else self._by_id.get(node.parent or "")
-        return found[::-1]
+        return list(found.values())[::-1]

@@ -9,11 +9,13 @@ mapped once and remembered. A message must not change after it was sent, except 
 from __future__ import annotations
 
 import base64
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Any, assert_never, cast
 from urllib.parse import unquote_to_bytes
 
+import msgspec
 from pydantic_ai import messages as ai
 from pydantic_ai.models import Model as AIModel
 from pydantic_ai.models import ModelRequestParameters
@@ -45,6 +47,11 @@ from .port import (
 
 __all__ = ["History", "parameters", "settings"]
 
+UNSENDABLE = "(Something in this message could not be sent and is left out here.)"
+"""What the model reads in place of a part that no provider could be given."""
+
+log = logging.getLogger("everthink.models")
+
 _REMEMBERED = 4096
 _PROVIDERS = frozenset(
     {"anthropic", "bedrock", "cohere", "google", "groq", "mistral", "openai", "openrouter", "xai"}
@@ -75,8 +82,10 @@ class History:
         mapped: list[ai.ModelMessage] = []
         pending: list[ai.ModelRequestPart] = []
         last = len(messages) - 1
+        # What is asked now is refused when it cannot be sent; what was said before must not fail every turn.
+        asked = max((i for i, m in enumerate(messages) if isinstance(m, UserMessage)), default=-1)
         for index, message in enumerate(messages):
-            parts = self._parts(message)
+            parts = self._parts(message, is_old=index < asked)
             if not isinstance(message, AssistantMessage):
                 pending.extend(parts)
             elif parts:
@@ -90,7 +99,7 @@ class History:
             mapped.append(ai.ModelRequest(parts=pending))
         return mapped
 
-    def _parts(self, message: ModelMessage) -> Sequence[Any]:
+    def _parts(self, message: ModelMessage, *, is_old: bool) -> Sequence[Any]:
         size = 0 if isinstance(message, SystemMessage) else len(message.content)
         known = self._known.get(id(message))
         if known is not None and known[0] is message and known[1] == size:
@@ -98,7 +107,13 @@ class History:
         if len(self._known) >= _REMEMBERED:
             for old in list(self._known)[: _REMEMBERED // 2]:
                 del self._known[old]
-        parts = _map(message, self._own)
+        try:
+            parts = _map(message, self._own)
+        except Exception as error:
+            if not is_old:
+                raise
+            log.warning("what a message holds cannot be sent to %s and is left out: %s", self._system, error)
+            parts = _map(_without_unsendable(message, self._own), self._own)
         self._known[id(message)] = (message, size, parts)
         return parts
 
@@ -129,6 +144,30 @@ def _map(message: ModelMessage, own: set[str]) -> list[Any]:
             return [_answer(part) for part in message.content if _goes_back(part, own)]
         case _:
             assert_never(message)
+
+
+def _without_unsendable(message: ModelMessage, own: set[str]) -> ModelMessage:
+    """`message` with a note in place of each part that has no form for a provider."""
+    if isinstance(message, SystemMessage):
+        return SystemMessage(UNSENDABLE)
+    kept: list[Any] = [part if _is_sendable(message, part, own) else _noted(part) for part in message.content]
+    return msgspec.structs.replace(message, content=kept)
+
+
+def _is_sendable(message: Any, part: Any, own: set[str]) -> bool:
+    try:
+        _map(msgspec.structs.replace(message, content=[part]), own)
+    except Exception:  # noqa: BLE001 - what is wrong was logged with the whole message
+        return False
+    return True
+
+
+def _noted(part: Any) -> Any:
+    if isinstance(part, ToolResultPart):
+        return ToolResultPart(part.id, part.name, UNSENDABLE, part.is_error, None, part.provider_executed)
+    if isinstance(part, ToolCallPart):
+        return ToolCallPart(part.id, part.name, {}, part.provider_executed)
+    return TextPart(UNSENDABLE)
 
 
 def _goes_back(part: AssistantContent, own: set[str]) -> bool:

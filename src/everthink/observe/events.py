@@ -43,9 +43,11 @@ __all__ = [
     "ChatRequestFailed",
     "ChatStepFinish",
     "ChatStepStart",
+    "ChatStoredUnreadable",
     "ChatStreamStalled",
     "ChatTranscriptRepaired",
     "ChatTurnFinish",
+    "ChatTurnSetAside",
     "ChatTurnStart",
     "Connect",
     "Content",
@@ -72,6 +74,7 @@ __all__ = [
     "QueueCreate",
     "QueueError",
     "QueueRetry",
+    "Released",
     "Rpc",
     "RpcError",
     "ScheduleCancel",
@@ -80,6 +83,7 @@ __all__ = [
     "ScheduleError",
     "ScheduleExecute",
     "ScheduleRetry",
+    "SetAside",
     "Stage",
     "StateUpdate",
     "SubmissionCreate",
@@ -479,6 +483,28 @@ class ChatTranscriptRepaired(EventBody, frozen=True, kw_only=True):
     tool_call_ids: Sequence[str] | None = None
 
 
+@event("chat:stored:unreadable", level=logging.WARNING)
+class ChatStoredUnreadable(EventBody, frozen=True, kw_only=True):
+    """Something stored is not what we wrote. It is left out, and its row stays; told once while in memory."""
+
+    what: str
+    """`message`, or the name of a kept value: `state`, `config`, …"""
+    id: str | None = None
+    error: str
+
+
+@event("chat:turn:set_aside", level=logging.ERROR)
+class ChatTurnSetAside(EventBody, frozen=True, kw_only=True):
+    """A turn is not tried again until it is released; what is stored of it is kept."""
+
+    request_id: str
+    turn_id: str
+    reason: Literal["strikes", "unreadable"]
+    """It took the process down or hung it too often, or it cannot be read."""
+    strikes: int
+    error: str
+
+
 @event("chat:onstart:degraded", level=logging.WARNING)
 class ChatOnstartDegraded(EventBody, frozen=True, kw_only=True):
     """One step of starting up failed; the agent serves without it."""
@@ -762,6 +788,20 @@ class Disconnect(EventBody, frozen=True, kw_only=True):
     connection_id: str
     code: int
     reason: str
+
+
+@event("set_aside", level=logging.ERROR)
+class SetAside(EventBody, frozen=True, kw_only=True):
+    """Starting the agent took the process down, or hung it, too often: it is not started until released."""
+
+    strikes: int
+
+
+@event("released", level=logging.INFO)
+class Released(EventBody, frozen=True, kw_only=True):
+    """What was set aside may be tried again: a turn, or the agent itself."""
+
+    turn_id: str | None = None
 
 
 @event("destroy")

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..errors import CommitRefused
-from ..messages import copy_json, is_tool_part, text_of
+from ..errors import AgentError, CommitRefused, StoreError
+from ..messages import copy_json, decode_json, is_tool_part, text_of
 from ..observe.events import (
     ChatRecoveryAttempt,
     ChatRecoveryCompleted,
@@ -25,12 +25,13 @@ from ..observe.events import (
     ChatRecoveryFailed,
     ChatRecoveryScheduled,
     ChatRecoverySkipped,
+    ChatTurnSetAside,
 )
 from ..session.tree import Plan
 from ..store.port import Statement
 from ..turn import queries as turns
 from ..turn.admission import House
-from ..turn.audience import HistoryChanged, RecoveryChanged, TurnEnded, TurnRewound
+from ..turn.audience import HistoryChanged, RecoveryChanged, Shown, ShownChunks, TurnEnded, TurnRewound
 from ..turn.envelope import schema_of
 from ..turn.hooks import TurnStatus, call_hook
 from ..turn.interactions import is_pending
@@ -54,11 +55,30 @@ from .incident import (
     progress_of,
     settings_of,
 )
+from .suspects import Suspect
+from .trials import Trial, Trials
 
-__all__ = ["DECLINED_TEXT", "RECOVERING_TTL_MS", "Recovering", "Recovery"]
+__all__ = [
+    "DECLINED_TEXT",
+    "RECOVERING_TTL_MS",
+    "SET_ASIDE_TEXT",
+    "UNREADABLE_TEXT",
+    "Recovering",
+    "Recovery",
+    "put_aside",
+]
 
 log = logging.getLogger("everthink.recovery")
 
+SET_ASIDE_TEXT = (
+    "This answer was interrupted several times in a way that stopped the server, and is set aside."
+    " What was said is kept. You can go on with the conversation; an operator can have it tried again."
+)
+"""What people read of a turn that took the process down too often."""
+UNREADABLE_TEXT = (
+    "This answer was interrupted, and what is stored of it cannot be read, so it is set aside."
+    " Nothing was deleted. You can go on with the conversation."
+)
 SUBMISSION_TEXT = "Submission was interrupted after messages were applied."
 DECLINED_TEXT = "The answer was interrupted and is not continued."
 RECOVERING_TTL_MS = 15 * 60 * 1000
@@ -72,6 +92,7 @@ class Patient(House, Protocol):
     """A house whose turns may be cut off."""
 
     recovering: Recovering | None
+    trials: Trials
 
     @property
     def chat_recovery(self) -> Any:
@@ -123,12 +144,46 @@ class Recovery:
             house.audience.show(RecoveryChanged(turn, True))
 
     async def pick_up(self, turn: Turn) -> Outcome | PutOff | None:
-        """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`."""
+        """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`.
+
+        The attempt is counted before anything of the turn is read: it may be what took the process down.
+        """
+        house = self._house
+        [(said,)] = await house.store.fetch(turns.LAST_CHUNK, house.id, turn.id)
+        trial = await house.trials.begin(house.id, turn.id, said=said, what=f"{turn.trigger} turn")
+        if trial.is_aside:
+            return await self._set_aside(turn, trial.suspect)
+        try:
+            outcome = await self._picked_up(turn)
+        except StoreError:
+            await house.trials.undo(trial)
+            raise
+        except Exception as error:  # noqa: BLE001 - told: what cannot be read today cannot be read tomorrow
+            return await self._set_aside(turn, trial.suspect, error)
+        if isinstance(outcome, PutOff):
+            await house.trials.undo(trial)
+        elif outcome is None:
+            self._watch(turn, trial)
+        return outcome
+
+    async def _picked_up(self, turn: Turn) -> Outcome | PutOff | None:
         journal = await self._read(turn)
         turn.is_interrupted = False
         # Whoever answers one of its calls meanwhile finds it here.
         self._house.inflight = journal.fold
         return await self._decided(turn, journal)
+
+    def _watch(self, turn: Turn, trial: Trial) -> None:
+        """Let the next suspect go as soon as this turn has said something, or is over."""
+        if not trial.holds_place:
+            return
+
+        def see(shown: Shown) -> None:
+            if isinstance(shown, ShownChunks | TurnEnded) and shown.turn is turn:
+                self._house.trials.lives(trial)
+                leave()
+
+        leave = self._house.audience.join(see)
 
     async def _decided(self, turn: Turn, journal: Journal) -> Outcome | PutOff | None:
         house = self._house
@@ -252,7 +307,7 @@ class Recovery:
         rows = await self._house.store.fetch(turns.STASH, self._house.id, turn.id)
         text = rows[0][0] if rows else None
         try:
-            return None if text is None else msgspec.json.decode(text)
+            return None if text is None else decode_json(text)
         except msgspec.DecodeError:
             log.warning("what turn %s stashed is not readable and is ignored: %.80s", turn.id, text)
             return None
@@ -373,6 +428,19 @@ class Recovery:
             return await self._end(turn, journal, "completed", None, keeps=keeps)
         return await self._end(turn, journal, "error", DECLINED_TEXT, keeps=keeps)
 
+    async def _set_aside(self, turn: Turn, suspect: Suspect, error: Exception | None = None) -> Outcome:
+        """End a turn without reading what is stored of it. It is kept, and may be released."""
+        house = self._house
+        if house.generation != turn.generation:
+            return await end_unstarted(house, turn, "skipped")
+        text = SET_ASIDE_TEXT if error is None else UNREADABLE_TEXT
+        turn.is_interrupted = False
+        await house.store.apply(
+            [*put_aside(house, turn.id, turn.request_id, suspect, text, error), remembered(house, turn, text)]
+        )
+        close(house, TurnEnded(turn, "error", text, streamed=False))
+        return Outcome(turn, "error", text=text, stage="stream")
+
     async def _end(
         self, turn: Turn, journal: Journal, status: TurnStatus, text: str | None, *, keeps: bool = True
     ) -> Outcome:
@@ -400,12 +468,13 @@ class Recovery:
 
     def closing(self, turn: Turn, status: TurnStatus) -> list[Statement]:
         """What to write together with the end of a turn."""
-        incident = self._incidents.get(turn.id)
+        house, incident = self._house, self._incidents.get(turn.id)
+        passing = house.trials.passing(house.id, turn.id)
         if incident is None:
-            return []
+            return passing
         if status == "completed" and incident.status not in ("skipped", "exhausted"):
-            return [queries.forgotten(self._house.id, incident.id)]
-        return [queries.kept(self._house.id, self._closed_as(incident, status))]
+            return [*passing, queries.forgotten(house.id, incident.id)]
+        return [*passing, queries.kept(house.id, self._closed_as(incident, status))]
 
     def _closed_as(self, incident: Incident, status: TurnStatus) -> Incident:
         if incident.status in ("exhausted", "skipped"):
@@ -417,6 +486,7 @@ class Recovery:
     def closed(self, turn: Turn, status: TurnStatus) -> None:
         """The turn's end is durable: tell how its recovery ended."""
         house, incident = self._house, self._incidents.pop(turn.id, None)
+        house.trials.passed(house.id, turn.id)
         if incident is not None:
             ended = self._closed_as(incident, status)
             match ended.status:
@@ -431,6 +501,38 @@ class Recovery:
         if house.recovering is not None and house.recovering.request_id == turn.request_id:
             house.recovering = None
             house.audience.show(RecoveryChanged(turn, False))
+
+
+def put_aside(
+    house: Patient, turn_id: str, request_id: str, suspect: Suspect, text: str, error: Exception | None
+) -> list[Statement]:
+    """The statements that set a turn aside; tells observers and operators."""
+    why = f"the process died, or was killed, in {suspect.strikes} attempts"
+    if error is not None:
+        why = error.what.rstrip(".") if isinstance(error, AgentError) else f"{type(error).__name__}: {error}"
+    log.error(
+        "turn %s of %s is set aside: %s. All of it is kept; `everthink release %s --turn %s` tries again.",
+        turn_id,
+        house.id,
+        why,
+        house.id,
+        turn_id,
+        exc_info=None if isinstance(error, AgentError) else error,
+    )
+    house.emit(
+        ChatTurnSetAside(
+            request_id=request_id,
+            turn_id=turn_id,
+            reason="strikes" if error is None else "unreadable",
+            strikes=suspect.strikes,
+            error=why,
+        )
+    )
+    aside = suspect if error is None else replace(suspect, what=why)
+    return [
+        turns.set_aside(house.id, turn_id, error=text, now=house.clock.now_ms()),
+        house.trials.aside(aside),
+    ]
 
 
 def _fields(incident: Incident) -> dict[str, Any]:

@@ -12,17 +12,20 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..errors import StoreError, Unreadable
 from ..store.port import Row
-from ..submissions import Submissions
+from ..submissions import INVALID_TEXT, Submissions
 from ..tools.collect import client_tools_from
 from ..turn import queries
 from ..turn.admission import Door
-from ..turn.envelope import Envelope, opened
+from ..turn.envelope import opened
+from ..turn.outcome import Failure
 from ..turn.turn import Turn
 from .incident import TERMINAL_MESSAGE
-from .recover import Patient, Recovery
+from .recover import UNREADABLE_TEXT, Patient, Recovery, put_aside
+from .suspects import Suspect
 
-__all__ = ["wake"]
+__all__ = ["take_up", "wake"]
 
 
 class Sleeper(Patient, Protocol):
@@ -41,25 +44,60 @@ class Sleeper(Patient, Protocol):
 async def wake(house: Sleeper) -> None:
     """Put the turns of an earlier process back into the queue. Runs once, before the agent serves."""
     for row in await house.store.fetch(queries.OPEN, house.id):
+        await _enter(house, row)
+    for row in await house.store.fetch(queries.ACCEPTED, house.id):
+        await _enter(house, row)
+
+
+async def take_up(house: Sleeper, turn_id: str) -> None:
+    """Put one turn, which was released, into the queue of an agent that serves already."""
+    for row in await house.store.fetch(queries.ONE, house.id, turn_id):
+        if row[12] is None and all(turn.id != turn_id for turn in house.door.turns):
+            await _enter(house, row)
+
+
+async def _enter(house: Sleeper, row: Row) -> None:
+    """A row that is not over takes its place again. One that nobody can read is set aside, and told."""
+    try:
+        await _entered(house, row)
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - told: the turns after it, and the agent, must not suffer
+        await _unreadable(house, row, error)
+
+
+async def _entered(house: Sleeper, row: Row) -> None:
+    if row[3] != "accepted":
         turn = _turn(house, row)
         turn.is_applied = turn.is_started = True
         house.recovery.interrupt(turn)
-        house.door.enter(turn, house.queue.reserve(turn.request_id))
-    for row in await house.store.fetch(queries.ACCEPTED, house.id):
-        if row[2] == "submission":
-            await house.submissions.resume(row)
-            continue
-        envelope = _envelope(row)
+    elif row[2] == "submission":
+        await house.submissions.resume(row)
+        return
+    else:
+        envelope = opened(row[5])
         if envelope.messages is None and not envelope.is_applied:
             await _end_lost(house, row)
-            continue
+            return
         turn = _turn(house, row)
-        house.door.enter(turn, house.queue.reserve(turn.request_id))
+    house.door.enter(turn, house.queue.reserve(turn.request_id))
+
+
+async def _unreadable(house: Sleeper, row: Row, error: Exception) -> None:
+    now, id = house.clock.now_ms(), row[0]
+    suspect = Suspect(agent=house.id, turn=id, strikes=0, first_at=now, last_at=now)
+    text = INVALID_TEXT if row[2] == "submission" else UNREADABLE_TEXT
+    statements = put_aside(house, id, row[1], suspect, text, error)
+    failure = Failure(id=row[1], turn=id, error=text, continuation=bool(row[4]))
+    house.last_failure = msgspec.to_builtins(failure)
+    await house.store.apply([*statements, house.remember("lastFailure", house.last_failure)])
+    if row[2] == "submission":
+        await house.submissions.tell(id)
 
 
 def _turn(house: Sleeper, row: Row) -> Turn:
     """The turn of a row, as it was."""
-    envelope = _envelope(row)
+    envelope = opened(row[5])
     turn = house.door.turn(
         row[2],
         id=row[0],
@@ -72,6 +110,8 @@ def _turn(house: Sleeper, row: Row) -> Turn:
         channel=envelope.channel,
         metadata=envelope.metadata,
     )
+    if not isinstance(row[8], str):
+        raise Unreadable(f"Turn {row[0]!r}", "it names no message")
     turn.message_id, turn.seq, turn.question, turn.created_at = row[8], row[13], row[14], row[10]
     turn.is_applied, turn.is_readonly = envelope.is_applied, envelope.is_readonly
     turn.answers, turn.identity = envelope.answers, envelope.identity
@@ -86,10 +126,3 @@ async def _end_lost(house: Sleeper, row: Row) -> None:
     now = house.clock.now_ms()
     ended = queries.ended(house.id, row[0], status="skipped", error=TERMINAL_MESSAGE, now=now)
     await house.store.apply([ended])
-
-
-def _envelope(row: Row) -> Envelope:
-    try:
-        return opened(row[5])
-    except msgspec.DecodeError:
-        return Envelope()

@@ -20,13 +20,14 @@ import msgspec
 
 from ..abort import AbortRegistry
 from ..clock import Clock
-from ..errors import SessionBusy, StoreError
+from ..errors import AgentError, SessionBusy, StoreError
 from ..limits import Limits
-from ..messages import encode_json
+from ..messages import bounded_json, decode_json
 from ..models.port import Model
 from ..observe.bus import EventBus
-from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, EventBody
+from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, ChatStoredUnreadable, EventBody
 from ..recovery.recover import Recovering, Recovery
+from ..recovery.trials import Trials
 from ..recovery.wake import wake
 from ..schedules.tasks import Tasks
 from ..session.compaction import SessionNews, SessionStatus
@@ -36,15 +37,16 @@ from ..session.session import Session
 from ..session.sessions import MAIN, Sessions
 from ..store.port import Statement, Store
 from ..submissions import Submission, Submissions
-from ..tools.collect import collect_tools
+from ..tools.collect import client_tools_from, collect_tools
 from ..tools.tool import Tool
 from ..turn import queries as turns
 from ..turn.admission import Door, current_turn, in_readonly_turn
 from ..turn.audience import Audience, HistoryChanged, SessionTold
-from ..turn.continuation import Continuations
+from ..turn.continuation import Continuations, Wish
 from ..turn.convert import Converter
 from ..turn.fold import Accumulator
 from ..turn.hooks import Hooks, call_hook
+from ..turn.outcome import Failure
 from ..turn.overlap import Submits
 from ..turn.queue import TurnQueue
 from ..turn.words import Words
@@ -167,6 +169,7 @@ class Actor:
         new_id: Callable[[], str],
         resolve_model: Callable[[Any], Model],
         limits: Limits,
+        trials: Trials,
     ) -> None:
         self.id = f"{cls.__name__}/{name}"
         self.name, self.cls, self._base = name, cls, base
@@ -175,13 +178,17 @@ class Actor:
         self.store: Store = self.fence
         self.clock, self._bus = clock, bus
         self.new_id, self.resolve_model, self.limits = new_id, resolve_model, limits
+        self.trials = trials
         self.session = Session(self.store, self.id, now=clock.now_ms)
         self._sessions: Sessions | None = None
         self._evictor: Evictor | None = None
         self._windowed: tuple[int, int] | None = None
+        # What was told to be unreadable: once is enough.
+        self._unreadable: set[tuple[str, str | None]] = set()
         self.audience = Audience()
         self.words = Words(self)
         self.converter = Converter(self.words.of)
+        self.converter.left_out = self._message_unreadable
         self.aborts = AbortRegistry()
         self.queue = TurnQueue()
         self.submits = Submits()
@@ -225,12 +232,14 @@ class Actor:
     async def start(self, props: Any = None) -> None:
         """Load, let the developer's start code run, and put right what an earlier process left."""
         values = dict(cast("list[tuple[str, str]]", await self.store.fetch(queries.VALUES, self.id)))
-        self.config = _value(values.get("config"))
-        self.open_tools = _value(values.get("openTools")) or []
-        self.last_body = _value(values.get("lastBody"))
-        self.last_failure = _value(values.get("lastFailure"))
-        await self.state_box.load(_value(values.get("state")))
-        self._adopt(await self.make_session(_value(values.get("session")) or MAIN))
+        self.config = self._kept(values, "config")
+        self.open_tools = self._kept_tools(values)
+        self.last_body = self._kept(values, "lastBody", dict[str, Any])
+        failure = self._kept(values, "lastFailure", Failure)
+        self.last_failure = None if failure is None else msgspec.to_builtins(failure)
+        state = self._kept(values, "state", dict[str, Any])
+        await self.state_box.load(state, is_lost="state" in values and state is None)
+        self._adopt(await self.make_session(self._kept(values, "session", str) or MAIN))
         self._warn_of_two_prompts()
         await self._try("transcript-hydration", self._hydrate())
         await self.fibers.recover()
@@ -238,8 +247,40 @@ class Actor:
             await call_hook(self.agent.on_start, props)
         await self._try("scheduled-task-reconcile", self.tasks.reconcile())
         await self._try("durable-work-recovery", wake(self))
-        self.continuations.restore(_value(values.get("continuation")))
+        self.continuations.restore(self._kept(values, "continuation", Wish))
         await self.jobs.open()
+
+    def _kept(self, values: Mapping[str, str], name: str, type: Any = Any) -> Any:
+        """A kept value. `None`: there is none, or none that we wrote; then it is told, and its row stays."""
+        if name not in values:
+            return None
+        try:
+            return decode_json(values[name], type)
+        except (msgspec.DecodeError, TypeError) as error:
+            self._tell_unreadable(name, None, error)
+            return None
+
+    def _kept_tools(self, values: Mapping[str, str]) -> list[dict[str, Any]]:
+        schemas: list[dict[str, Any]] = self._kept(values, "openTools", list[dict[str, Any]]) or []
+        try:
+            client_tools_from(schemas)
+        except AgentError as error:
+            self._tell_unreadable("openTools", None, error)
+            return []
+        return schemas
+
+    def _message_unreadable(self, id: str, error: Exception) -> None:
+        self._tell_unreadable("message", id, error)
+
+    def _tell_unreadable(self, what: str, id: str | None, error: Exception) -> None:
+        if (what, id) in self._unreadable:
+            return
+        self._unreadable.add((what, id))
+        named = what if id is None else f"{what} {id}"
+        log.warning(
+            "%s: the stored %s cannot be read and is left out; its row stays: %s", self.id, named, error
+        )
+        self.emit(ChatStoredUnreadable(what=what, id=id, error=str(error) or type(error).__name__))
 
     def _warn_of_two_prompts(self) -> None:
         written, given = (getattr(cls, "system_prompt", None) for cls in (self.cls, self._base))
@@ -288,6 +329,7 @@ class Actor:
         self.session = session
         session.listener = self._session_told
         session.hydrated = self._hydrated
+        session.unreadable = self._message_unreadable
 
     def _session_told(self, news: SessionNews) -> None:
         self.audience.show(SessionTold(news))
@@ -359,6 +401,10 @@ class Actor:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
+
+    def left_work(self) -> list[asyncio.Future[Any]]:
+        """What runs without anybody having asked: fibers and jobs, those of an earlier process among them."""
+        return [*self.fibers.running, *self.jobs.running]
 
     @property
     def is_idle(self) -> bool:
@@ -451,7 +497,7 @@ class Actor:
         """A statement that keeps a small JSON value (`None` forgets it)."""
         if value is None:
             return queries.removed(self.id, key)
-        return queries.put(self.id, key, encode_json(value).decode())
+        return queries.put(self.id, key, bounded_json(value).decode())
 
     async def stash_turn(self, data: Any) -> None:
         """Keep a checkpoint of the turn this code runs in."""
@@ -496,13 +542,3 @@ class Actor:
         told = self.agent.on_submission_status(submission)
         if inspect.isawaitable(told):
             await told
-
-
-def _value(text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        log.warning("a stored value is not readable and is ignored: %.80s", text)
-        return None

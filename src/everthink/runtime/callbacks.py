@@ -19,7 +19,7 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import AgentError, InvalidCallback, InvalidRetry
-from ..messages import encode_json
+from ..messages import bounded_json, decode_json, encode_json
 from ..observe.events import EventBody
 from ..store.port import Store
 from .keepalive import Hold
@@ -144,7 +144,7 @@ def options_of(agent: Any, given: Any) -> Retry:
 def packed(payload: Any) -> str:
     """A payload as JSON text. Equal payloads are equal texts, whatever the order of their keys."""
     try:
-        return _sorted(msgspec.json.decode(encode_json(payload))).decode()
+        return _sorted(msgspec.json.decode(bounded_json(payload))).decode()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise AgentError(
             f"The payload is not JSON: {error}.",
@@ -158,7 +158,7 @@ _sorted = msgspec.json.Encoder(order="deterministic").encode
 
 def unpacked(text: str) -> Any:
     """The payload again. Raises `msgspec.DecodeError` when somebody else wrote the row."""
-    return msgspec.json.decode(text)
+    return decode_json(text)
 
 
 def write_retry(given: Retry | None) -> str | None:
@@ -171,7 +171,7 @@ def read_retry(text: str | None) -> Retry | None:
     if text is None:
         return None
     try:
-        return Retry.from_json(msgspec.json.decode(text, type=dict[str, Any]))
+        return Retry.from_json(decode_json(text, dict[str, Any]))
     except (msgspec.MsgspecError, InvalidRetry):
         log.warning("stored retry options are not readable and are ignored: %.80s", text)
         return None

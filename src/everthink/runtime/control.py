@@ -309,6 +309,7 @@ async def clear(home: Actor) -> None:
     running = home.door.running
     stopped = [_stop(home), home.continuations.forget()]
     commit = [*stopped, *home.session.plan_clear(), *queries.forgotten(home.id), forget]
+    commit += home.trials.dropping(home.id)
     try:
         rows = await home.store.apply(commit)
     except BaseException:

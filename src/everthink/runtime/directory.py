@@ -15,19 +15,23 @@ import logging
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..clock import Clock, Timer
-from ..errors import AgentError, StoreClosed, StoreError
+from ..errors import AgentError, AgentSetAside, StoreClosed, StoreError
 from ..limits import Limits
 from ..models.port import Model
 from ..observe.bus import EventBus
-from ..observe.events import Audit, Destroy
+from ..observe.events import Audit, Destroy, Released, SetAside
+from ..recovery import suspects
+from ..recovery.suspects import Suspect
+from ..recovery.trials import Trial, Trials
+from ..recovery.wake import take_up
 from ..store.port import Store
 from ..turn import queries as turn_queries
 from ..turn.perform import SEGMENT_GRACE_MS
-from . import cleaning, fiber_queries, job_queries, queries
+from . import alarm_queries, cleaning, fiber_queries, job_queries, queries
 from .actor import Actor, Resident
 from .erasing import erased, rows_erased
 from .retention import Retention
@@ -78,6 +82,11 @@ class Directory:
             "limits": limits or Limits(),
         }
         self.store, self._clock, self._bus = store, clock, bus
+        self.trials = Trials(store, clock)
+        """Counts what is tried, and knows what took earlier processes down."""
+        self._parts["trials"] = self.trials
+        # The agents that are reached for what is due.
+        self._rousing: set[str] = set()
         self._live: dict[tuple[str, str], asyncio.Task[Actor]] = {}
         self._leaving: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._erasing: dict[tuple[str, str], asyncio.Task[int]] = {}
@@ -101,6 +110,7 @@ class Directory:
             classes=classes,
             reach=self._rouse,
             left=(turn_queries.WAITING, queries.WISHING, fiber_queries.WAITING, job_queries.LEFT),
+            rank=self.trials.rank,
         )
         """Reaches agents when their time has come, without any client."""
 
@@ -149,11 +159,24 @@ class Directory:
         leaving = self._leaving.get((cls.__name__, name))
         if leaving is not None:
             await asyncio.wait([leaving])  # what is being cut there must not be taken up here meanwhile
+        id = f"{cls.__name__}/{name}"
+        trial = await self._counted(id, cls, name)
+        try:
+            actor = await self._started(cls, name, props)
+        except BaseException:
+            await self.trials.undo_all(id)  # it failed in good order: that takes nobody down
+            raise
+        if trial.is_open and id not in self._rousing and not await self._has_due(id):
+            self._clear_after(trial, actor.left_work())
+        return actor
+
+    async def _has_due(self, id: str) -> bool:
+        """True when timers are due: the waker comes for them, and may find out what is wrong with them."""
+        return bool(await self.store.fetch(alarm_queries.DUE, id, self._clock.now_ms(), 1))
+
+    async def _started(self, cls: type[Resident], name: str, props: Any) -> Actor:
         actor = Actor(cls, name, **self._parts)
         actor.waker = self.waker.rouse
-        await self.store.apply(
-            [queries.known(actor.id, cls=cls.__name__, name=name, now=self._clock.now_ms())]
-        )
         try:
             await actor.start(props)
         except BaseException:
@@ -182,9 +205,76 @@ class Directory:
                 return is_there
 
     async def _rouse(self, cls: str, name: str) -> None:
+        """Reach an agent whose time has come. What is due is part of a start that was made for it."""
         if not await self._is_there((cls, name)):
             return  # erased since somebody saw its timer
-        await (await self.reach(self._classes[cls], name)).alarms.run_due()
+        id = f"{cls}/{name}"
+        self._rousing.add(id)
+        try:
+            actor = await self.reach(self._classes[cls], name)
+            await actor.alarms.run_due()
+        except BaseException:
+            if (trial := self.trials.running(id)) is not None:
+                await self.trials.undo(trial)
+            raise
+        finally:
+            self._rousing.discard(id)
+        if (trial := self.trials.running(id)) is not None:
+            self._clear_after(trial, actor.left_work())
+
+    # --- what takes the process down
+
+    async def _counted(self, id: str, cls: type[Resident], name: str) -> Trial:
+        """Count a start before anything of the agent is read or run. Raises `AgentSetAside`."""
+        trial = await self.trials.prepare(id, what="its start")
+        if trial.is_aside:
+            await self._set_aside(cls, name, trial.suspect)
+            raise AgentSetAside(id, trial.suspect.strikes)
+        known = queries.known(id, cls=cls.__name__, name=name, now=self._clock.now_ms())
+        await self.trials.count(trial, known)
+        return trial
+
+    async def _set_aside(self, cls: type[Resident], name: str, suspect: Suspect) -> None:
+        if suspect.is_aside:
+            return
+        await self.store.apply([self.trials.aside(suspect)])
+        log.error(
+            "%s is set aside: the process died, or was killed, in %d of its starts. All of it is kept;"
+            " `everthink release %s` tries again.",
+            suspect.agent,
+            suspect.strikes,
+            suspect.agent,
+        )
+        self._bus.emit(cls.__name__, name, SetAside(strikes=suspect.strikes))
+
+    def _clear_after(self, trial: Trial, work: Collection[asyncio.Future[Any]]) -> None:
+        """The agent is up: nothing speaks against it, unless what an earlier process left does it yet."""
+        if not work:
+            self.trials.clear(trial)
+            return
+        watching = asyncio.gather(*work, return_exceptions=True)
+        watching.add_done_callback(lambda _: self.trials.clear(trial))
+
+    async def release(self, cls: type[Resident], name: str, turn: str | None = None) -> list[str]:
+        """Let what was set aside be tried again: one turn, or all. Returns the turns, `""` for the agent."""
+        key = self._key(cls, name)
+        id = "/".join(key)
+        rows, _ = await self.store.apply([suspects.released(id, turn), turn_queries.released(id, turn)])
+        self.trials.released(id, turn)
+        found: list[str] = [row[0] for row in rows]
+        for one in found:
+            self._bus.emit(cls.__name__, name, Released(turn_id=one or None))
+        task = self._live.get(key)
+        if task is not None and _is_up(task):
+            for one in found:
+                await take_up(task.result(), one)
+        elif found:
+            self.waker.rouse(0, id)
+        return found
+
+    async def set_aside(self) -> list[Suspect]:
+        """What is not tried any more until it is released."""
+        return [suspects.opened(row) for row in await self.store.fetch(suspects.ASIDE)]
 
     # --- tidying up
 
@@ -272,6 +362,7 @@ class Directory:
 
         async def stop() -> None:
             await (await start).stop(grace)
+            await self.trials.undo_all("/".join(key))  # cut on purpose
 
         if self._retention is not None:
             self._left.add("/".join(key))
@@ -333,6 +424,7 @@ class Directory:
         return rows
 
     async def _delete(self, key: tuple[str, str], audit: Audit) -> int:
+        self.trials.forget("/".join(key))
         rows = rows_erased(await self.store.apply(erased("/".join(key))))
         self._bus.emit(*key, audit)
         if rows:
@@ -371,6 +463,7 @@ class Directory:
         await asyncio.gather(*(actor.stop(grace) for actor in actors))
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
         await asyncio.gather(*starting, return_exceptions=True)
+        await self.trials.undo_all()
 
 
 def _is_up(task: asyncio.Task[Actor]) -> bool:

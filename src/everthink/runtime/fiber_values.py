@@ -16,7 +16,7 @@ import msgspec
 
 from ..abort import AbortSignal
 from ..errors import InvalidFiber
-from ..messages import UNSET, encode_json
+from ..messages import UNSET, bounded_json, decode_json
 from ..store.port import Row
 
 __all__ = [
@@ -205,7 +205,7 @@ class Fiber(NamedTuple):
         if text is None:
             return None
         try:
-            return msgspec.json.decode(text)
+            return decode_json(text)
         except msgspec.DecodeError:
             log.warning("the %s of fiber %s (%s) is not readable and is ignored", what, self.id, self.name)
             return None
@@ -214,7 +214,7 @@ class Fiber(NamedTuple):
 def as_json(value: Any, what: str) -> str:
     """`value` as JSON text. Raises `InvalidFiber` when it is none."""
     try:
-        return encode_json(value).decode()
+        return bounded_json(value).decode()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidFiber(
             f"{what} is not JSON ({error}).",

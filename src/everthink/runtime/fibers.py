@@ -77,6 +77,11 @@ class Fibers:
 
     # --- life
 
+    @property
+    def running(self) -> list[asyncio.Future[Any]]:
+        """The functions that run."""
+        return [run.task for run in self._runs if run.task is not None and not run.task.done()]
+
     async def recover(self) -> None:
         """Take up what an earlier process left. Once per start, before the agent's own start code."""
         await self.rescue.scan()

@@ -138,6 +138,11 @@ class Jobs:
         running.cancel()
         await asyncio.wait({running}, timeout=1)
 
+    @property
+    def running(self) -> list[asyncio.Future[Any]]:
+        """Whoever works on the queue."""
+        return [] if self._task is None or self._task.done() else [self._task]
+
     async def idle(self) -> None:
         """Return once the queue is empty or stopped. For tests."""
         while self._task is not None and not self._task.done():

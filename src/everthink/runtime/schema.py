@@ -6,6 +6,7 @@ Numbers only grow. A step that a release has shipped is never changed: add the n
 from __future__ import annotations
 
 from ..recovery import queries as recovery
+from ..recovery import suspects
 from ..schedules import queries as schedules
 from ..session import attachments, authors
 from ..session import context_queries as context
@@ -32,7 +33,7 @@ MIGRATIONS = (
         (*session.MEMORY, *context.TABLES, *sessions.TABLES, *attachments.TABLES),
     ),
     Migration(7, "authors", authors.TABLES),
-    Migration(8, "what is set aside", ()),
+    Migration(8, "what is set aside", (*turn.SETTING_ASIDE, *suspects.TABLES)),
     Migration(9, "erasing", runtime.SEEN),
     Migration(10, "what tools said", turn.SAID),
 )

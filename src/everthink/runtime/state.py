@@ -59,12 +59,18 @@ class StateBox:
         self.changed: Callable[[Any, Any], None] | None = None
         """Tells the connections; set by the server."""
 
-    async def load(self, stored: Any) -> None:
-        """Take the stored state, or the agent's `initial_state` if there is none."""
-        if isinstance(stored, dict) and "value" in stored:
+    async def load(self, stored: dict[str, Any] | None, *, is_lost: bool = False) -> None:
+        """Take the stored state, or the agent's `initial_state` if there is none.
+
+        `is_lost`: there is one and it cannot be read. Its row stays until the agent itself sets another.
+        """
+        if stored is not None and "value" in stored:
             self._value = self._stored = stored["value"]
         elif (initial := getattr(self._home.agent, "initial_state", NO_STATE)) is not NO_STATE:
-            await self.set(copy_json(initial), source="server")
+            if is_lost or stored is not None:
+                self._value = copy_json(initial)
+            else:
+                await self.set(copy_json(initial), source="server")
 
     @property
     def exists(self) -> bool:

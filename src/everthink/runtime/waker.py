@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ..clock import Clock, Timer
-from ..errors import StoreClosed, StoreError
+from ..errors import AgentSetAside, StoreClosed, StoreError
 from ..store.port import Store
 from . import alarm_queries as queries
 
@@ -53,7 +53,7 @@ class Waker:
 
     `reach(class_name, name)` starts the agent if need be and lets it run what is due. `left` are queries
     for agents to which an earlier process left work: their ids, and the time if it is not at once. They are
-    asked when we start.
+    asked when we start. `rank(agent)` is low for those that are reached first.
     """
 
     def __init__(
@@ -64,9 +64,10 @@ class Waker:
         classes: Collection[str],
         reach: Reach,
         left: Sequence[str] = (),
+        rank: Callable[[str], int] = lambda agent: 0,
     ) -> None:
         self._store, self._clock, self._classes = store, clock, classes
-        self._reach, self._left = reach, left
+        self._reach, self._left, self._rank = reach, left, rank
         self._at: float = math.inf
         self._timer: Timer | None = None
         self._awake = asyncio.Event()
@@ -166,7 +167,7 @@ class Waker:
     async def _look(self) -> float:
         """Wake every agent for which something is due. Returns when to look again."""
         self._met.clear()
-        for agent, at in list(self._wanted.items()):
+        for agent, at in sorted(self._wanted.items(), key=lambda wanted: self._rank(wanted[0])):
             if at <= self._clock.now_ms():
                 self._wanted.pop(agent, None)
                 await self._go(agent)
@@ -248,6 +249,8 @@ class Waker:
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
             self._failed(agent, "it was stopped")
+        except AgentSetAside as error:
+            log.info("%s", error)  # told when it was set aside; whoever releases it rouses us
         except Exception as error:  # noqa: BLE001 - of whatever kind: the next agent must not suffer
             self._failed(agent, error)
         finally:

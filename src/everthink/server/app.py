@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..messages import Message
     from ..models.port import Model
     from ..observe.events import EventBody
+    from ..recovery.suspects import Suspect
     from ..runtime.directory import Directory
     from ..runtime.watchdog import Watchdog
     from ..store.port import Store
@@ -254,6 +255,7 @@ class App:
             retention=self._retention,
             **options,
         )
+        await directory.trials.load()
         directory.waker.start()
         self._watch()
         return directory
@@ -274,6 +276,18 @@ class App:
         if self._gate is not None:
             self._gate.close(f"{cls.__name__}/{name}")
         await (await self.open()).evict(cls, name)
+
+    async def set_aside(self) -> list[Suspect]:
+        """What is not tried any more: turns and agents that took the process down, or cannot be read."""
+        return await (await self.open()).set_aside()
+
+    async def release(self, cls: type[Think], name: str, *, turn: str | None = None) -> list[str]:
+        """Let what was set aside of an agent be tried again: all of it, or one `turn`.
+
+        Turns go on in their places, an agent can be reached again. Returns the ids of the turns, and an empty
+        one for the agent itself; nothing when nothing was set aside.
+        """
+        return await (await self.open()).release(cls, name, turn)
 
     async def erase(self, cls: type[Think], name: str, *, identity: Any = None, patience: float = 1.0) -> int:
         """Delete an agent for good: whatever it does is stopped, its connections are closed, and every row,

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from ..errors import UNTOLD
+from ..errors import UNTOLD, AgentSetAside
 from ..messages import encode_json
 from ..runtime.directory import MAX_NAME
 from .access import Pass, address_of, raised
@@ -39,6 +39,8 @@ __all__ = ["Gate", "deny"]
 log = logging.getLogger("everthink.server")
 
 NO_CAPNWEB = "The Cap'n Web transport is not supported. Connect with the default one, cf-websocket."
+SET_ASIDE = "The agent is set aside: its start stopped the server too often. It must be released."
+"""Why a socket is closed; a reason may have 123 bytes."""
 AT_A_TIME = 8
 """After so many frames of one socket others have their turn."""
 GOODBYE = 1.0
@@ -165,6 +167,8 @@ class Gate:
             if answer is None:
                 return PlainTextResponse("Not implemented", 404)
             return answer if isinstance(answer, Response) else JSONResponse(answer)
+        except AgentSetAside as error:
+            return PlainTextResponse(str(error), 503)
         except Exception as error:  # noqa: BLE001 - what it says stays here
             return raised(request, "on_request", error)
 
@@ -196,6 +200,10 @@ class Gate:
     ) -> None:
         try:
             hall = await self._hall(cls, name)
+        except AgentSetAside:
+            await socket.accept()
+            await socket.close(1013, SET_ASIDE)
+            return
         except Exception:
             log.exception("%s %r could not be started", cls.__name__, name)
             await socket.accept()

@@ -109,7 +109,12 @@ class Hall:
     async def _catch_up(self) -> None:
         """Learn what was said before anybody was connected."""
         for turn in self.actor.door.turns:
-            said = await stored_bodies(self.actor, turn.id)
+            try:
+                said = await stored_bodies(self.actor, turn.id)
+            except Exception:
+                # Recovery will end it with an error; who connects must not be refused because of it.
+                log.exception("%s: what turn %s has said is not shown", self.actor.id, turn.id)
+                continue
             if said and turn in self.actor.door.turns:
                 if self._active is not turn:
                     self._begin(turn)

@@ -16,7 +16,7 @@ from ..runtime.actor import Actor
 from ..turn import queries
 from ..turn.audience import TurnEnded
 from ..turn.hooks import TurnStatus
-from ..turn.segments import unpack
+from ..turn.segments import readable
 from ..wire import frames as wire
 from ..wire.codec import encode
 from .connections import Connection, Parcel
@@ -51,7 +51,7 @@ def chunk_frames(
 async def stored_bodies(actor: Actor, turn: str) -> list[str]:
     """The chunks of a turn as far as they are kept, each as JSON text."""
     rows = await actor.store.fetch(queries.SEGMENTS, actor.id, turn)
-    return [encode_chunk(chunk) for row in rows for chunk in unpack(row[0])]
+    return [encode_chunk(chunk) for chunk in readable(row[0] for row in rows)]
 
 
 async def tell_failure(actor: Actor, connection: Connection, failure: dict[str, Any]) -> None:

@@ -10,11 +10,11 @@ overlay covers is stepped over: a conversation that was summarised is as quick t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
-from ..messages import Message, parse_stored
+from ..messages import Message, read_stored
 from ..store.port import Store
 from . import queries
 from .overlay import Overlay, by_last
@@ -66,10 +66,12 @@ class Shape:
 class Shelf:
     """The rows of one session, for reading."""
 
-    __slots__ = ("_agent", "_session", "_store")
+    __slots__ = ("_agent", "_session", "_store", "unreadable")
 
     def __init__(self, store: Store, agent: str, session: str) -> None:
         self._store, self._agent, self._session = store, agent, session
+        self.unreadable: Callable[[str, Exception], None] | None = None
+        """Told of a row that holds no message, with what stood in the way."""
 
     async def fetch(self, sql: str, *params: Any) -> list[Sequence[Any]]:
         """Rows of this session."""
@@ -182,10 +184,19 @@ class Shelf:
         said = [
             step.message()
             if isinstance(step, Overlay)
-            else parse_stored(step.id, step.role, contents.get(step.id, ""))
+            else self.parsed(step.id, step.role, contents.get(step.id, ""))
             for step in shape.steps
         ]
         return [message for message in said if message is not None]
+
+    def parsed(self, id: str, role: str, content: str) -> Message | None:
+        """The message of a row. `None` for one that holds none, which is told: the others stay usable."""
+        try:
+            return read_stored(id, role, content)
+        except Exception as error:  # noqa: BLE001 - told
+            if self.unreadable is not None:
+                self.unreadable(id, error)
+            return None
 
 
 _LAST = 2**62

@@ -79,6 +79,9 @@ class Session(Tree):
         """Told how long the conversation is, for sessions with compaction."""
         self.hydrated: Callable[[Shape], None] | None = None
         """Told what was read into memory."""
+        self._shelf.unreadable = self._found_unreadable
+        self.unreadable: Callable[[str, Exception], None] | None = None
+        """Told of a stored message that cannot be read and is left out; its row stays."""
 
     @property
     def _context(self) -> Context:
@@ -386,6 +389,12 @@ class Session(Tree):
         prompt = self._blocks.prompt_tokens if self._blocks is not None else 0
         phase = "compacting" if self._shortening.is_running else "idle"
         self.tell(SessionStatus(phase, self.weigh() + prompt, self._shortening.threshold))
+
+    def _found_unreadable(self, id: str, error: Exception) -> None:
+        if self.unreadable is not None:
+            self.unreadable(id, error)
+        else:
+            log.warning("message %s of %s cannot be read and is left out: %s", id, self._agent, error)
 
     def _hydrated(self, shape: Shape) -> None:
         if self.hydrated is not None:

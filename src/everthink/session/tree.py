@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import UnknownMessage
-from ..messages import UNSET, Message, Unset, parse_stored
+from ..messages import UNSET, Message, Unset
 from ..store.port import Rows, Statement, Store
 from . import attachments, authors, queries
 from .budget import storable
@@ -180,7 +180,7 @@ class Tree:
     async def get_message(self, id: str) -> Message | None:
         """A message by id, on whichever branch, also one that a summary covers."""
         rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
-        return parse_stored(id, *rows[0][:2]) if rows else None
+        return self._shelf.parsed(id, *rows[0][:2]) if rows else None
 
     async def has(self, id: str) -> bool:
         """True when this session holds the message, on whichever branch."""
@@ -240,7 +240,7 @@ class Tree:
     async def get_branches(self, id: str) -> list[Message]:
         """The direct children of a message, oldest first."""
         rows = await self._store.fetch(queries.BRANCHES, self._agent, self.id, id)
-        return [message for row in rows if (message := parse_stored(*row))]
+        return [message for row in rows if (message := self._shelf.parsed(*row))]
 
     async def get_path_length(self, leaf_id: str | None = None) -> int:
         """How many messages lead to `leaf_id` (the tip when omitted)."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -32,6 +33,8 @@ from .queue import Ticket, TurnQueue
 from .turn import Host, InputFunction, Trigger, Turn
 
 __all__ = ["Admitted", "Door", "Record", "current_turn", "in_active_turn", "in_readonly_turn", "step_outside"]
+
+log = logging.getLogger("everthink.turn")
 
 # The turns this code runs inside of, outermost first: a tool of one agent may wait for another agent.
 _TURNS: contextvars.ContextVar[tuple[tuple[str, Turn], ...]] = contextvars.ContextVar(
@@ -325,6 +328,8 @@ class Door:
                 stopped = isinstance(error, asyncio.CancelledError)
                 admitted.ended.set_exception(TurnInterrupted(turn.request_id) if stopped else error)
                 admitted.ended.exception()  # whoever waits sees it; nobody may be waiting
+            if isinstance(error, Exception):
+                log.error("turn %s of %s broke off and stays open", turn.id, host.id, exc_info=error)
             if isinstance(error, asyncio.CancelledError | Exception):
                 return
             raise

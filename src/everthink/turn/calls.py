@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -18,8 +19,18 @@ from typing import Any, cast
 import msgspec
 
 from .. import chunks as ui
-from ..errors import ToolError, ToolInputError
-from ..messages import Part, Unset, encode_json, is_settled, normalize_input, tool_name
+from ..errors import TooDeep, ToolError, ToolInputError
+from ..messages import (
+    DEEPEST_GIVEN,
+    Part,
+    Unset,
+    decode_json,
+    depth_of,
+    encode_json,
+    is_settled,
+    normalize_input,
+    tool_name,
+)
 from ..models import port as model
 from ..observe.events import ToolCallFinish, ToolCallStart
 from ..session.repair import INTERRUPTED_TEXT
@@ -49,6 +60,8 @@ __all__ = ["StepCalls"]
 
 log = logging.getLogger("everthink.turn")
 
+MAX_INPUT = 1_000_000
+"""So many characters the input of a call may have: it comes back to the model in every later prompt."""
 UNCONFIRMED = "The call was not run: nobody is known to have approved it."
 MAY_HAVE_RUN = (
     "The tool call was interrupted while it ran and no result was recorded. It may or may not have taken "
@@ -105,7 +118,12 @@ class StepCalls:
         return called
 
     async def _take_provider_call(self, event: model.ToolCallReady) -> CalledTool:
-        called = CalledTool(event.id, event.name, _parsed(event.input), provider_executed=True)
+        try:
+            given = _parsed(event.input)
+        except (msgspec.DecodeError, ToolInputError) as error:
+            log.warning("the input of the provider's own call %r is left out: %s", event.name, error)
+            given = {}
+        called = CalledTool(event.id, event.name, given, provider_executed=True)
         self.asked.append(called)
         self.run.say(
             ui.ToolInputAvailable(
@@ -122,6 +140,8 @@ class StepCalls:
         except msgspec.DecodeError as error:
             wrong = ToolInputError(f"The input of {name!r} is not valid JSON: {error}.")
             return _Checked(name, text, tool, wrong)
+        except ToolInputError as error:
+            return _Checked(name, {}, tool, ToolInputError(f"The input of {name!r} {error}"))
         if tool is None:
             known = ", ".join(sorted(self.tools)) or "none"
             return _Checked(
@@ -445,7 +465,7 @@ class StepCalls:
         context = self._context(called, tool)
         try:
             # A hook may have given it another input than the model did.
-            given = called.input if row.input is None else msgspec.json.decode(row.input)
+            given = called.input if row.input is None else decode_json(row.input)
             found = await tool.find_out(given, context)
             if found is RERUN:
                 self._start(called, tool, context, None)
@@ -579,14 +599,24 @@ class StepCalls:
         return model.ToolMessage(parts) if parts else None
 
 
-def _parsed(text: Any) -> Any:
-    if not isinstance(text, str):
-        return text
-    return msgspec.json.decode(text) if text.strip() else {}
+def _parsed(given: Any) -> Any:
+    """The input that a model gave. Raises when it is no JSON, or more than a conversation can hold."""
+    try:
+        text = given if isinstance(given, str) else encode_json(given)
+        is_flat = depth_of(text) <= DEEPEST_GIVEN
+    except TooDeep:
+        text, is_flat = "", False
+    if len(text) > MAX_INPUT:
+        raise ToolInputError(f"has {len(text)} characters, more than the {MAX_INPUT} that one call may have.")
+    if not is_flat:
+        raise ToolInputError(f"is nested more than {DEEPEST_GIVEN} levels deep.")
+    if not isinstance(given, str):
+        return given
+    return decode_json(given) if given.strip() else {}
 
 
 def _ledger_text(value: Any) -> str:
     try:
         return encode_json(value).decode()
-    except (TypeError, ValueError):
-        return encode_json(repr(value)).decode()
+    except (TypeError, ValueError):  # also what is nested too deep
+        return encode_json(reprlib.repr(value)).decode()

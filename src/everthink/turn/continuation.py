@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
+
+import msgspec
 
 from ..clock import Timer
 from ..messages import Message, is_tool_part
@@ -22,7 +24,7 @@ from .admission import Door, House
 from .audience import Cleared, Shown, TurnAccepted, TurnEnded
 from .turn import Turn
 
-__all__ = ["Continuation", "Continuations", "is_incomplete"]
+__all__ = ["Continuation", "Continuations", "Wish", "is_incomplete"]
 
 QUIET = 0.05
 _OPEN = frozenset({"input-available", "approval-requested"})
@@ -39,6 +41,14 @@ class Continuation:
     """True when that connection may not change the state."""
     identity: Any = None
     """Who answered, as JSON, when the application knows."""
+
+
+class Wish(msgspec.Struct):
+    """A wish to go on as its row keeps it."""
+
+    owner: str | None = None
+    isReadonly: bool = False
+    identity: Any = None
 
 
 class Chatty(House, Protocol):
@@ -95,15 +105,11 @@ class Continuations:
         kept = {"owner": owner, "isReadonly": is_readonly, "identity": identity}
         return self._house.remember("continuation", kept)
 
-    def restore(self, kept: Any) -> None:
+    def restore(self, kept: Wish | None) -> None:
         """Take up the wish that an earlier process left, if any."""
-        if isinstance(kept, dict):
-            wish = cast("dict[str, Any]", kept)
+        if kept is not None:
             self.answered(
-                auto_continue=True,
-                owner=wish.get("owner"),
-                is_readonly=wish.get("isReadonly") is True,
-                identity=wish.get("identity"),
+                auto_continue=True, owner=kept.owner, is_readonly=kept.isReadonly, identity=kept.identity
             )
 
     def answered(

@@ -20,7 +20,7 @@ from ..models import port as model
 from ..session.budget import KEEP_RECENT, shorten
 from ..tools.output import model_output
 from ..tools.tool import Tool
-from .prompt import EMPTY_MESSAGE
+from .prompt import EMPTY_MESSAGE, LEFT_OUT
 from .words import UNTOLD_TOOL
 
 __all__ = ["Converter", "convert", "has_approvals", "paired", "prune_tool_calls", "unshared"]
@@ -45,6 +45,8 @@ class Converter:
         self._older_converted: list[model.ModelMessage] = []
         self._recent: dict[str, tuple[Message, list[model.ModelMessage]]] = {}
         self._custom: frozenset[str] = frozenset()
+        self.left_out: Callable[[str, Exception], None] | None = None
+        """Told of a message that cannot be put into words for a model, with what stood in the way."""
 
     def unchecked(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages not seen before: those a repair has to look at."""
@@ -61,15 +63,29 @@ class Converter:
         edge = max(0, len(messages) - KEEP_RECENT)
         for message in messages[len(self._older) : edge]:
             self._older.append(message)
-            self._older_converted += convert(shorten(message), tools, self._words)
+            self._older_converted += self._converted(message, tools, shortens=True)
             self._recent.pop(message.id, None)
         converted = list(self._older_converted)
         for message in messages[edge:]:
             entry = self._recent.get(message.id)
             if entry is None or entry[0] is not message:
-                entry = self._recent[message.id] = (message, convert(message, tools, self._words))
+                entry = self._recent[message.id] = (message, self._converted(message, tools))
             converted += entry[1]
         return converted
+
+    def _converted(
+        self, message: Message, tools: Mapping[str, Tool], *, shortens: bool = False
+    ) -> list[model.ModelMessage]:
+        """One message; a note in its place when it cannot be read, so that it does not fail every turn."""
+        try:
+            return convert(shorten(message) if shortens else message, tools, self._words)
+        except Exception as error:  # noqa: BLE001 - told below
+            if self.left_out is not None:
+                self.left_out(message.id, error)
+            note = model.TextPart(LEFT_OUT)
+            return [
+                model.AssistantMessage([note]) if message.role == "assistant" else model.UserMessage([note])
+            ]
 
     def forget(self) -> None:
         """Start afresh (the conversation was cleared, or its beginning changed)."""
@@ -131,7 +147,11 @@ def _spoken(part: Part) -> model.TextPart | model.FilePart | None:
 
 
 def _metadata(part: Part, field: str = "providerMetadata") -> Any:
-    return part.get(field) or None
+    found = part.get(field)
+    if not isinstance(found, dict):
+        return None
+    given = cast("dict[str, Any]", found)
+    return {name: cast("Any", data) for name, data in given.items() if isinstance(data, dict)} or None
 
 
 def _step(

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ..messages import UNSET, Message, Unset, encode_json
+from ..errors import InvalidMessage, Unreadable
+from ..messages import UNSET, Message, Unset, check_parts, decode_json, encode_json
 from .turn import Turn
 
 __all__ = ["Envelope", "opened", "sealed"]
@@ -36,9 +37,6 @@ class Envelope(msgspec.Struct, omit_defaults=True, rename="camel"):
     def place(self) -> str | Unset | None:
         """Where the answer is stored."""
         return self.parent if self.has_parent else UNSET
-
-
-_decode = msgspec.json.Decoder(Envelope).decode
 
 
 def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
@@ -72,8 +70,16 @@ def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
 
 
 def opened(text: str | None) -> Envelope:
-    """What the row kept. Raises `msgspec.DecodeError` when it is not readable."""
-    return _decode(text) if text else Envelope(is_applied=True)
+    """What the row kept. Raises `Unreadable` when it is not what we wrote."""
+    if not text:
+        return Envelope(is_applied=True)
+    try:
+        envelope: Envelope = decode_json(text, Envelope)
+        for place, message in enumerate(envelope.messages or []):
+            check_parts(message, f"messages[{place}]")
+    except (msgspec.DecodeError, InvalidMessage) as error:
+        raise Unreadable("What the turn was asked with", error) from error
+    return envelope
 
 
 def schema_of(tool: Any) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from .. import chunks as ui
-from ..messages import Message, Unset, is_settled
+from ..errors import Unreadable
+from ..messages import Message, Unset, decode_json, is_settled
 from ..session.loaded import without_unloaded
 from ..session.session import Session
 from ..session.tree import Plan
@@ -70,10 +71,13 @@ class _Place(Protocol):
 
 
 async def read_journal(host: _Place, turn_id: str, *, message_id: str, continuation: bool = False) -> Journal:
-    """Read what a turn has said. Answers that came from outside while it streamed are in it."""
+    """Read what a turn has said. Answers that came from outside while it streamed are in it.
+
+    Raises `Unreadable` when what is stored is not what we wrote.
+    """
     journal = Journal(Accumulator(message_id, continuation=continuation))
     for text, at in await host.store.fetch(queries.JOURNAL, host.id, turn_id):
-        chunks = unpack(text)
+        chunks = _unpacked(turn_id, text)
         journal.segments.append((at or 0, chunks))
         journal.next_seq += len(chunks)
         for chunk in chunks:
@@ -96,8 +100,22 @@ async def read_journal(host: _Place, turn_id: str, *, message_id: str, continuat
     for call_id, answer in await host.store.fetch(queries.ANSWERS, host.id, turn_id):
         part = journal.fold.call(call_id)
         if part is not None and not is_settled(part):
-            part.update(msgspec.json.decode(answer))
+            part.update(_answer(turn_id, answer))
     return journal
+
+
+def _unpacked(turn_id: str, text: str) -> list[ui.Chunk]:
+    try:
+        return unpack(text)
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"What turn {turn_id!r} has said", error) from error
+
+
+def _answer(turn_id: str, text: str) -> dict[str, Any]:
+    try:
+        return decode_json(text, dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"An answer to a call of turn {turn_id!r}", error) from error
 
 
 def keep_answer(session: Session, message: Message, parent: str | Unset | None) -> Plan:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from ..messages import Message
 from ..store.port import Statement
 from .hooks import ChatResponse, Stage, TurnResult, TurnStatus
 from .turn import Turn
 
-__all__ = ["Outcome", "PutOff", "Recoverer", "reason_of"]
+__all__ = ["Failure", "Outcome", "PutOff", "Recoverer", "reason_of"]
 
 
 @dataclass(slots=True)
@@ -64,6 +66,17 @@ class Outcome:
             self.output,
             self.turn.identity,
         )
+
+
+class Failure(msgspec.Struct):
+    """What an agent keeps of its last turn when that failed. The names are those of its row."""
+
+    id: str
+    """The request."""
+    turn: str
+    error: str
+    messageIds: list[str] = []
+    continuation: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,12 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
             if turn.is_interrupted:
                 outcome = await host.recovery.pick_up(turn)
             outcome = outcome or await _performed(host, turn, abort)
+    except StoreError:
+        raise  # the row is as it was: the next start takes it up
+    except Exception as error:
+        # Whatever it was, it must not be met again by every start: the turn is over, and everybody is told.
+        log.exception("%s: turn %s failed where nothing was expected to", host.id, turn.id)
+        outcome = await _failed(host, turn, error, "turn", None)
     finally:
         host.inflight = None
     if isinstance(outcome, PutOff):
@@ -334,6 +340,9 @@ async def _failed(
         except StoreError as broken:
             log.error("the partial answer of turn %s could not be stored: %s", turn.id, broken)
             is_kept = False
+        except Exception:
+            # No database will ever take it, and no later start could do better.
+            log.exception("the partial answer of turn %s cannot be stored and is left out", turn.id)
     said = await explain(host, error, stage, turn.request_id, turn.is_applied, kind, identity=turn.identity)
     told, text = said.error, said.text
     if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds

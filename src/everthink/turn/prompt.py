@@ -9,6 +9,7 @@ __all__ = [
     "DEFAULT_SYSTEM_PROMPT",
     "EARLIER",
     "EMPTY_MESSAGE",
+    "LEFT_OUT",
     "SENTINEL",
     "with_capabilities",
 ]
@@ -39,6 +40,9 @@ EMPTY_MESSAGE = "(The message is empty.)"
 
 EARLIER = "(The earlier part of this conversation is summarised or left out.)"
 """What stands first when a conversation would begin with the assistant: providers want a person there."""
+
+LEFT_OUT = "(A message of this conversation could not be read and is left out here.)"
+"""What the model reads in place of a stored message that cannot be put into words for it."""
 
 _FILES = frozenset({"read", "write", "edit", "list", "find", "grep", "delete"})
 _CONTEXT = frozenset({"load_context", "unload_context"})

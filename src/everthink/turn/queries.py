@@ -23,8 +23,10 @@ __all__ = [
     "CLIENT",
     "COUNTS",
     "LAST",
+    "LAST_CHUNK",
     "LATEST_CALLS",
     "LATEST_TURNS",
+    "ONE",
     "OPEN",
     "SEGMENTS",
     "SPANS",
@@ -49,8 +51,10 @@ __all__ = [
     "interrupted",
     "picked_up",
     "pruned",
+    "released",
     "rewound",
     "segment",
+    "set_aside",
     "settled",
     "skipped",
     "started",
@@ -112,6 +116,8 @@ RECOVERY = (
     "ALTER TABLE segments ADD COLUMN written_at BIGINT",
 )
 
+# Migration 8: a turn that is over and keeps all that is needed to try it again.
+SETTING_ASIDE = ("ALTER TABLE turns ADD COLUMN set_aside_at BIGINT",)
 # Migration 10: what a failing tool said, which only the model reads.
 SAID = ("ALTER TABLE calls ADD COLUMN words TEXT",)
 
@@ -138,6 +144,9 @@ JOURNAL = "SELECT chunks, written_at FROM segments WHERE agent = ? AND turn = ? 
 ANY_CHUNKS = "SELECT 1 FROM segments LIMIT 1"
 ANY_OPEN = "SELECT 1 FROM turns WHERE agent = ? AND ended_at IS NULL LIMIT 1"
 LAST = "SELECT MAX(COALESCE(ended_at, created_at)) FROM turns WHERE agent = ?"
+# How far a turn has come, without reading what it said.
+LAST_CHUNK = "SELECT COALESCE(MAX(last_seq), -1) FROM segments WHERE agent = ? AND turn = ?"
+ONE = f"SELECT {_TURN} FROM turns WHERE agent = ? AND id = ?"
 STASH = "SELECT stash FROM turns WHERE agent = ? AND id = ?"
 # Which agents have work that a process left: the index of open turns holds nothing else.
 WAITING = "SELECT DISTINCT agent FROM turns WHERE ended_at IS NULL"
@@ -299,6 +308,26 @@ def ended(agent: str, id: str, *, status: str, error: str | None, now: int) -> S
     )
 
 
+def set_aside(agent: str, id: str, *, error: str, now: int) -> Statement:
+    """The turn is over with an error. Nothing of it is dropped: once released it may be tried again."""
+    return Statement(
+        "UPDATE turns SET status = 'error', error = ?, ended_at = ?, set_aside_at = ?"
+        " WHERE agent = ? AND id = ? AND ended_at IS NULL RETURNING id",
+        (error, now, now, agent, id),
+    )
+
+
+def released(agent: str, id: str | None = None) -> Statement:
+    """A turn that was set aside, or all of an agent's, may be tried again. Returns their ids."""
+    one, params = ("", (agent,)) if id is None else (" AND id = ?", (agent, id))
+    return Statement(
+        "UPDATE turns SET status = CASE WHEN started_at IS NULL THEN 'accepted' ELSE 'interrupted' END,"
+        " error = NULL, ended_at = NULL, set_aside_at = NULL"
+        f" WHERE agent = ?{one} AND set_aside_at IS NOT NULL RETURNING id",
+        params,
+    )
+
+
 def ended_early(agent: str, id: str, *, status: str, error: str | None, now: int) -> Statement:
     """End a turn that has not begun. Returns its id; nothing when it has."""
     return Statement(
@@ -410,7 +439,7 @@ def pruned(agent: str, *, before: int) -> Statement:
     return Statement(
         "DELETE FROM segments WHERE agent = ? AND turn IN"
         " (SELECT DISTINCT s.turn FROM segments s JOIN turns t ON t.agent = s.agent AND t.id = s.turn"
-        " WHERE s.agent = ? AND t.ended_at < ?)",
+        " WHERE s.agent = ? AND t.ended_at < ? AND t.set_aside_at IS NULL)",
         (agent, agent, before),
     )
 
@@ -419,7 +448,8 @@ def swept(*, before: int) -> Statement:
     """The same for all agents, also those that nobody reaches any more."""
     return Statement(
         "DELETE FROM segments WHERE EXISTS (SELECT 1 FROM turns t"
-        " WHERE t.agent = segments.agent AND t.id = segments.turn AND t.ended_at < ?)",
+        " WHERE t.agent = segments.agent AND t.id = segments.turn AND t.ended_at < ?"
+        " AND t.set_aside_at IS NULL)",
         (before,),
     )
 
@@ -429,6 +459,12 @@ def forgotten(agent: str) -> list[Statement]:
     return [
         Statement("DELETE FROM segments WHERE agent = ?", (agent,)),
         Statement("DELETE FROM calls WHERE agent = ?", (agent,)),
+        # What is set aside cannot go on any more, and keeps nothing of what was said.
+        Statement(
+            "UPDATE turns SET input = NULL, stash = NULL, question = NULL, set_aside_at = NULL"
+            " WHERE agent = ? AND set_aside_at IS NOT NULL",
+            (agent,),
+        ),
     ]
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from .. import chunks as ui
 from ..abort import AbortController, AbortSignal
 from ..clock import Timer
-from ..errors import StreamStalled
-from ..messages import Message
+from ..errors import StreamStalled, TooDeep
+from ..messages import DEEPEST, Message, depth_of
 from ..models.port import ModelMessage, Usage
 from ..observe.events import ChatStreamStalled
 from ..store.port import Statement
@@ -30,6 +30,8 @@ from .turn import Host, Turn
 
 __all__ = ["Run", "Watchdog"]
 
+_DEEPEST = DEEPEST - 8
+"""A chunk's values lie deeper in the message that it becomes part of."""
 _MAY_REPEAT = frozenset(
     {ui.ToolInputStart, ui.ToolInputDelta, ui.ToolInputAvailable, ui.ToolOutputDenied, ui.ToolApprovalRequest}
 )
@@ -92,15 +94,22 @@ class Run:
             self._watchdog.stroke()
 
     def say(self, chunk: ui.Chunk, *statements: Statement) -> None:
-        """Fold a chunk, journal it with its statements, and have it shown once durable."""
+        """Fold a chunk, journal it with its statements, and have it shown once durable.
+
+        Raises when it has no JSON form; then nothing was said.
+        """
         if self.is_closed:
             return
         if type(chunk) in _MAY_REPEAT and is_replay(chunk, self.fold):
             return
+        # Written first: what cannot be kept is not part of the message either.
+        body = ui.encode(chunk)
+        if depth_of(body) > _DEEPEST:
+            raise TooDeep(_DEEPEST)
         action = self.fold.apply(chunk)
         if type(action) is CrossMessage:
             statements = (*statements, *self._across(action))
-        self.writer.put(chunk, *statements)
+        self.writer.put(chunk, body, *statements)
         if self._watchdog is not None:
             self._watchdog.stroke()
 

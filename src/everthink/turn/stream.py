@@ -87,11 +87,11 @@ class StreamWriter:
         """True once a commit failed. What was shown is in the journal; what was put since is lost."""
         return self._failure is not None
 
-    def put(self, chunk: ui.Chunk, *statements: Statement) -> None:
-        """Take the next chunk, with what must be committed together with it."""
+    def put(self, chunk: ui.Chunk, body: str, *statements: Statement) -> None:
+        """Take the next chunk and the same as JSON, with what must be committed together with it."""
         batch = self._gathering
         batch.chunks.append(chunk)
-        batch.bodies.append(ui.encode(chunk))
+        batch.bodies.append(body)
         self.next_seq += 1
         if statements:
             batch.statements += statements

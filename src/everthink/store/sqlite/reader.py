@@ -83,7 +83,7 @@ class FileReader:
         """On the loop. None when it takes too long or somebody holds the file."""
         self._deadline = perf_counter() + _PATIENCE
         try:
-            rows: Rows = self._near.execute(sql, params).fetchall()
+            rows = _rows(self._near, sql, params)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY):
                 raise
@@ -104,7 +104,7 @@ class FileReader:
             connection = connect_reader(self._path, busy_timeout=self._busy_timeout)
         try:
             begun = perf_counter()
-            rows: Rows = connection.execute(sql, params).fetchall()
+            rows = _rows(connection, sql, params)
             if perf_counter() - begun < _PATIENCE / 2:
                 self._slow.discard(sql)
             return rows
@@ -124,8 +124,7 @@ class MemoryReader:
         with self._mutex:
             self._connection.execute("PRAGMA query_only = ON")
             try:
-                rows: Rows = self._connection.execute(sql, storable(params)).fetchall()
-                return rows
+                return _rows(self._connection, sql, storable(params))
             except FAILURES as error:
                 raise _unread(error, None, sql) from error
             finally:
@@ -133,6 +132,25 @@ class MemoryReader:
 
     async def close(self) -> None:
         """Nothing to do: the connection is the writer's."""
+
+
+def _rows(connection: sqlite3.Connection, sql: str, params: tuple[Any, ...]) -> Rows:
+    try:
+        return connection.execute(sql, params).fetchall()
+    except sqlite3.OperationalError as error:
+        if hasattr(error, "sqlite_errorcode"):
+            raise
+    # Python's own complaint: a text that is not UTF-8, which somebody else wrote. One such row must not
+    # keep the others from being read; whoever reads it finds that it makes no sense.
+    connection.text_factory = _decoded
+    try:
+        return connection.execute(sql, params).fetchall()
+    finally:
+        connection.text_factory = str
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _unread(error: Exception, path: Path | None, sql: str) -> StoreError:
