@@ -424,6 +424,7 @@ class Directory:
         return rows
 
     async def _delete(self, key: tuple[str, str], audit: Audit) -> int:
+        await self.trials.undo_all("/".join(key))  # and what is on its way about it comes first
         self.trials.forget("/".join(key))
         rows = rows_erased(await self.store.apply(erased("/".join(key))))
         self._bus.emit(*key, audit)
