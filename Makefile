@@ -14,11 +14,12 @@ TESTS ?= $(QUICK) $(SLOW)
 ARGS ?=
 JOBS ?= auto
 POINTS ?= all
+SEED ?= 1
 CRASHED := everthink.testing.crashtest.sample
 SCRIPT := src/everthink/testing/crashtest/sample.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test crashtest soak lint types format bench clean
+.PHONY: help install run test crashtest soak fuzz churn lint types format bench clean
 
 help: ## List what you can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +45,12 @@ crashtest: $(INSTALLED) ## Kill the sample agent at every commit, on SQLite and 
 
 soak: $(INSTALLED) ## Kill a server with 200 agents every 20 seconds for 10 minutes (ARGS="--minutes 1")
 	@$(BIN)/python -m everthink.testing.crashtest.soak $(ARGS)
+
+fuzz: $(INSTALLED) ## Send 20,000 random frames and 4,000 random requests to a server (SEED=7)
+	@FUZZ_FRAMES=20000 FUZZ_REQUESTS=4000 FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/security/test_fuzz.py tests/server/test_fuzz.py $(ARGS)
+
+churn: $(INSTALLED) ## Watch memory while a thousand people come and go for 10 minutes (ARGS="--minutes 3")
+	@$(BIN)/python -m bench.churn $(ARGS)
 
 lint: $(INSTALLED) ## Check style and formatting
 	@$(BIN)/ruff check . scripts/cases scripts/reference scripts/with-postgres
