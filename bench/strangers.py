@@ -232,8 +232,8 @@ def inputs(quick: bool) -> dict[str, Callable[[Stranger], object]]:
         "request of 16 MiB, one text": lambda a: a.send(padded(chat, b"x", words)),
         "request of 16 MiB, a body of lists": lambda a: a.send(padded(chat + b"[", b"[],", b"[]]" + words)),
         "request of 16 MiB, escaped quotes": lambda a: a.send(padded(chat, rb"\"", words)),
-        "transcript of 20,000 messages": lambda a: a.ask(
-            *(message(f"This is number {n} of many. " * 3, id=f"old{n:012}") for n in range(19_990)),
+        "transcript of 16,000 messages": lambda a: a.ask(
+            *(message(f"This is number {n} of many. " * 3, id=f"old{n:012}") for n in range(15_990)),
             a.new("Hi"),
         ),
         "message of 1 MiB, short words": lambda a: a.ask(a.new("a b " * (MIB // 4 - 100))),
