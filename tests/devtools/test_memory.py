@@ -52,7 +52,14 @@ def shortening(model: ScriptedModel, **members: Any) -> type[Think]:
     return assistant(model, **{"configure_session": configure, **members})
 
 
+async def begun(server: Served) -> None:
+    """See that the agent exists: looking at its memory does not make it."""
+    app = server.app._loaded.app
+    await app.agent(app.classes[0], "room").instance()
+
+
 async def memory(server: Served) -> Any:
+    await begun(server)
     answer = await server.http(MEMORY)
     assert answer.status == 200, answer.json
     return answer.json
@@ -336,6 +343,24 @@ async def test_results_left_out_of_the_prompt_are_listed(develop: Develop) -> No
 
 
 # --- who may
+
+
+async def test_looking_makes_no_agent(develop: Develop) -> None:
+    server = await develop(remembering(ScriptedModel()))
+    for rest in ("", "/memory", "/sessions", "/search?q=x", "/compacted/x", "/turns/x", "/answers/x"):
+        assert (await server.http(f"{ROOM}{rest}")).status in (200, 404)
+    directory = await server.app._loaded.app.open()
+    assert len(directory) == 0
+    assert await directory.store.fetch("SELECT agent FROM agents") == []
+
+
+async def test_a_body_that_is_too_long_is_refused(develop: Develop) -> None:
+    server = await develop(remembering(ScriptedModel()))
+    for rest, size in (("leaf", 10_001), ("memory/blocks", 1_000_001)):
+        headers = {"Content-Length": str(size)}
+        answer = await server.http(f"{ROOM}/{rest}", method="POST", headers=headers)
+        assert answer.status == 413
+        assert str(size - 1) in answer.json["error"]
 
 
 async def test_memory_has_the_same_guard_as_the_rest(develop: Develop) -> None:

@@ -13,12 +13,13 @@ from everthink.testing import ScriptedModel, calls, says
 from ..support.agents import assistant
 from ..support.server import Served
 from .conftest import ROOM, Develop
-from .test_memory import post, say, shortening
+from .test_memory import begun, post, say, shortening
 
 pytestmark = pytest.mark.anyio
 
 
 async def sessions(server: Served) -> Any:
+    await begun(server)
     return (await server.http(f"{ROOM}/sessions")).json
 
 

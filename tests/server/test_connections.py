@@ -155,4 +155,4 @@ async def test_an_agent_that_cannot_start_closes_with_1011(serve: Serve) -> None
     code, reason = await chat.until_closed()
     assert code == 1011
     assert "secret" not in reason
-    assert (await server.http("/agents/assistant/room/get-messages")).status == 500
+    assert (await server.http("/agents/assistant/room", method="POST")).status == 500

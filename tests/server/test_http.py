@@ -119,12 +119,12 @@ async def test_names_are_taken_as_they_are(serve: Serve) -> None:
     cls = assistant(ScriptedModel(), on_request=lambda self, request: self.name)
     server = await serve(cls)
     for name in ("a%20b", "caf%C3%A9", "a%2Fb", "a+b", "~x"):
-        assert (await server.http(f"/agents/assistant/{name}/x")).json == name
+        assert (await server.http(f"/agents/assistant/{name}/x", method="POST")).json == name
         chat = await server.connect(f"/agents/assistant/{name}/any/path")
         await chat.until_frame("identity")
         assert chat.identity is not None
         assert chat.identity["name"] == name
-    assert (await server.http("//agents//assistant//twice//x")).json == "twice"
+    assert (await server.http("//agents//assistant//twice//x", method="POST")).json == "twice"
     assert (await server.http(f"/agents/assistant/{'n' * 2000}/x")).status in (400, 500)
 
 

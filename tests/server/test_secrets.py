@@ -248,7 +248,7 @@ async def test_a_request_that_is_about_no_agent_says_nothing_either(serve: Serve
 async def test_an_answer_that_is_no_json_is_an_error_without_words(serve: Serve) -> None:
     cls = type("Broken", (Fine,), {"on_request": lambda self, request: {"it": object()}})
     server = await serve(cls)
-    answer = await server.http("/agents/broken/room/x")
+    answer = await server.http("/agents/broken/room/x", method="POST")
     assert (answer.status, answer.text) == (500, "Internal Server Error")
 
 

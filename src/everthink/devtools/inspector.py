@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -87,6 +88,8 @@ class Inspector:
             response = await self._http(request)
         except AgentError as error:
             response = letter(503, str(error))
+        except HTTPException as error:
+            response = letter(error.status_code, error.detail)
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
             response = letter(500, "The inspector failed; the terminal says how.")
@@ -133,6 +136,8 @@ class Inspector:
                 return as_json(await self._answers(cls, name, id))
             case "POST", ["leaf"]:
                 return await self._go_on_from(cls, name, await body_of(request))
+            case (("GET" | "HEAD"), [room, *_]) if room in memory.ROOMS and not await self._exists(cls, name):
+                return letter(404, f"There is no {kebab(cls.__name__)} called {name!r} yet.")
             case (("GET" | "HEAD" | "POST"), [room, *_]) if room in memory.ROOMS:
                 return await memory.answer(await self._actor(cls, name), request, rest)
             case "GET" | "HEAD" | "POST", _:
@@ -211,6 +216,9 @@ class Inspector:
 
     async def _store(self) -> Store:
         return (await self._app.open()).store
+
+    async def _exists(self, cls: type[Think], name: str) -> bool:
+        return await (await self._app.open()).exists(cls, name)
 
     async def _actor(self, cls: type[Think], name: str) -> Actor:
         return await (await self._app.open()).reach(cls, name)

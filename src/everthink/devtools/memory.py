@@ -6,7 +6,8 @@
     GET  …/search?q=…&all=1               GET  …/compacted/{summary}
 
 It does what the agent's own `session` and `sessions` do and nothing beside them, so that what the
-page changes is what code would have changed. Unlike the journal this starts the agent.
+page changes is what code would have changed. Unlike the journal this starts the agent; looking makes none
+that does not exist.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..messages import encode_json
+from ..server.bodies import bounded
 from ..server.headers import HEADERS
 
 __all__ = ["as_json", "body_of", "fields_of", "letter"]
@@ -32,13 +33,8 @@ def letter(status: int, text: str) -> Response:
 
 
 async def body_of(request: Request, most: int = MAX_BODY) -> bytes:
-    """What was sent, as far as it can be meant; nothing when it is longer than `most`."""
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > most:
-            return b""
-    return body
+    """What was sent. Raises `HTTPException` (413) when it is longer than `most`."""
+    return await bounded(request, most).body()
 
 
 def fields_of(body: bytes) -> dict[str, str] | None:

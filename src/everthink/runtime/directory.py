@@ -34,6 +34,7 @@ from ..turn.perform import SEGMENT_GRACE_MS
 from . import alarm_queries, cleaning, fiber_queries, job_queries, queries
 from .actor import Actor, Resident
 from .erasing import erased, rows_erased
+from .introduced import Introduced
 from .retention import Retention
 from .waker import Waker
 
@@ -117,6 +118,10 @@ class Directory:
     def __len__(self) -> int:
         return len(self._live)
 
+    async def exists(self, cls: type[Resident], name: str) -> bool:
+        """True when there is such an agent: in memory, or because something of it is kept."""
+        return await self._is_there(self._key(cls, name))
+
     async def reach(self, cls: type[Resident], name: str, props: Any = None) -> Actor:
         """The live agent at this address, started if need be."""
         key = self._key(cls, name)
@@ -175,7 +180,9 @@ class Directory:
         return bool(await self.store.fetch(alarm_queries.DUE, id, self._clock.now_ms(), 1))
 
     async def _started(self, cls: type[Resident], name: str, props: Any) -> Actor:
-        actor = Actor(cls, name, **self._parts)
+        known = queries.known(f"{cls.__name__}/{name}", cls=cls.__name__, name=name, now=self._clock.now_ms())
+        parts: dict[str, Any] = {**self._parts, "store": Introduced(self.store, known)}
+        actor = Actor(cls, name, **parts)
         actor.waker = self.waker.rouse
         try:
             await actor.start(props)
@@ -230,8 +237,7 @@ class Directory:
         if trial.is_aside:
             await self._set_aside(cls, name, trial.suspect)
             raise AgentSetAside(id, trial.suspect.strikes)
-        known = queries.known(id, cls=cls.__name__, name=name, now=self._clock.now_ms())
-        await self.trials.count(trial, known)
+        await self.trials.count(trial)
         return trial
 
     async def _set_aside(self, cls: type[Resident], name: str, suspect: Suspect) -> None:

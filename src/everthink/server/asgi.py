@@ -23,8 +23,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from ..errors import UNTOLD, AgentSetAside
 from ..messages import encode_json
 from ..runtime.directory import MAX_NAME
-from .access import Pass, address_of, raised
-from .connections import Connection
+from .access import Action, Pass, address_of, raised
+from .bodies import bounded
+from .connections import Buffers, Connection
+from .crowd import Crowd, place_of
 from .expiry import close_when_expired
 from .hall import Hall
 from .headers import with_headers, with_headers_on
@@ -41,6 +43,8 @@ log = logging.getLogger("everthink.server")
 NO_CAPNWEB = "The Cap'n Web transport is not supported. Connect with the default one, cf-websocket."
 SET_ASIDE = "The agent is set aside: its start stopped the server too often. It must be released."
 """Why a socket is closed; a reason may have 123 bytes."""
+SAFE = ("GET", "HEAD", "OPTIONS")
+"""Methods that only look: they make no agent."""
 AT_A_TIME = 8
 """After so many frames of one socket others have their turn."""
 GOODBYE = 1.0
@@ -58,6 +62,8 @@ class Gate:
 
     def __init__(self, app: App) -> None:
         self._app, self._access = app, app.access
+        self._crowd = Crowd(app.limits, app.clock)
+        self._buffers = Buffers(app.limits.buffered_bytes)
         # Each belongs to its actor, and goes when that leaves memory.
         self._halls: weakref.WeakValueDictionary[str, Hall] = weakref.WeakValueDictionary()
 
@@ -65,16 +71,55 @@ class Gate:
         """One request, one socket, or the server's life."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
-        elif scope["type"] == "websocket":
-            socket = WebSocket(scope, receive, send)
-            found = await self._admit(socket)
-            if isinstance(found, Response):
-                await deny(socket, receive, found)
+            return
+        connection = HTTPConnection(scope)
+        place = place_of(address_of(connection))
+        full = self._crowd.enter(place)
+        if full is not None:
+            self._no_room(connection, full)
+            await self._refuse(scope, receive, send, full)
+            return
+        try:
+            if scope["type"] == "websocket":
+                await self._come_in(WebSocket(scope, receive, send), receive, _transport_of(send))
             else:
-                await self._socket(socket, *found, transport=_transport_of(send))
+                response = await self._http(Request(scope, receive))
+                await response(scope, receive, with_headers(send))
+        finally:
+            self._crowd.leave(place)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, response: Response) -> None:
+        if scope["type"] == "websocket":
+            await deny(WebSocket(scope, receive, send), receive, response)
         else:
-            response = await self._http(Request(scope, receive))
             await response(scope, receive, with_headers(send))
+
+    async def _come_in(
+        self, socket: WebSocket, receive: Receive, transport: asyncio.Transport | None
+    ) -> None:
+        found = await self._admit(socket)
+        if isinstance(found, Response):
+            await deny(socket, receive, found)
+            return
+        cls, name, entered = found
+        try:
+            hall = await self._hall(socket, cls, name)
+        except AgentSetAside:
+            await socket.accept()
+            await socket.close(1013, SET_ASIDE)
+            return
+        except Exception:
+            log.exception("%s %r could not be started", cls.__name__, name)
+            await socket.accept()
+            await socket.close(1011, "The agent could not be started")
+            return
+        if isinstance(hall, Response):
+            await deny(socket, receive, hall)
+            return
+        await socket.accept()
+        if (wants_raw := getattr(transport, "wants_raw", None)) is not None:
+            wants_raw()  # ours has it: gathered.py
+        await self._serve(socket, hall, entered, transport)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -122,14 +167,42 @@ class Gate:
             )
         return cls, name, "/".join(rest)
 
-    async def _hall(self, cls: Any, name: str) -> Hall:
-        actor = await (await self._app.open()).reach(cls, name)
+    async def _hall(self, connection: HTTPConnection, cls: Any, name: str) -> Hall | Response:
+        """Where to meet the agent, which is made if need be; or why it is not."""
+        directory = await self._app.open()
+        if not await directory.exists(cls, name):
+            refused = self._crowd.may_create(place_of(address_of(connection)))
+            if refused is not None:
+                self._no_room(connection, refused, cls.__name__, name)
+                return refused
+        actor = await directory.reach(cls, name)
         hall = self._halls.get(actor.id)
         if hall is None or hall.actor is not actor:
             hall = self._halls[actor.id] = Hall(actor, self._access)
             actor.hall = hall
             actor.state_box.changed = hall.state_changed
         return hall
+
+    def _no_room(self, connection: HTTPConnection, refused: Response, cls: str = "", name: str = "") -> None:
+        """Tell observers of somebody for whom there is no room."""
+        action = "create" if name else "connect"
+        reason = bytes(refused.body).decode()
+        self._access.audit.refused(cls, name, action, reason, address=address_of(connection))
+
+    async def _entered(
+        self, connection: HTTPConnection, action: Action, cls: Any, name: str
+    ) -> Pass | Response:
+        """What the application's checks say, in time."""
+        try:
+            async with asyncio.timeout(self._app.limits.handshake_seconds):
+                return await self._access.enter(connection, action, cls, name)
+        except TimeoutError:
+            seconds = self._app.limits.handshake_seconds
+            text = "It took too long to find out who you are. Please try again."
+            self._access.audit.refused(
+                cls.__name__, name, action, "the checks took too long", address=address_of(connection)
+            )
+            return _refused(connection, 503, text, f"its checks took longer than {seconds} seconds")
 
     # --- HTTP
 
@@ -151,18 +224,22 @@ class Gate:
             return Response()
         reads = rest.rpartition("/")[2] == "get-messages"
         action = "read" if reads else "request"
-        if request.method not in ("GET", "HEAD", "OPTIONS") and self._access.is_foreign(request):
+        if request.method not in SAFE and self._access.is_foreign(request):
             return self._access.wrong_origin(request, action, cls, name)
-        entered = await self._access.enter(request, action, cls, name)
+        entered = await self._entered(request, action, cls, name)
         if isinstance(entered, Response):
             return entered
         try:
-            hall = await self._hall(cls, name)
+            if (reads or request.method in SAFE) and not await (await self._app.open()).exists(cls, name):
+                return JSONResponse([]) if reads else PlainTextResponse("Not implemented", 404)
+            hall = await self._hall(request, cls, name)
+            if isinstance(hall, Response):
+                return hall
             if reads:
                 await hall.actor.session.refresh()
                 return Response(encode_json(hall.actor.session.path), media_type="application/json")
             with hall.actor.hold():
-                answer = hall.actor.agent.on_request(request)
+                answer = hall.actor.agent.on_request(bounded(request, self._app.limits.frame_bytes))
                 answer = await answer if inspect.isawaitable(answer) else answer
             if answer is None:
                 return PlainTextResponse("Not implemented", 404)
@@ -192,27 +269,8 @@ class Gate:
             return _refused(socket, 400, text, "its _pk is longer")
         if socket.query_params.get("__agents_transport") == "capnweb":
             return _refused(socket, 501, NO_CAPNWEB, "it asks for the Cap'n Web transport")
-        entered = await self._access.enter(socket, "connect", cls, name)
+        entered = await self._entered(socket, "connect", cls, name)
         return entered if isinstance(entered, Response) else (cls, name, entered)
-
-    async def _socket(
-        self, socket: WebSocket, cls: Any, name: str, entered: Pass, *, transport: asyncio.Transport | None
-    ) -> None:
-        try:
-            hall = await self._hall(cls, name)
-        except AgentSetAside:
-            await socket.accept()
-            await socket.close(1013, SET_ASIDE)
-            return
-        except Exception:
-            log.exception("%s %r could not be started", cls.__name__, name)
-            await socket.accept()
-            await socket.close(1011, "The agent could not be started")
-            return
-        await socket.accept()
-        if (wants_raw := getattr(transport, "wants_raw", None)) is not None:
-            wants_raw()  # ours has it: gathered.py
-        await self._serve(socket, hall, entered, transport)
 
     async def _serve(
         self, socket: WebSocket, hall: Hall, entered: Pass, transport: asyncio.Transport | None
@@ -225,6 +283,7 @@ class Gate:
             agent_id=hall.actor.id,
             cut=transport.abort if transport else None,
             now=getattr(transport, "send_frames", None),  # ours has it: gathered.py
+            buffers=self._buffers,
         )
         connection.identity, connection.who = entered.identity, entered.who
         connection.mark, connection.key = entered.mark, key

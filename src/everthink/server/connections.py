@@ -22,7 +22,7 @@ from ..wire.codec import encode
 from ..wire.frames import ServerFrame
 from .offers import Offers
 
-__all__ = ["Connection", "Parcel", "Socket"]
+__all__ = ["Buffers", "Connection", "Parcel", "Socket"]
 
 log = logging.getLogger("everthink.server")
 
@@ -77,6 +77,24 @@ class Parcel:
         return self._framed
 
 
+class Buffers:
+    """What waits for those who do not read, of all connections of an app: at most `most` bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._in_all = most, 0
+        self._waiting: dict[Connection, int] = {}
+
+    def hold(self, connection: Connection, size: int) -> None:
+        """So much waits for this connection now. When it is too much in all, the slowest is let go."""
+        before = self._waiting.pop(connection, 0)
+        self._in_all += size - before
+        if size:
+            self._waiting[connection] = size
+        if size > before and self._in_all > self._most:
+            slowest = max(self._waiting, key=self._waiting.__getitem__)
+            slowest.give_up()
+
+
 class Connection:
     """A connected client: a tab, a script. `id` is what it calls itself, `request` what it came with.
 
@@ -93,10 +111,11 @@ class Connection:
         agent_id: str = "",
         cut: Callable[[], None] | None = None,
         now: Callable[[bytes], bool] | None = None,
+        buffers: Buffers | None = None,
     ) -> None:
         self.id, self._socket, self.request = id, socket, request
         # `now` writes frames without waiting; it returns False and writes nothing when that cannot be.
-        self._cut, self._now = cut, now
+        self._cut, self._now, self._buffers = cut, now, buffers
         self.agent_id = agent_id
         """The agent it talks to."""
         self.state: Any = None
@@ -157,11 +176,23 @@ class Connection:
         self._out.extend(parcel.texts)
         self._buffered += parcel.size
         self._largest = max(self._largest, parcel.size)
-        if self._buffered > max(MAX_BUFFERED, MAX_FRAMES * self._largest):
-            log.warning("connection %s does not read: %d bytes wait; it is closed", self.id, self._buffered)
-            self._out.clear()
-            self.close(TRY_AGAIN_LATER, "Reading too slowly")
         self._wake.set()
+        if self._buffered > max(MAX_BUFFERED, MAX_FRAMES * self._largest):
+            self.give_up()
+        elif self._buffers is not None:
+            self._buffers.hold(self, self._buffered)
+
+    def give_up(self) -> None:
+        """Close a connection that does not read. What waits is dropped; it may come back and resume."""
+        log.warning("connection %s does not read: %d bytes wait; it is closed", self.id, self._buffered)
+        self._drop()
+        self.close(TRY_AGAIN_LATER, "Reading too slowly")
+
+    def _drop(self) -> None:
+        self._out.clear()
+        self._buffered = 0
+        if self._buffers is not None:
+            self._buffers.hold(self, 0)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection after what was sent so far."""
@@ -186,6 +217,8 @@ class Connection:
                 while self._out:
                     text = self._out.popleft()
                     self._buffered -= len(text)
+                    if self._buffers is not None:
+                        self._buffers.hold(self, self._buffered)
                     if not self._write_long(text):
                         await self._socket.send_text(text)
                 self._largest = 0
@@ -200,3 +233,4 @@ class Connection:
             log.debug("connection %s is gone: %s", self.id, error)
         finally:
             self.is_open = False
+            self._drop()

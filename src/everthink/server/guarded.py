@@ -68,6 +68,7 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
     limits: ClassVar[Limits] = Limits()
     held_in_all: ClassVar[int] = 0
     """Bytes of messages that have begun to arrive, of all sockets."""
+    _holding: ClassVar[dict[GuardedProtocol, None]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -173,15 +174,34 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
     def _weigh(self) -> None:
         held = len(self.conn.reader.buffer) + sum(map(len, self.frames))
         self._hold(held)
-        is_fair = held <= PORTION or GuardedProtocol.held_in_all <= self.limits.buffered_bytes
-        if not is_fair and not self.transport.is_closing() and not self.close_sent:
-            self.logger.warning("a message that had begun is refused: others hold %d bytes", self.held_in_all)
-            self.conn.fail(TRY_AGAIN_LATER, "Too much is being sent at once")
-            self.handle_parser_exception()
+        if GuardedProtocol.held_in_all > self.limits.buffered_bytes:
+            # Who has taken longest for one message: honest ones come to an end.
+            slowest = next((one for one in self._holding if one.is_heavy), None)
+            if slowest is not None:
+                slowest.let_go()
 
     def _hold(self, held: int) -> None:
         GuardedProtocol.held_in_all += held - self._held
         self._held = held
+        if held:
+            self._holding.setdefault(self)
+        else:
+            self._holding.pop(self, None)
+
+    @property
+    def is_heavy(self) -> bool:
+        """True when dropping what it has begun to say would make room."""
+        return self._held > PORTION
+
+    def let_go(self) -> None:
+        """Close it: too much has begun to arrive, and it has taken longest."""
+        self.logger.warning("a message that does not end is refused: %d bytes wait in all", self.held_in_all)
+        self._unread, self._at, self.frames = b"", 0, []
+        self.conn.reader.buffer.clear()
+        self._hold(0)
+        if not self.transport.is_closing() and not self.close_sent:
+            self.conn.fail(TRY_AGAIN_LATER, "Too much is being sent at once")
+            self.handle_parser_exception()
 
 
 class PatientProtocol(HttpProtocol):

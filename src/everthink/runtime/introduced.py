@@ -1,0 +1,60 @@
+"""A new agent is known from its first write on.
+
+    actor --commit--> Introduced --commit and "it exists"--> store
+
+Whoever only looks at an agent that does not exist leaves nothing behind: the row of an agent is written in
+the same commit as the first thing that is kept for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ..store.port import Commit, Rows, Search, Statement, Store
+
+__all__ = ["Introduced"]
+
+
+class Introduced:
+    """The store of one agent. `known` is the statement that makes the agent known, as often as it is run."""
+
+    def __init__(self, store: Store, known: Statement) -> None:
+        self._store, self._known = store, known
+        self._is_known = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+        """Write a commit; see `Store.apply`."""
+        if self._is_known:
+            return self._store.apply(commit)
+        written = self._store.apply([*commit, self._known])
+        told: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
+
+        def tell(done: asyncio.Future[list[Rows]]) -> None:
+            error = None if done.cancelled() else done.exception()
+            self._is_known = self._is_known or (not done.cancelled() and error is None)
+            if told.done():
+                return
+            if done.cancelled():
+                told.cancel()
+            elif error is not None:
+                told.set_exception(error)
+            else:
+                told.set_result(done.result()[:-1])
+
+        written.add_done_callback(tell)
+        return told
+
+    async def fetch(self, sql: str, *params: Any) -> Rows:
+        """Read rows."""
+        return await self._store.fetch(sql, *params)
+
+    async def search(self, search: Search) -> Rows:
+        """Search texts."""
+        return await self._store.search(search)
+
+    async def close(self) -> None:
+        """Nothing: the database is the node's."""
