@@ -140,8 +140,8 @@ def count_commits(url: str, effects: Path, tmp_path: Path, monkeypatch: pytest.M
     return [json.loads(line) for line in counts.read_text().splitlines()]
 
 
-COMMITS = 7
-"""The record and with it the agent, its begin, four checkpoints, its end."""
+COMMITS = 8
+"""The start, the record and with it the agent, its begin, four checkpoints, its end."""
 
 
 def test_the_work_has_as_many_commits_as_we_kill_it_at(
@@ -149,6 +149,7 @@ def test_the_work_has_as_many_commits_as_we_kill_it_at(
 ) -> None:
     commits = count_commits(url, effects, tmp_path, monkeypatch)
     assert [commit["writes"] for commit in commits] == [
+        ["insert suspects"],
         ["insert fibers", "insert agents"],
         *[["update fibers"]] * 6,
     ]
@@ -156,7 +157,7 @@ def test_the_work_has_as_many_commits_as_we_kill_it_at(
 
 
 @pytest.mark.parametrize(
-    ("at", "when"), [*((n, "after") for n in range(1, COMMITS + 1)), *((n, "before") for n in (2, 3, 5, 7))]
+    ("at", "when"), [*((n, "after") for n in range(1, COMMITS + 1)), *((n, "before") for n in (2, 3, 5, 8))]
 )
 def test_work_killed_at_a_commit_is_finished_by_the_next_process(
     url: str, effects: Path, monkeypatch: pytest.MonkeyPatch, at: int, when: str
@@ -167,7 +168,7 @@ def test_work_killed_at_a_commit_is_finished_by_the_next_process(
             pass
         assert not any(line["kind"] == "over" for line in first.lines)
     # The second process dies too, in the middle of what it goes on with
-    monkeypatch.setenv("EVERTHINK_CRASH_AT", f"{min(at, 3)}:{when}")
+    monkeypatch.setenv("EVERTHINK_CRASH_AT", f"{min(at, 4)}:{when}")
     with child(url, "whole", effects) as second:
         while second.read() is not None:
             pass
