@@ -183,6 +183,7 @@ async def test_looking_at_an_agent_does_not_start_it(develop: Develop) -> None:
         "messages": [],
         "leaf": None,
         "forks": {},
+        "set_aside": [],
     }
     assert started == []
 
