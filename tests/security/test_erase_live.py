@@ -255,6 +255,24 @@ async def test_a_failing_database_keeps_everything_and_says_so(
         assert [m.text for m in await app.agent(Keeper, "ada").messages()] == [SECRET]
 
 
+async def test_a_tab_that_comes_back_and_only_looks_brings_nothing_back(url: str) -> None:
+    class Plain(Think):
+        model = ScriptedModel(says("Noted."))
+
+    app = open_app(url, Plain)
+    async with served(app) as server:
+        chat = await server.connect(Plain, "ada")
+        await chat.until_done(await chat.say(SECRET))
+        await app.erase(Plain, "ada")
+        await chat.until_closed()
+        again = await server.connect(Plain, "ada", resumes=True)
+        shown = await again.until_frame("chat_messages")
+        assert shown["messages"] == []
+        assert (await server.http("/agents/plain/ada/get-messages")).json == []
+        await again.close()
+        assert await rows_of(app, "Plain/ada") == {}
+
+
 async def test_a_socket_that_is_just_joining_is_closed_as_well(url: str) -> None:
     joining, go = asyncio.Event(), asyncio.Event()
 
