@@ -109,7 +109,7 @@ def counted(suspect: Suspect) -> Statement:
 def counted_start(agent: str, *, now: int, what: str) -> Statement:
     """An agent that exists and is not suspected is started. Returns its id; nothing when it is a new one.
 
-    In the commit that makes a new one known: that an agent is there is all that is asked of its row.
+    Of the row of the agent it asks no more than that it is there.
     """
     return Statement(
         f"INSERT INTO suspects ({_COLUMNS}) SELECT agent, '', 1, -1, ?, ?, ?, 0 FROM agents WHERE agent = ?"

@@ -130,7 +130,6 @@ class Trials:
             else:
                 suspect = trial.suspect
                 marked = suspects.counted_start(suspect.agent, now=suspect.last_at, what=suspect.what)
-                # First: the agent is new when its row is not there yet.
                 rows = await self._store.apply([marked, *more])
                 is_counted = bool(rows[0])
         except BaseException:
