@@ -127,7 +127,9 @@ class Directory:
         key = self._key(cls, name)
         task = self._live.get(key)
         if task is None:
-            task = self._live[key] = asyncio.create_task(self._start(cls, name, props), name=f"start {key}")
+            # Only who leaves now is waited for: whoever evicts this start waits for it, not the reverse.
+            begun = self._start(cls, name, props, after=self._leaving.get(key))
+            task = self._live[key] = asyncio.create_task(begun, name=f"start {key}")
             self._watch()
             self._tidy_later()
         elif _is_up(task):
@@ -160,10 +162,11 @@ class Directory:
         _check_name(name)
         return cls.__name__, name
 
-    async def _start(self, cls: type[Resident], name: str, props: Any) -> Actor:
-        leaving = self._leaving.get((cls.__name__, name))
-        if leaving is not None:
-            await asyncio.wait([leaving])  # what is being cut there must not be taken up here meanwhile
+    async def _start(
+        self, cls: type[Resident], name: str, props: Any, *, after: asyncio.Task[Any] | None
+    ) -> Actor:
+        if after is not None:
+            await asyncio.wait([after])  # what is being cut there must not be taken up here meanwhile
         id = f"{cls.__name__}/{name}"
         trial = await self._counted(id, cls, name)
         try:
