@@ -136,7 +136,11 @@ async def test_what_authorize_says_itself_is_sent(tmp_path: Path, way: str) -> N
         assert [audit[1] for audit in audits(door.events)] == [False, False]
 
 
-@pytest.mark.parametrize("said", ["yes", 1, {"ask": True}, object(), "ask", ["asks"], [1]], ids=repr)
+@pytest.mark.parametrize(
+    "said",
+    ["yes", 1, {"ask": True}, object(), "ask", ["asks"], [1]],
+    ids=["yes", "one", "mapping", "object", "one-word", "misspelt", "number"],
+)
 async def test_what_we_do_not_understand_lets_nobody_in(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, said: Any
 ) -> None:
