@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .agent import Agent
 from .errors import NoModel
 from .messages import UNSET, Message, MessageInput, Part, Unset
+from .runtime.context import current_connection
 from .tools.collect import collect_tools
 from .turn.prompt import DEFAULT_SYSTEM_PROMPT
 
@@ -482,7 +483,10 @@ class Think(Agent):
         self, tool_call_id: str, approved: bool, *, reason: str | None = None
     ) -> bool:
         """Answer a call that asked for approval; `continue_last_turn` then runs it. False when none asked."""
-        return await control.apply_approval(self._home, tool_call_id, approved, reason=reason)
+        caller = current_connection.get()
+        return await control.apply_approval(
+            self._home, tool_call_id, approved, reason=reason, by=caller.who if caller else None
+        )
 
     async def generate_text(self, prompt: str, *, system: str = "", model: Model | str | None = None) -> str:
         """Ask a model (this agent's own when none is named) something beside the conversation.

@@ -115,6 +115,7 @@ def _turn(house: Sleeper, row: Row) -> Turn:
     turn.message_id, turn.seq, turn.question, turn.created_at = row[8], row[13], row[14], row[10]
     turn.is_applied, turn.is_readonly = envelope.is_applied, envelope.is_readonly
     turn.answers, turn.identity = envelope.answers, envelope.identity
+    turn.message_ids = envelope.message_ids or envelope.answers
     if row[2] == "submission":
         turn.body = house.last_body  # as when it began
         house.submissions.watch(turn)

@@ -49,6 +49,7 @@ from ..turn.hooks import Hooks, call_hook
 from ..turn.outcome import Failure
 from ..turn.overlap import Submits
 from ..turn.queue import TurnQueue
+from ..turn.turn import Turn
 from ..turn.words import Words
 from . import queries
 from .alarms import Alarms
@@ -485,6 +486,11 @@ class Actor:
         # Not remembered: a hook may be assigned to a live agent at any time.
         written = getattr(self.agent, hook)
         return getattr(written, "__func__", written) is not getattr(self._base, hook)
+
+    def waiting_messages(self, turn: Turn) -> set[str]:
+        """The messages that are stored and wait for turns which come after this one."""
+        later = (other for other in self.door.turns if other.seq > turn.seq and not other.is_started)
+        return {id for other in later for id in other.message_ids}
 
     def own_tools(self) -> Mapping[str, Tool]:
         """The `@tool` methods, bound to the agent."""

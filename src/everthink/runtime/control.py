@@ -458,11 +458,15 @@ async def apply_approval(
     reason: str | None = None,
     more: Sequence[Statement] = (),
     is_strangers: bool = False,
+    by: Any = None,
 ) -> bool:
     """See `Think.apply_tool_approval`. `more` rides in the commit that keeps the answer.
 
     `is_strangers`: a client says so, and it counts only for a call that the ledger holds as asking.
+    `by` is who said so, as JSON: the call runs in their name.
     """
+    if approved and by is not None:
+        more = [queries.approved_by(home.id, call_id, who=encode_json(by).decode()), *more]
     is_strangers = is_strangers and not home.trusts_clients
     if is_strangers and not await is_open(home, call_id, in_browser=False):
         return False

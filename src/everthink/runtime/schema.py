@@ -36,4 +36,5 @@ MIGRATIONS = (
     Migration(8, "what is set aside", (*turn.SETTING_ASIDE, *suspects.TABLES)),
     Migration(9, "erasing", runtime.SEEN),
     Migration(10, "what tools said", turn.SAID),
+    Migration(11, "who approved", turn.APPROVED),
 )

@@ -593,7 +593,12 @@ class Hall:
     async def _approved(self, connection: Connection, frame: wire.ApprovalAnswered) -> None:
         more = self._wish(connection, frame.auto_continue)
         changed = await control.apply_approval(
-            self.actor, frame.tool_call_id, frame.approved, more=more, is_strangers=True
+            self.actor,
+            frame.tool_call_id,
+            frame.approved,
+            more=more,
+            is_strangers=True,
+            by=connection.who,
         )
         if changed:
             self._audit(connection, "approval" if frame.approved else "denial", frame.tool_call_id)

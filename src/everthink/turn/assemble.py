@@ -180,6 +180,7 @@ async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
     elif turn.journal is not None and turn.question is not None:
         # A turn that goes on answers what it was asked, not what was said meanwhile.
         history = [m for m in await _up_to(host, turn.question) if m.id != turn.message_id]
+    history = _asked(host, turn, history)
     report = repair(host.converter.unchecked(history), host.agent.repair_interrupted_tool_part)
     if report.messages:
         await session.write(session.plan_update(*report.messages))
@@ -198,12 +199,25 @@ async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
     return history
 
 
+def _asked(host: Host, turn: Turn, history: Sequence[Message]) -> Sequence[Message]:
+    """The history with what this turn was asked at its end, and without what only later turns are asked.
+
+    Messages are stored when they arrive, so others may stand before the answers to earlier ones, or between
+    a question and its turn. A turn runs in the name of the one who asked, and hears nobody else.
+    """
+    waiting, own = host.waiting_messages(turn), set(turn.message_ids)
+    if not waiting and (not own or (history and history[-1].id in own)):
+        return history
+    said = [message for message in history if message.id not in waiting and message.id not in own]
+    return [*said, *(message for message in history if message.id in own)]
+
+
 async def history_so_far(host: Host, turn: Turn) -> Sequence[Message]:
     """The messages a running turn answers, as the conversation shows them now."""
     await host.session.refresh()
     question = turn.question if isinstance(turn.parent, Unset) else turn.parent
     history = host.session.path if question is None else await _up_to(host, question)
-    history = [message for message in history if message.id != turn.message_id]
+    history = _asked(host, turn, [message for message in history if message.id != turn.message_id])
     await host.words.learn(host.converter.unchecked(history))
     return history
 

@@ -97,6 +97,8 @@ class StepCalls:
     asked: list[CalledTool] = field(default_factory=list[CalledTool])
     outcomes: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     _begun: set[str] = field(default_factory=set[str])
+    _by: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Who approved a call: it runs in their name, whoever's turn this is."""
     _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
     # --- taking a call
@@ -253,12 +255,16 @@ class StepCalls:
             tool_call_id=called.tool_call_id,
             messages=self.messages,
             signal=self.run.signal,
-            identity=self.run.turn.identity,
+            identity=self._whose(called.tool_call_id),
             request_id=self.run.turn.request_id,
             step=self.step,
             context=self.context,
             show=show,
         )
+
+    def _whose(self, call_id: str) -> Any:
+        """In whose name a call runs."""
+        return self._by.get(call_id, self.run.turn.identity)
 
     # --- running it
 
@@ -274,7 +280,7 @@ class StepCalls:
             messages=self.messages,
             signal=self.run.signal,
             provider_metadata=metadata,
-            identity=turn.identity,
+            identity=self._whose(called.tool_call_id),
         )
         host.emit(
             ToolCallStart(
@@ -323,7 +329,7 @@ class StepCalls:
                 signal=self.run.signal,
                 provider_metadata=metadata,
                 step_number=self.step,
-                identity=turn.identity,
+                identity=self._whose(called.tool_call_id),
                 duration_ms=duration,
                 success=failure is None,
                 output=output,
@@ -505,6 +511,8 @@ class StepCalls:
             input = part.input if asked is None or asked.input is None else asked.input
             called = CalledTool(part.id, part.name, input)
             self.asked.append(called)
+            if asked is not None:
+                self._by[part.id] = asked.by
             if asked is not None and answer.approved and (asked.tool, asked.is_approved) != (part.name, True):
                 self._settle(called, UNCONFIRMED, is_error=True)
                 continue

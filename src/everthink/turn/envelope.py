@@ -32,6 +32,7 @@ class Envelope(msgspec.Struct, omit_defaults=True, rename="camel"):
     is_readonly: bool = False
     answers: list[str] = []
     identity: Any = None
+    message_ids: list[str] = []
 
     @property
     def place(self) -> str | Unset | None:
@@ -65,6 +66,7 @@ def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
             is_readonly=turn.is_readonly,
             answers=turn.answers,
             identity=turn.identity,
+            message_ids=turn.message_ids if turn.message_ids != turn.answers else [],
         )
     ).decode()
 

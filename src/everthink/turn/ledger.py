@@ -30,6 +30,8 @@ class Asked:
     tool: str
     is_approved: bool
     input: Any
+    by: Any = None
+    """Who said yes, as JSON."""
 
 
 async def is_open(host: _Place, call_id: str, *, in_browser: bool) -> bool:
@@ -46,6 +48,10 @@ async def approval_of(host: _Place, call_id: str, *, running: str) -> Asked | No
     rows = [row for row in await host.store.fetch(queries.CALL, host.id, call_id) if row[0] != running]
     if not rows:
         return None
-    _, tool, state, _, text = rows[0]
+    _, tool, state, _, text, who = rows[0]
     # The turn that runs it may have been cut off: then it is for that turn's own row to say what happened.
-    return Asked(tool, state not in ("asked", "denied"), None if text is None else msgspec.json.decode(text))
+    return Asked(tool, state not in ("asked", "denied"), _value(text), _value(who))
+
+
+def _value(text: str | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)

@@ -42,6 +42,7 @@ __all__ = [
     "accepted",
     "answered",
     "approved",
+    "approved_by",
     "asked",
     "called",
     "deleted",
@@ -121,6 +122,9 @@ SETTING_ASIDE = ("ALTER TABLE turns ADD COLUMN set_aside_at BIGINT",)
 # Migration 10: what a failing tool said, which only the model reads.
 SAID = ("ALTER TABLE calls ADD COLUMN words TEXT",)
 
+# Migration 11: in whose name an approved call runs.
+APPROVED = ("ALTER TABLE calls ADD COLUMN approved_by TEXT",)
+
 CallState = Literal["asked", "approved", "started", "done", "failed", "denied", "unknown"]
 CLIENT = "client"
 """What the ledger notes instead of a policy for a call that runs in a browser."""
@@ -153,7 +157,7 @@ WAITING = "SELECT DISTINCT agent FROM turns WHERE ended_at IS NULL"
 ANSWERS = "SELECT call_id, answer FROM calls WHERE agent = ? AND turn = ? AND answer IS NOT NULL"
 # What is known of one call, the newest first: some providers use an id again in a later turn.
 CALL = (
-    "SELECT turn, tool, state, on_interrupt, input FROM calls WHERE agent = ? AND call_id = ?"
+    "SELECT turn, tool, state, on_interrupt, input, approved_by FROM calls WHERE agent = ? AND call_id = ?"
     " ORDER BY asked_at DESC, turn DESC"
 )
 CALLS = (
@@ -413,6 +417,14 @@ def approved(agent: str, call_id: str) -> Statement:
     return Statement(
         "UPDATE calls SET state = 'approved' WHERE agent = ? AND call_id = ? AND state = 'asked'",
         (agent, call_id),
+    )
+
+
+def approved_by(agent: str, call_id: str, *, who: str) -> Statement:
+    """Who said yes, as JSON. In the commit of the yes, after it."""
+    return Statement(
+        "UPDATE calls SET approved_by = ? WHERE agent = ? AND call_id = ? AND state = 'approved'",
+        (who, agent, call_id),
     )
 
 

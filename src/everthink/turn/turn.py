@@ -163,6 +163,10 @@ class Host(Protocol):
         """The `@tool` methods, bound."""
         ...
 
+    def waiting_messages(self, turn: Turn) -> set[str]:
+        """The messages that are stored and wait for turns which come after this one."""
+        ...
+
     @property
     def resolve_model(self) -> Callable[[Any], Model]:
         """Gives a model from its name or itself."""

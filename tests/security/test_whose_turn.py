@@ -1,0 +1,133 @@
+"""A turn runs in the name of the one who asked, and hears nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everthink import Think, ToolContext, tool
+from everthink.testing import ScriptedModel, calls, says
+
+from ..support.turns import all_over, prompt
+from .conftest import Serve, ServeOn
+from .strangers import by_token, opened, people, said
+
+pytestmark = pytest.mark.anyio
+
+
+class Till(Think):
+    """Pays, and remembers who asked for it."""
+
+    paid: list[tuple[int, Any]]
+
+    @tool(needs_approval=True)
+    async def refund(self, amount: int, ctx: ToolContext) -> str:
+        """Pay money back."""
+        self.paid.append((amount, ctx.identity))
+        return "paid"
+
+
+def till(*plays: Any) -> type[Till]:
+    return type("Till", (Till,), {"model": ScriptedModel(*plays), "paid": []})
+
+
+async def test_a_turn_that_waits_is_not_told_what_others_say_meanwhile(serve: Serve) -> None:
+    # Given an answer that streams, and two people whose messages wait behind it
+    go = asyncio.Event()
+    cls = till(says("One ").waits(go).says("done."), says("Two."), says("Three."))
+    server = await serve(cls, authenticate=by_token)
+    admin, eve = await people(server, cls, "admin", "eve")
+    await admin.say("First", message_id="u1")
+    await eve.until_text("One ")
+    second = await admin.say("Second", message_id="u2")
+    third = await eve.say("Pay eve", message_id="u3")
+    await eve.settled()
+    go.set()
+    await admin.until_done(second)
+    await eve.until_done(third)
+
+    # Then each turn has heard what was asked in it, last, and nothing that came later
+    model = cls.model
+    heard = [[text for _, text in prompt(request)] for request in model.requests]
+    assert heard == [
+        ["First"],
+        ["First", "One done.", "Second"],
+        ["First", "One done.", "Second", "Two.", "Pay eve"],
+    ]
+
+
+async def test_also_when_the_window_does_not_list_the_answer_that_streams(serve: Serve) -> None:
+    go = asyncio.Event()
+    cls = till(says("One ").waits(go).says("done."), says("Rain."))
+    server = await serve(cls)
+    one, two = await people(server, cls, "a", "b")
+    await one.say("Count", message_id="u1")
+    await two.until_text("One ")
+    request = await two.request([said("u2", "What is the weather?")])
+    await two.settled()
+    go.set()
+    await two.until_done(request)
+    assert [text for _, text in prompt(cls.model.last_request)] == [
+        "Count",
+        "One done.",
+        "What is the weather?",
+    ]
+
+
+async def test_also_after_a_restart(tmp_path: Path) -> None:
+    first = till(says("One ").then_hangs())
+    async with opened(tmp_path, first, authenticate=by_token) as server:
+        admin, eve = await people(server, first, "admin", "eve")
+        await admin.say("First", message_id="u1")
+        await eve.until_text("One ")
+        await admin.say("Second", message_id="u2")
+        await admin.settled()
+        await eve.say("Pay eve", message_id="u3")
+        await eve.settled()
+    cls = till(says("done."), says("Two."), says("Three."))
+    async with opened(tmp_path, cls, authenticate=by_token) as server:
+        await people(server, cls, "admin")
+        await all_over(server.app, cls, "room")
+    heard = [[text for _, text in prompt(request)] for request in cls.model.requests]
+    assert heard[1:] == [
+        ["First", "One done.", "Second"],
+        ["First", "One done.", "Second", "Two.", "Pay eve"],
+    ]
+
+
+@pytest.mark.parametrize("evicted", [False, True])
+async def test_an_approved_call_runs_in_the_name_of_whoever_approved_it(
+    serve_on: ServeOn, evicted: bool
+) -> None:
+    # Given a call that ada asked for and bob approved, without going on
+    cls = till(calls("refund", id="c1", amount=10), says("Morning."))
+    server = await serve_on(cls, authenticate=by_token)
+    ada, bob = await people(server, cls, "ada", "bob")
+    await ada.until_done(await ada.say("Refund"))
+    await bob.approve("c1", auto_continue=False)
+    await ada.until_frame("message_updated")
+    if evicted:
+        await server.app.evict(cls, "room")
+    # When somebody else says something
+    (admin,) = await people(server, cls, "admin")
+    await admin.until_done(await admin.say("Good morning"))
+    # Then it has run for bob, not for them
+    assert cls.paid == [(10, "bob")]
+
+
+async def test_an_approval_in_mid_stream_is_kept_with_who_gave_it(serve: Serve) -> None:
+    go = asyncio.Event()
+    cls = till(calls("refund", id="c1", amount=10).says("and ").waits(go), says("Morning."))
+    server = await serve(cls, authenticate=by_token)
+    ada, bob = await people(server, cls, "ada", "bob")
+    request = await ada.say("Refund")
+    await bob.until_text("and ")
+    await bob.approve("c1", auto_continue=False)
+    await ada.until_frame("message_updated")
+    go.set()
+    await ada.until_done(request)
+    await ada.until_done(await ada.say("Well?"))
+    assert cls.paid == [(10, "bob")]
