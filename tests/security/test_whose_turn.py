@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from everthink import Think, ToolContext, tool
+from everthink import Limits, Think, ToolContext, tool
 from everthink.testing import ScriptedModel, calls, says
 
 from ..support.turns import all_over, prompt
@@ -131,3 +131,46 @@ async def test_an_approval_in_mid_stream_is_kept_with_who_gave_it(serve: Serve) 
     await ada.until_done(request)
     await ada.until_done(await ada.say("Well?"))
     assert cls.paid == [(10, "bob")]
+
+
+async def test_who_may_not_clear_takes_nothing_that_others_said_out_of_sight(serve: Serve) -> None:
+    cls = till(says("One."), says("Two."), says("Three."), says("One again."))
+    server = await serve(
+        cls,
+        authenticate=by_token,
+        authorize=lambda who, action, agent: ["ask"] if action == "connect" and who == "bob" else True,
+    )
+    ada, bob = await people(server, cls, "ada", "bob")
+    await bob.until_done(await bob.say("First", message_id="u1"))
+    await ada.until_done(await ada.say("Second", message_id="u2"))
+    await bob.until_text("Two.")
+    for body in ({"trigger": "regenerate-message"}, {}):
+        again = bob.messages[:1] if body else [said("u1", "Changed")]
+        done = await bob.until_done(await bob.request(again, **body))
+        assert "Others have written since" in done["body"]
+    # The last answer, below which nobody has written, may be asked for again
+    done = await bob.until_done(await bob.request(bob.messages[:3], trigger="regenerate-message"))
+    assert done.get("error") is None
+    assert [m.text for m in await server.app.agent(cls, "room").messages()] == [
+        "First",
+        "One.",
+        "Second",
+        "Three.",
+    ]
+
+
+async def test_one_person_holds_half_of_the_places_at_most(serve: Serve) -> None:
+    go = asyncio.Event()
+    cls = till(says("One ").waits(go), *[says("ok")] * 4)
+    server = await serve(cls, authenticate=by_token, limits=Limits(waiting_turns=4))
+    eve, ada = await people(server, cls, "eve", "ada")
+    await eve.say("Slow")
+    await ada.until_text("One ")
+    for _ in range(2):
+        await eve.say("More")
+    done = await eve.until_done(await eve.say("And more"))
+    assert "2 requests wait here already, and 2 may" in done["body"]
+    request = await ada.say("My turn")
+    await ada.settled()
+    go.set()
+    assert (await ada.until_done(request)).get("error") is None

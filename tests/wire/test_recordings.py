@@ -58,8 +58,9 @@ KNOWN = {
         "page waiting. The text for an empty request is our own.",
     ),
     "queue-without-partial": Difference(
-        ("A@20", "A@24"),
-        "The line that asks the model to go on is worded differently, and the scripted model repeats it.",
+        ("A@20",),
+        "A message that came while an answer streamed stands before that answer. The original then asks the "
+        "model to go on; we put the question last, and it is answered.",
     ),
     "sub-agent": Difference(("A@1", "http@1", "http@2"), "Sub-agents come in a later release."),
 }
@@ -175,10 +176,12 @@ def test_every_scene_plays_as_recorded(check: Path, peer: str, tmp_path: Path) -
     # Given every scene recorded from the original server
     assert len(SCENES) == 35
 
-    # When a client plays them against our server, once more where timing may have decided
+    # When a client plays them against our server, and again where timing may have decided: a stream goes
+    # on while a busy machine gets round to what the client sends
     wrong = unexpected(play(check, peer, SCENES, tmp_path / "first"), SCENES)
-    if wrong:
-        wrong = unexpected(play(check, peer, list(wrong), tmp_path / "again"), list(wrong))
+    for attempt in ("again", "and again"):
+        if wrong:
+            wrong = unexpected(play(check, peer, list(wrong), tmp_path / attempt), list(wrong))
 
     # Then nothing differs but what is known to
     assert wrong == {}, json.dumps(wrong, indent=2)

@@ -533,6 +533,7 @@ class Hall:
             origin=connection.key,
             is_readonly=connection.is_readonly,
             identity=connection.who,
+            may_clear="clear" in connection.permissions,
         )
         try:
             accepted = await accept_request(self.actor, request)

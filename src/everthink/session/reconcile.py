@@ -19,7 +19,7 @@ from .budget import clean
 
 __all__ = ["adopt_by_call", "reconcile", "strip_reserved"]
 
-RESERVED = ("channel", "turnMetadata")
+RESERVED = ("channel", "turnMetadata", "compactedToolOutputs", "compactedTextParts")
 _UNSETTLED = frozenset({"input-available", "approval-requested", "approval-responded"})
 
 

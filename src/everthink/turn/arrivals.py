@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..errors import InvalidMessage, SessionBusy, UnknownMessage
+from ..errors import InvalidMessage, InvalidTurn, SessionBusy, UnknownMessage
 from ..identity import mark_of
 from ..limits import Limits
 from ..messages import UNSET, Message, Unset
@@ -37,6 +37,7 @@ class Asked(Protocol):
     channel: str | None
     metadata: dict[str, Any] | None
     identity: Any
+    may_clear: bool
 
 
 class Reception(House, Protocol):
@@ -119,6 +120,8 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
     if tail and not new:
         await _look_for_change(room, request, tail[-1], arrival, regenerates=regenerates)
     mark = mark_of(request.identity)
+    if not request.may_clear:
+        await _leave_others_in_sight(room, arrival, mark)
     if mark is not None:
         arrival.statements = [authors.wrote(room.id, id, author=mark) for id in arrival.ids]
     is_ours = int(arrival.has_answer and room.inflight is not None)
@@ -177,6 +180,22 @@ async def _look_for_change(
     arrival.below = await room.session.get_parent(last.id)
     arrival.parent = UNSET
     arrival.dropped_parts += left_out
+
+
+async def _leave_others_in_sight(room: Reception, arrival: Arrival, mark: str | None) -> None:
+    """Raise when a branch would take what others said since out of everybody's sight."""
+    place = arrival.parent if isinstance(arrival.below, Unset) else arrival.below
+    if isinstance(place, Unset):
+        return
+    path = room.session.path
+    begins = next((i + 1 for i, message in enumerate(path) if message.id == place), 0)
+    for message in path[begins:]:
+        if message.role == "user" and await _author(room, message.id) != mark:
+            raise InvalidTurn(
+                "Others have written since, and going back would take that out of sight.",
+                kept="The conversation is as it was.",
+                next_step="Ask anew at its end.",
+            )
 
 
 async def _author(room: Reception, id: str) -> str | None:

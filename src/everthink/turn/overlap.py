@@ -26,6 +26,7 @@ __all__ = [
     "Submits",
     "Supersede",
     "decide",
+    "refuse_more_than_a_share",
     "refuse_when_full",
 ]
 
@@ -86,6 +87,13 @@ def refuse_when_full(waiting: int, limits: Limits) -> None:
     """Raise when so many turns wait that a client may not add one. Code of the application always may."""
     if waiting >= limits.waiting_turns:
         raise TooManyTurns(waiting, limits.waiting_turns)
+
+
+def refuse_more_than_a_share(theirs: int, limits: Limits) -> None:
+    """Raise when one person holds half of the places: the others want theirs."""
+    share = max(1, limits.waiting_turns // 2)
+    if theirs >= share:
+        raise TooManyTurns(theirs, share)
 
 
 def _quiet(seconds: Any) -> float:

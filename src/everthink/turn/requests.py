@@ -22,7 +22,7 @@ from ..tools.tool import Tool
 from . import arrivals, trusting
 from .admission import Admitted, Door, House
 from .arrivals import Arrival, trailing
-from .overlap import Drop, Enqueue, Submits, Supersede, decide, refuse_when_full
+from .overlap import Drop, Enqueue, Submits, Supersede, decide, refuse_more_than_a_share, refuse_when_full
 from .spoken import checked_id
 from .turn import Turn
 
@@ -46,6 +46,8 @@ class ChatRequest:
     """True when that connection may not change the state."""
     identity: Any = None
     """Who asks, as JSON, when the application knows."""
+    may_clear: bool = True
+    """False when they may not take what others said out of everybody's sight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
     if isinstance(decision, Drop):
         return Dropped(request.request_id)
     refuse_when_full(room.queue.waiting + room.submits.pending, room.limits)
+    if request.identity is not None:
+        refuse_more_than_a_share(_waiting_of(room, request.identity), room.limits)
     release = room.submits.take()
     try:
         generation = room.queue.generation
@@ -122,6 +126,10 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
         return admitted
     finally:
         release()
+
+
+def _waiting_of(room: ChatRoom, identity: Any) -> int:
+    return sum(not turn.is_started and turn.identity == identity for turn in room.door.turns)
 
 
 def _tell_dropped(room: ChatRoom, turn: Turn, arrival: Arrival) -> None:
