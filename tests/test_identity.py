@@ -18,8 +18,9 @@ class Person:
 
 
 class Account:
-    def __init__(self, username: str) -> None:
+    def __init__(self, username: str, **more: str) -> None:
         self.username = username
+        vars(self).update(more)
 
 
 class Nameless:
@@ -34,11 +35,22 @@ class Nameless:
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
         (Person(7, 1.0), Person(7, 2.0)),
         (Account("ada"), Account("ada")),
+        ({"sub": "ada", "iss": "a", "roles": []}, {"iss": "a", "roles": ["admin"], "sub": "ada"}),
+        ({"id": "ada", "org": None}, {"id": "ada"}),
+        (Account("ada", tenant="a"), Account("ada", tenant="a", email="ada@a.example")),
     ],
 )
 def test_a_person_has_one_mark_whenever_they_come(one: Any, again: Any) -> None:
     assert mark_of(one) == mark_of(again) == mark_of(kept(one))
     assert mark_of(one) != mark_of("bob")
+
+
+@pytest.mark.parametrize("name", ["id", "sub", "user_id", "username"])
+@pytest.mark.parametrize("home", ["iss", "tenant", "tenant_id", "org", "org_id"])
+def test_the_same_name_elsewhere_is_somebody_else(name: str, home: str) -> None:
+    marks = {mark_of({name: "ada", home: place}) for place in ("a", "b")}
+    assert len({*marks, mark_of({name: "ada"})}) == 3
+    assert len({mark_of(Account("ada", **{home: place})) for place in ("a", "b")}) == 2
 
 
 def test_nobody_in_particular_has_no_mark() -> None:

@@ -26,6 +26,9 @@ PERMISSIONS: frozenset[Permission] = frozenset(cast("tuple[Permission, ...]", ge
 
 
 _NAMES = ("id", "sub", "user_id", "username")
+"""What names somebody; the first that there is."""
+_HOMES = ("iss", "tenant", "tenant_id", "org", "org_id")
+"""Where that name counts: the same name elsewhere is another person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ class Granted:
     """What `authenticate` may return instead of a bare identity.
 
     `until`: when the connection ends by itself, as a `datetime` or in seconds since 1970. `permissions`:
-    what it may do, `[]` for reading only; all when left out.
+    what it may do, `[]` for reading only; all when left out. An identity that is nobody (`None`, anything
+    falsy) is a guest with the permissions that are given, and refused when none are said.
     """
 
     identity: Any
@@ -44,7 +48,8 @@ class Granted:
 def kept(identity: Any) -> Any:
     """The identity as JSON, for the row of a turn.
 
-    Of an object that JSON does not know, what names it (`id`, `sub`, `user_id`, `username`); else its text.
+    Of an object that JSON does not know, what names it: `id`, `sub`, `user_id`, `username`, with `iss`,
+    `tenant`, `tenant_id`, `org`, `org_id`; else its text.
     """
     if identity is None:
         return None
@@ -54,9 +59,9 @@ def kept(identity: Any) -> Any:
         dump = getattr(identity, "model_dump", None)
         if callable(dump):
             return dump(mode="json")
-        named = {key: getattr(identity, key, None) for key in _NAMES}
-        named = {key: str(value) for key, value in named.items() if value is not None}
-        return named or _text(identity)
+        found = {key: getattr(identity, key, None) for key in (*_NAMES, *_HOMES)}
+        named = {key: str(value) for key, value in found.items() if value is not None}
+        return named if named.keys() & set(_NAMES) else _text(identity)
 
 
 def _text(identity: Any) -> str:
@@ -72,7 +77,8 @@ def _text(identity: Any) -> str:
 def mark_of(identity: Any) -> str | None:
     """A short mark of a person, the same whenever they come. `None` for nobody in particular.
 
-    Of an object with an `id`, `sub`, `user_id` or `username` that alone counts: the rest may change.
+    Of an object with an `id`, `sub`, `user_id` or `username` the first of these counts, together with `iss`,
+    `tenant`, `tenant_id`, `org` and `org_id`: the rest may change.
     """
     if identity is None:
         return None
@@ -80,6 +86,7 @@ def mark_of(identity: Any) -> str | None:
     if isinstance(plain, dict):
         entries = cast("dict[str, Any]", plain)
         named = next((entries[key] for key in _NAMES if entries.get(key)), None)
-        plain = entries if named is None else named
+        homes = {key: entries[key] for key in _HOMES if entries.get(key) is not None}
+        plain = entries if named is None else [named, homes] if homes else named
     text = msgspec.json.encode(plain, order="deterministic")
     return hashlib.blake2b(text, digest_size=12, person=b"everthink").hexdigest()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from click.testing import CliRunner
 from everthink import App, Think
 from everthink.cli.main import cli
 from everthink.messages import Message
+from everthink.runtime.schema import MIGRATIONS
+from everthink.store.open import open_store
+from everthink.store.port import Statement
 from everthink.testing import ScriptedModel, says
 
 SECRET = "Zanzibarquokka"
@@ -124,6 +129,37 @@ def test_an_unknown_agent_cannot_be_exported(run: CliRunner, store: str, tmp_pat
     vague = run.invoke(cli, ["export", "assistant", "--store", store])
     assert vague.exit_code == 1
     assert "class/name" in vague.output
+
+
+def test_a_database_of_an_older_release_is_exported_as_it_is(run: CliRunner, tmp_path: Path) -> None:
+    asyncio.run(older(f"sqlite:///{tmp_path}/old.db", 8))
+    shown = run.invoke(cli, ["export", "assistant/room-1", "--store", "old.db"])
+    assert shown.exit_code == 0, shown.output
+    head, agent = map(json.loads, shown.stdout.splitlines())
+    assert (head["schema"], agent["kind"], agent["name"]) == (8, "agent", "room-1")
+
+
+def test_tables_that_are_not_those_of_their_schema_are_refused_before_the_first_line(
+    run: CliRunner, tmp_path: Path
+) -> None:
+    asyncio.run(older(f"sqlite:///{tmp_path}/odd.db", 8))
+    with contextlib.closing(sqlite3.connect(tmp_path / "odd.db")) as odd, odd:
+        odd.execute("INSERT INTO everthink_schema VALUES (9, 'erasing', 0)")
+    for more in ([], ["--output", "odd.jsonl"]):
+        refused = run.invoke(cli, ["export", "assistant/room-1", "--store", "odd.db", *more])
+        assert refused.exit_code == 1
+        assert refused.stdout == ""
+        assert "schema number 9 (this release: " in refused.stderr
+        assert "Nothing was exported." in refused.stderr
+    assert not (tmp_path / "odd.jsonl").exists()
+
+
+async def older(url: str, schema: int) -> None:
+    """A database with an agent, as a release wrote it that knew fewer steps."""
+    store = await open_store(url, MIGRATIONS[:schema])
+    sql = "INSERT INTO agents (agent, class, name, created_at) VALUES (?, ?, ?, ?)"
+    await store.apply([Statement(sql, ("Assistant/room-1", "Assistant", "room-1", 1))])
+    await store.close()
 
 
 # --- erase

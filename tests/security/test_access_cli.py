@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from everthink.cli.main import cli
+from everthink.testing import ScriptedModel
 
 from ..cli.processes import Command
+from ..support.agents import assistant
+from .conftest import Serve
 
 OPEN = """
 from everthink import App, Think
@@ -73,3 +83,43 @@ def test_dev_refuses_a_name_that_is_none(project: Path) -> None:
     with Command(project, "dev", "shop:app", "--port", "0", "--allow-host", "https://box.example") as dev:
         assert dev.ended() != 0
     assert "is not the name of a host" in "\n".join(dev.seen)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("whom", "token", "status", "words"),
+    [
+        ("assistant/ada", None, "401 Unauthorized", "give a token with --token or EVERTHINK_TOKEN"),
+        ("assistant/ada", "bob", "403 Forbidden", "You may not enter here"),
+        ("asistant/ada", "ada", "400 Invalid request", "Check the agent's name"),
+        ("{server}/nowhere/assistant/ada", "ada", "404 Not Found", "Check the agent's name"),
+        ("assistant/ada", "broken", "500 Internal Server Error", "The fault is the server's"),
+    ],
+)
+async def test_chat_tells_whoever_is_refused_what_helps(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, whom: str, token: str | None, status: str, words: str
+) -> None:
+    monkeypatch.delenv("EVERTHINK_TOKEN", raising=False)
+
+    def who(connection: Any) -> Any:
+        said = connection.query_params.get("token")
+        return {"ada": "ada", "bob": "bob", None: None}[said]  # "broken" raises
+
+    server = await serve(
+        assistant(ScriptedModel()),
+        authenticate=who,
+        authorize=lambda identity, action, agent: agent.name == identity,
+    )
+    whom = whom.format(server=f"http://{server.host}")
+    args = ["chat", whom, "-m", "hi", "--server", f"http://{server.host}"]
+    refused = await asyncio.to_thread(CliRunner().invoke, cli, args + (["--token", token] if token else []))
+    assert refused.exit_code == 1
+    assert f"refused the connection: {status}" in refused.output
+    assert words in refused.output
+    assert ("agent's name" in refused.output) is status.startswith(("400", "404"))
+
+
+def test_with_postgres_explains_itself() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "with-postgres"
+    shown = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True)
+    assert "scripts/with-postgres COMMAND" in shown.stdout

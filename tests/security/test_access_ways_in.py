@@ -151,6 +151,8 @@ async def test_what_we_do_not_understand_lets_nobody_in(
         assert await door.agents() == []
     if said == ["asks"]:
         assert "'asks' is no permission. Nobody was let in. Did you mean 'ask'?" in caplog.text
+    elif said == [1]:
+        assert "authorize: 1 is no permission" in caplog.text
     else:
         assert "authorize returned" in caplog.text
 

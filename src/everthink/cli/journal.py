@@ -20,7 +20,7 @@ from ..errors import AgentError, StoreUnavailable, StoreUnreadable
 from ..masking import mask
 from ..recovery import suspects
 from ..runtime import queries as runtime
-from ..runtime.exporting import header, sections
+from ..runtime.exporting import Section, header, sections
 from ..runtime.schema import MIGRATIONS
 from ..session import queries as session
 from ..store.migrate import READ_APPLIED, outstanding
@@ -144,14 +144,30 @@ def lines(journal: Journal, agent: str, *, now: int) -> Iterator[Row]:
     journal.hold()
     [applied] = journal.rows(READ_APPLIED)[0].values()
     outstanding(MIGRATIONS, applied, where="This database")  # one that is ahead of us is not half exported
+    parts = sections(MIGRATIONS[:applied])
+    _check_readable(journal, parts, applied)
     yield header(agent, schema=applied, now=now)
-    for section in sections(MIGRATIONS[:applied]):
+    for section in parts:
         after: tuple[Any, ...] | None = ()
         while after is not None:
             sql, params, _ = section.page(agent, after)
             rows = [tuple(row.values()) for row in journal.rows(sql, *params)]
             yield from map(section.line, rows)
             after = section.after(rows)
+
+
+def _check_readable(journal: Journal, parts: Sequence[Section], applied: int) -> None:
+    """Raise before the first line when a table is not what its schema number promises."""
+    try:
+        for section in parts:
+            journal.rows(section.page("").sql, "")
+    except StoreUnreadable as error:
+        raise StoreUnreadable(
+            f"This database says that it has schema number {applied} (this release: {len(MIGRATIONS)}),"
+            f" and its tables are others: {error.what}",
+            kept="Nothing was exported.",
+            next_step="Export it with the release that wrote it, or from a backup.",
+        ) from error
 
 
 def _latest(journal: Journal, only: str | None, many: str, one: str, time: str, limit: int) -> list[Row]:

@@ -81,10 +81,11 @@ class Line:
                 open_timeout=CONNECT_TIMEOUT,
             )
         except InvalidStatus as error:
-            said = bytes(error.response.body or b"").decode(errors="replace")[:200].strip()
+            status = error.response.status_code
+            said = bytes(error.response.body or b"").decode(errors="replace")[:200].strip().rstrip(".")
             raise AgentError(
-                f"{self._place} refused the connection: {error.response.status_code} {said}".strip() + ".",
-                next_step="Check the agent's name: class names are written in-kebab-case.",
+                f"{self._place} refused the connection: {status} {said}".strip() + ".",
+                next_step=_what_to_do(status),
             ) from error
         except (OSError, InvalidHandshake, TimeoutError) as error:
             raise AgentError(
@@ -316,3 +317,18 @@ class Line:
             return ""
         text = "".join(part["text"] for part in stored["parts"] if part.get("type") == "text")
         return text.removeprefix(self._said) if text.startswith(self._said) else ""
+
+
+def _what_to_do(status: int) -> str:
+    """What helps whoever was refused with this status."""
+    match status:
+        case 401:
+            return "It asks who you are: give a token with --token or EVERTHINK_TOKEN, or a newer one."
+        case 403:
+            return "You may not enter here. Name another agent, or give another --token (EVERTHINK_TOKEN)."
+        case 400 | 404:  # the first for a class that is not there, the second for any other address
+            return "Check the agent's name: class names are written in-kebab-case."
+        case _ if status >= 500:
+            return "The fault is the server's: its log says more. Try again later."
+        case _:
+            return "Check the address."

@@ -8,8 +8,9 @@
     WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
 
 Only `everthink dev` serves it, and only to those who may: the host (page.py), the origin, `authenticate`,
-`authorize` with the action `"inspect"` and the other checks of the app come first. Who may not do everything
-may only look. Messages are those of the live session. Looking at the journal starts no agent.
+`authorize` with the action `"inspect"` and the other checks of the app come first. Who might not do
+everything on a socket (`"connect"`) may only look. Messages are those of the live session. Looking at the
+journal starts no agent.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ..errors import AgentError
-from ..identity import PERMISSIONS
 from ..messages import Message, decode_json, encode_json, parse_stored
 from ..recovery import suspects
 from ..runtime import queries as runtime
@@ -123,7 +123,8 @@ class Inspector:
         if isinstance(found, Response):
             return found
         cls, name, rest, entered = found
-        if request.method not in ("GET", "HEAD") and entered.permissions != PERMISSIONS:
+        looks = request.method in ("GET", "HEAD")
+        if not looks and not await self._app.access.may_change(entered, cls, name):
             reason, who = "no permission", {"identity": entered.who}
             self._app.access.audit.refused(cls.__name__, name, "inspect", reason, **who)
             return letter(403, "You may look at this agent, but not change it. Nothing was changed.")

@@ -42,6 +42,8 @@ Action = Literal["connect", "request", "read", "inspect", "call"]
 `everthink dev`, a method call."""
 READING = "read"
 """Among permissions: nothing but reading. It makes an empty collection something one has to mean."""
+LATEST_SECONDS = 100_000_000_000
+"""Seconds since 1970 are fewer than this for 3,000 years; milliseconds have been more since 1973."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,17 @@ class Access:
         connection.state.permissions = permissions
         return Pass(known.identity, known.who, known.mark, known.until, permissions)
 
+    async def may_change(self, entered: Pass, cls: Any, name: str) -> bool:
+        """True when somebody who came in another way might do everything on a socket, too."""
+        try:
+            allowed = await self._authorized(entered.identity, "connect", AgentAddress(cls, name))
+        except (_Refused, HTTPException):
+            return False
+        except Exception as error:  # whatever it is, nothing is changed
+            log.error("authorize raised for %s/%s", cls.__name__, name, exc_info=error)
+            return False
+        return entered.permissions & allowed == PERMISSIONS
+
     async def may_call(self, connection: Connection, cls: Any, name: str) -> str | None:
         """Why this connection may not call a method of the agent, in words for it; `None` when it may."""
         try:
@@ -187,16 +200,13 @@ class Access:
             raise _Refused(said, "not authenticated")
         if not said:
             raise _Refused(PlainTextResponse("Unauthorized", 401), "not authenticated")
-        if isinstance(said, Exception):
-            raise said  # returned by mistake; nobody is called by the name of an error
-        if inspect.isroutine(said) or inspect.isgenerator(said) or inspect.isasyncgen(said):
-            raise AgentError(
-                f"authenticate returned {said!r}, which is nobody.",
-                kept="Nobody was let in.",
-                next_step="Return who it is, or nothing.",
-            )
         granted = said if isinstance(said, Granted) else Granted(said)
         identity, until = granted.identity, _moment(granted.until)
+        if isinstance(identity, Response):
+            raise _Refused(identity, "not authenticated")
+        if not identity and granted.permissions is None:  # a guest is one by what they may do
+            raise _Refused(PlainTextResponse("Unauthorized", 401), "not authenticated")
+        _check_somebody(identity)
         if until is not None and until * 1000 <= self._app.clock.now_ms():
             raise _Refused(PlainTextResponse("Session expired", 401), "expired")
         permissions = PERMISSIONS
@@ -215,13 +225,15 @@ class Access:
             raise _Refused(said, "not authorized")
         if not said:
             raise _Refused(PlainTextResponse("Forbidden", 403), "not authorized")
-        if action == "connect" and isinstance(said, Collection) and not isinstance(said, str | bytes | dict):
-            return _permissions(cast("Collection[Any]", said), "authorize")
-        also = ", or the names of permissions" if action == "connect" else ""
+        if isinstance(said, Collection) and not isinstance(said, str | bytes | dict):
+            named = _permissions(cast("Collection[Any]", said), "authorize")
+            if action == "call" and "call" not in named:
+                raise _Refused(PlainTextResponse("Forbidden", 403), "not authorized")
+            return named
         raise AgentError(
             f"authorize returned {said!r} for {action!r} of {agent.id}.",
             kept="Nobody was let in.",
-            next_step=f"Return True, False, a response{also}.",
+            next_step="Return True, False, a response, or the names of permissions.",
         )
 
     async def _before(self, connection: HTTPConnection, cls: Any, name: str) -> None:
@@ -270,6 +282,24 @@ def _undecided(app: App) -> str:
     return " and ".join(way for way, check in ways.items() if check is None)
 
 
+def _check_somebody(identity: Any) -> None:
+    """Raise when what came in the place of a person can be none."""
+    if isinstance(identity, Exception):
+        raise identity  # returned by mistake; nobody is called by the name of an error
+    if isinstance(identity, Granted):
+        raise AgentError(
+            "authenticate returned a Granted inside of a Granted.",
+            kept="Nobody was let in.",
+            next_step="Return one: Granted(identity, until=…, permissions=…).",
+        )
+    if inspect.isroutine(identity) or inspect.isgenerator(identity) or inspect.isasyncgen(identity):
+        raise AgentError(
+            f"authenticate returned {identity!r}, which is nobody.",
+            kept="Nobody was let in.",
+            next_step="Return who it is, or nothing.",
+        )
+
+
 def _permissions(given: Collection[Any], what: str) -> frozenset[Permission]:
     if isinstance(given, str):
         _unknown(what, given, f"Write a list: [{given!r}].")
@@ -302,6 +332,12 @@ def _moment(until: datetime | float | None) -> float | None:
             f"Granted(until={until!r}) is no moment.",
             kept="Nobody was let in.",
             next_step="Give an aware datetime, or seconds since 1970.",
+        )
+    if until > LATEST_SECONDS:
+        raise AgentError(
+            f"Granted(until={until!r}) looks like milliseconds, and is read as seconds since 1970.",
+            kept="Nobody was let in.",
+            next_step="Divide it by 1000, or give an aware datetime.",
         )
     return float(until)
 

@@ -66,11 +66,12 @@ class App:
       `everthink dev` answers to localhost and IP addresses.
     - `cors`: True, or headers, to let pages of other origins read HTTP answers.
     - `authenticate(connection)`: who it is; the answer is kept as `connection.state.identity`. Anything
-      falsy is 401, a response is sent. `Granted(identity, until=…, permissions=…)` says more.
+      falsy is 401, a response is sent. `Granted(identity, until=…, permissions=…)` says more; a falsy
+      identity in it is a guest if `permissions` are given, and 401 if not.
     - `authorize(identity, action, agent)`: may they? Asked for every way in; `action` is `"connect"`,
       `"request"`, `"read"`, `"inspect"` or `"call"`, `agent` has `cls`, `kind`, `name` and `id`. True: yes;
-      falsy: 403; a response is sent; for `"connect"` also the permissions they have: `["ask", "answer"]`.
-      Default: everybody who is authenticated.
+      falsy: 403; a response is sent; a list of permissions, `["ask", "answer"]`: yes, with those alone (and
+      to `"call"` only if it names `"call"`). Default: everybody who is authenticated.
     - `on_before_connect(connection, cls, name)` for sockets, `on_before_request` for HTTP: False or a
       response refuses.
     - `limits`: how much a client may send and ask for, a `Limits`.
