@@ -354,6 +354,14 @@ async def test_looking_makes_no_agent(develop: Develop) -> None:
     assert await directory.store.fetch("SELECT agent FROM agents") == []
 
 
+async def test_an_agent_that_does_not_exist_yet_remembers_nothing(develop: Develop) -> None:
+    """The page may ask before its socket is there, and a failure would stand in the browser's console."""
+    server = await develop(remembering(ScriptedModel()))
+    for rest in ("memory", "sessions", "search?q=x"):
+        answer = await server.http(f"{ROOM}/{rest}")
+        assert (answer.status, answer.json) == (200, None)
+
+
 async def test_a_body_that_is_too_long_is_refused(develop: Develop) -> None:
     server = await develop(remembering(ScriptedModel()))
     for rest, size in (("leaf", 10_001), ("memory/blocks", 1_000_001)):

@@ -138,7 +138,8 @@ class Inspector:
             case "POST", ["leaf"]:
                 return await self._go_on_from(cls, name, await body_of(request))
             case (("GET" | "HEAD"), [room, *_]) if room in memory.ROOMS and not await self._exists(cls, name):
-                return letter(404, f"There is no {kebab(cls.__name__)} called {name!r} yet.")
+                # The page looks before its socket has made the agent: nothing yet, which is no failure.
+                return as_json(None)
             case (("GET" | "HEAD" | "POST"), [room, *_]) if room in memory.ROOMS:
                 return await memory.answer(await self._actor(cls, name), request, rest)
             case "GET" | "HEAD" | "POST", _:
