@@ -317,7 +317,7 @@ export const journeys = {
     const start = async () => {
       const [program, ...words] = given.spare.command;
       const server = spawn(program, words, { cwd: given.spare.cwd, stdio: "ignore" });
-      for (let i = 0; i < 100; i++) {
+      for (let i = 0; i < 600; i++) {
         if (await fetch(`${given.spare.page}/index.html`).then((r) => r.ok, () => false)) return server;
         await pause(100);
       }
