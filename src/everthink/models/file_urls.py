@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import unicodedata
 from urllib.parse import urlsplit
 
 __all__ = ["LEFT_OUT", "may_be_opened"]
@@ -20,13 +21,19 @@ _OURS = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "a
 """The last words of names that lead to machines near us."""
 
 
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_NAT64_OURS = ipaddress.IPv6Network("64:ff9b:1::/48")
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+_ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
+
+
 def may_be_opened(url: str) -> bool:
     """True for `data:`, and for `http:` and `https:` with a host that is not near us, as far as it tells."""
     if not url.isprintable() or " " in url or "\\" in url:
         return False  # readers of addresses disagree about these
     try:
         parts = urlsplit(url)
-        host = (parts.hostname or "").rstrip(".")
+        host = _plain(parts.hostname or "")
         _ = parts.port  # raises when it is no number
     except ValueError:
         return False
@@ -35,19 +42,43 @@ def may_be_opened(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(host) and _is_public(host)
 
 
+def _plain(host: str) -> str:
+    """A host as it is looked up: `①②⑦.0.0.1` is another way to write 127.0.0.1."""
+    if not host.isascii():
+        host = unicodedata.normalize("NFKC", host).encode("idna").decode()
+    return host.lower().rstrip(".")
+
+
 def _is_public(host: str) -> bool:
     address = _address(host)
     if address is not None:
-        mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
-        return mapped.is_global and not mapped.is_multicast
+        return all(one.is_global and not one.is_multicast for one in _meant(address))
     name, dot, last = host.rpartition(".")
-    return bool(dot and name) and last.lower() not in _OURS
+    if "%" in host or last[:1].isdigit():
+        return False  # some readers decode the one, and take the other for a number
+    return bool(dot and name) and last not in _OURS
+
+
+def _meant(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Where packets to an address may end: at the IPv4 address inside an IPv6 one, when it carries one."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return [address]
+    if (known := address.ipv4_mapped or address.sixtofour) is not None:
+        return [known]
+    inside = ipaddress.IPv4Address(address.packed[12:])
+    if address in _NAT64 or address in _COMPATIBLE:
+        return [inside]
+    if address in _NAT64_OURS:
+        return [ipaddress.IPv4Address(0)]  # a translator of our own: it leads inside, wherever that is
+    return [address, inside] if address.packed[8:12] in _ISATAP else [address]
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address a host stands for when it is written in numbers, in whatever way: 127.1, 0x7f000001."""
     try:
-        return ipaddress.ip_address(host.partition("%")[0])
+        return ipaddress.ip_address(host.partition("%")[0] if ":" in host else host)
     except ValueError:
         pass
     try:

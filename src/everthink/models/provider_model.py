@@ -9,13 +9,16 @@ this module imports pydantic-ai (about a second), so only `providers.resolve_mod
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Literal
 
 from pydantic_ai import messages as ai
 from pydantic_ai.models import Model as AIModel
-from pydantic_ai.models import StreamedResponse
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+from pydantic_ai.settings import ModelSettings
 
 from ..errors import ModelError
 from . import provider_request
@@ -26,6 +29,10 @@ from .provider_events import Translation, usage_of
 __all__ = ["ProviderModel"]
 
 _MAX_SEGMENTS = 20
+_LONGEST_FETCH = 120.0
+"""Seconds until a call has to open when the library may fetch files of its prompt from this machine first."""
+_SENDS_IMAGE_LINKS = frozenset({"anthropic", "openai"})
+"""Who opens the address of an image itself."""
 
 
 class ProviderModel:
@@ -58,7 +65,7 @@ class ProviderModel:
             translation = Translation(tool)
             usage: Usage | None = None
             for segment in itertools.count(1):
-                async with self.model.request_stream(messages, settings, parameters) as stream:
+                async with self._requested(messages, settings, parameters) as stream:
                     if not opened:
                         opened = True
                         yield Opened(stream.provider_response_id, stream.model_name)
@@ -89,6 +96,41 @@ class ProviderModel:
             if not opened:
                 raise failure from failure.__cause__
             yield Failed(failure)
+
+    @asynccontextmanager
+    async def _requested(
+        self, messages: list[ai.ModelMessage], settings: ModelSettings, parameters: ModelRequestParameters
+    ) -> AsyncGenerator[StreamedResponse, None]:
+        """The provider's answer. Who serves a file drop by drop does not hold a turn for ever."""
+        asked = self.model.request_stream(messages, settings, parameters)
+        if not self._may_fetch(messages):
+            async with asked as stream:
+                yield stream
+            return
+        async with AsyncExitStack() as held:
+            limit = asyncio.timeout(_LONGEST_FETCH)
+            try:
+                async with limit:
+                    stream = await held.enter_async_context(asked)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise ModelError(
+                    f"{self.name} did not begin within {_LONGEST_FETCH:g} s; a file given by its address may"
+                    " have come too slowly.",
+                    kind="unknown",
+                ) from None
+            yield stream
+
+    def _may_fetch(self, messages: Sequence[ai.ModelMessage]) -> bool:
+        sends_images = self.model.system in _SENDS_IMAGE_LINKS
+        return any(
+            isinstance(item, ai.FileUrl) and not (sends_images and isinstance(item, ai.ImageUrl))
+            for message in messages
+            for part in message.parts
+            if isinstance(part, ai.UserPromptPart) and not isinstance(part.content, str)
+            for item in part.content
+        )
 
     async def aclose(self) -> None:
         """Close the HTTP client that belongs to this model."""

@@ -30,6 +30,7 @@ __all__ = [
     "ChatClientDropped",
     "ChatContextCompacted",
     "ChatContextSlimmed",
+    "ChatFilesLeftOut",
     "ChatHydrationWindowed",
     "ChatMediaEvicted",
     "ChatOnstartDegraded",
@@ -471,6 +472,15 @@ class ChatContextSlimmed(EventBody, frozen=True, kw_only=True):
 
     request_id: str
     tool_call_ids: Sequence[str]
+
+
+@event("chat:files:left_out", level=logging.WARNING)
+class ChatFilesLeftOut(EventBody, frozen=True, kw_only=True):
+    """Files of older messages are left out of the prompt: the model refused the call with them."""
+
+    request_id: str
+    files: int
+    error: str
 
 
 @event("chat:transcript:repaired", level=logging.INFO)

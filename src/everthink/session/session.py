@@ -28,6 +28,7 @@ from .compaction import (
     SessionStatus,
 )
 from .context import Context
+from .files import Files
 from .loaded import restored, unloaded_in
 from .overlay import Overlay
 from .reading import Shape
@@ -75,6 +76,8 @@ class Session(Tree):
         """Held from reading a message that is not in memory to writing it again: nobody's change is lost."""
         self.omitted: set[str] = set()
         """Calls whose results are left out of prompts, because nothing else made room (turn/overflow.py)."""
+        self.files = Files()
+        """What models took and refused of the files people sent (turn/loop.py)."""
         self.listener: Callable[[SessionNews], None] | None = None
         """Told how long the conversation is, for sessions with compaction."""
         self.hydrated: Callable[[Shape], None] | None = None
@@ -372,6 +375,7 @@ class Session(Tree):
         if self._blocks is not None:
             self._blocks.forget_loaded()
         self.omitted = set()
+        self.files = Files()
         self._tell_length()
 
     async def clear_messages(self) -> None:

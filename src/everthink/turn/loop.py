@@ -9,7 +9,7 @@ in here is an error of the answer (stage `stream`); what was said before it stay
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ from ..clock import Timer
 from ..errors import ModelError
 from ..messages import normalize_input
 from ..models import port as model
-from ..observe.events import ChatStepFinish, ChatStepStart, ModelRetry
+from ..observe.events import ChatFilesLeftOut, ChatStepFinish, ChatStepStart, ModelRetry
+from ..session.files import Mark, asks_with_files, may_be_about_files, without_files
 from ..session.slim import slimmed
 from ..tools.tool import Tool
 from . import overflow
@@ -276,7 +277,9 @@ class Loop:
             self._context = change.context if change.context is not None else self._context
         if change.messages is not None:
             messages = paired(change.messages)
-        messages = run.asked = slimmed(messages, omitted=run.host.session.omitted)
+        session = run.host.session
+        messages = without_files(slimmed(messages, omitted=session.omitted), session.files.refused)
+        run.asked = messages
         active = change.active_tools if change.active_tools is not None else config.active_tools
         tools = assembled.tools if active is None else _only(assembled.tools, active)
         choice = change.tool_choice if change.tool_choice is not None else config.tool_choice
@@ -437,10 +440,48 @@ class Loop:
     # --- opening the model's stream
 
     async def _open(self, plan: _StepPlan) -> AsyncGenerator[model.ModelEvent, None]:
+        """The model's events. A call that is refused is made again without the older files in its prompt."""
+        refusal: ModelError | None = None
+        for left_out, request in self._requests(plan.request):
+            async with contextlib.aclosing(self._tried(plan.model, request)) as events:
+                try:
+                    first = await anext(events, None)
+                except ModelError as error:
+                    refusal = refusal or error
+                    if not may_be_about_files(error):
+                        break
+                    continue
+                plan.request = request
+                self._opened(request, left_out, refusal)
+                if first is not None:
+                    yield first
+                async for event in events:
+                    yield event
+                return
+        if refusal is not None:
+            raise _about_files(refusal, plan.request)
+
+    def _requests(self, whole: model.Request) -> Iterator[tuple[Set[Mark], model.Request]]:
+        yield frozenset(), whole
+        for marks in self._run.host.session.files.suspects(whole.messages):
+            messages = without_files(whole.messages, marks)
+            yield marks, msgspec.structs.replace(whole, messages=messages)
+
+    def _opened(self, request: model.Request, left_out: Set[Mark], refusal: ModelError | None) -> None:
+        run = self._run
+        run.host.session.files.opened(request.messages, left_out)
+        if refusal is not None:
+            run.host.emit(
+                ChatFilesLeftOut(request_id=run.turn.request_id, files=len(left_out), error=str(refusal))
+            )
+
+    async def _tried(
+        self, asked: model.Model, request: model.Request
+    ) -> AsyncGenerator[model.ModelEvent, None]:
         """The model's events. A call that never opened is tried again while that may help."""
         attempts = self._assembled.max_retries + 1
         for attempt in range(1, attempts + 1):
-            events = self._events(plan)
+            events = self._events(asked, request)
             try:
                 try:
                     first = await anext(events)
@@ -465,8 +506,8 @@ class Loop:
             finally:
                 await events.aclose()
 
-    def _events(self, plan: _StepPlan) -> AsyncGenerator[model.ModelEvent, None]:
-        events = plan.model.stream(plan.request)
+    def _events(self, asked: model.Model, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
+        events = asked.stream(request)
         transform = self._assembled.config.experimental_transform
         if transform is None:
             return events
@@ -567,6 +608,21 @@ class Loop:
 def _only(tools: Mapping[str, Tool], names: Any) -> dict[str, Tool]:
     wanted = set(names)
     return {name: tool for name, tool in tools.items() if name in wanted}
+
+
+def _about_files(error: ModelError, request: model.Request) -> ModelError:
+    """The refusal of a call; where a file that was just sent may be why, it says so."""
+    if error.next_step or not may_be_about_files(error) or not asks_with_files(request.messages):
+        return error
+    told = ModelError(
+        str(error).rstrip(".") + ".",
+        kind=error.kind,
+        status=error.status,
+        retry_after=error.retry_after,
+        next_step="The message holds a file, which this model may not take: send it in another form.",
+    )
+    told.__cause__ = error.__cause__ or error
+    return told
 
 
 async def _generator(
