@@ -5,6 +5,9 @@
     ├── TooDeep                     a value is nested deeper than can be kept
     ├── Unreadable                  what is stored of a turn cannot be read
     ├── AgentSetAside               an agent that took the process down too often is not started
+
+
+    ├── InvalidSettings             a setting, a hook or what it returned that is not understood
     ├── InvalidTurn                 options of a turn API that make no sense together
     ├── NestedTurn                  a turn was asked for from inside a running turn
     ├── TooManyTurns                so many turns wait already that a client may not add one
@@ -82,6 +85,7 @@ __all__ = [
     "InvalidRetry",
     "InvalidSchedule",
     "InvalidScheduledTask",
+    "InvalidSettings",
     "InvalidTurn",
     "LeaseLost",
     "MissingExtra",
@@ -185,6 +189,10 @@ class AgentSetAside(AgentError):
             next_step=f"Look with `everthink inspect`; `everthink release {agent}` tries again.",
         )
         self.agent, self.strikes = agent, strikes
+
+
+class InvalidSettings(AgentError, TypeError):
+    """A setting, a hook's name or what a hook returned that is not understood; the nearest name is in it."""
 
 
 class InvalidTurn(AgentError, TypeError):

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from .agent import Agent
-from .errors import NoModel
+from .errors import InvalidSettings, NoModel
 from .messages import UNSET, Message, MessageInput, Part, Unset
 from .runtime.context import current_connection
+from .settings import meant
 from .tools.collect import collect_tools
 from .turn.prompt import DEFAULT_SYSTEM_PROMPT
 
@@ -122,7 +123,13 @@ class Think(Agent):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the tools of a new agent class, so that a mistake shows where it was made."""
         super().__init_subclass__(**kwargs)
-        collect_tools(cls)
+        tools = collect_tools(cls)
+        for name, value in list(vars(cls).items()):
+            if name not in tools and (ours := meant(name, value, cls.__mro__[1])) is not None:
+                raise InvalidSettings(
+                    f"{cls.__name__}.{name} is no hook or setting of {cls.__mro__[1].__name__}.",
+                    next_step=f"Did you mean {ours!r}? Otherwise give it another name.",
+                )
         classifier: Any = cls.__dict__.get("classify_chat_error")
         if getattr(classifier, "__name__", "") == "default_context_overflow_classifier":
             cls.classify_chat_error = staticmethod(classifier)  # assigned as it is: it wants no agent

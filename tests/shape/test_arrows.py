@@ -21,6 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "abort": set(),
     "clock": set(),
     "limits": {"errors"},
+    "settings": {"errors"},
     "identity": {"errors"},
     "messages": {"errors"},
     "chunks": {"errors", "messages"},
@@ -34,6 +35,7 @@ ARROWS: dict[str, set[str]] = {
     "wire": {"errors", "limits", "messages", "chunks"},
     "session": {
         "errors",
+        "settings",
         "clock",
         "messages",
         "chunks",
@@ -44,6 +46,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "turn": {
         "errors",
+        "settings",
         "masking",
         "limits",
         "identity",
@@ -70,6 +73,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "recovery": {
         "errors",
+        "settings",
         "limits",
         "clock",
         "messages",
@@ -87,6 +91,7 @@ ARROWS: dict[str, set[str]] = {
     "sandbox": {"errors", "clock", "abort"},
     "runtime": {
         "errors",
+        "settings",
         "masking",
         "logs",
         "limits",

@@ -12,9 +12,10 @@ import math
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from .. import chunks as ui
+from ..settings import as_settings
 
 __all__ = [
     "DELTA_WINDOW_MS",
@@ -125,11 +126,9 @@ def _number(value: Any, default: float) -> float:
 
 def settings_of(chosen: Any) -> ChatRecovery | None:
     """The settings behind `chat_recovery`: `None` when it is off, the defaults for `True`."""
-    if isinstance(chosen, ChatRecovery):
-        return chosen
-    if isinstance(chosen, dict):
-        return ChatRecovery(**cast("dict[str, Any]", chosen))
-    return None if chosen is False else ChatRecovery()
+    if isinstance(chosen, bool):
+        return ChatRecovery() if chosen else None
+    return as_settings(ChatRecovery, chosen, "chat_recovery")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from ..observe.events import (
     ChatTurnSetAside,
 )
 from ..session.tree import Plan
+from ..settings import as_settings
 from ..store.port import Statement
 from ..turn import queries as turns
 from ..turn.admission import House
@@ -301,7 +302,10 @@ class Recovery:
             last_body=turn.body,
             last_client_tools=[schema_of(tool) for tool in turn.client_tools.values()] or None,
         )
-        return await call_hook(house.agent.on_chat_recovery, context) or RecoveryDecision()
+        answer = await call_hook(house.agent.on_chat_recovery, context)
+        if answer is None:
+            return RecoveryDecision()
+        return as_settings(RecoveryDecision, answer, "What on_chat_recovery returned")
 
     async def _stashed(self, turn: Turn) -> Any:
         rows = await self._house.store.fetch(turns.STASH, self._house.id, turn.id)

@@ -21,6 +21,7 @@ from ..clock import Clock
 from ..errors import AgentError, InvalidCallback, InvalidRetry
 from ..messages import bounded_json, decode_json, encode_json
 from ..observe.events import EventBody
+from ..settings import as_settings
 from ..store.port import Store
 from .keepalive import Hold
 from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
@@ -131,13 +132,8 @@ def _check_signature(method: Callable[..., Any], name: str) -> None:
 def options_of(agent: Any, given: Any) -> Retry:
     """The options of a call over those of the agent's class. Raises when they make no sense together."""
     defaults = agent.retry_options
-    for options in (given, defaults):
-        if options is not None and not isinstance(options, Retry):
-            raise InvalidRetry(
-                f"Retry options are a Retry, not {type(options).__name__}.",
-                kept="Nothing was stored.",
-                next_step="retry=Retry(max_attempts=5), or retry_options = Retry(...) in the class.",
-            )
+    given = None if given is None else as_settings(Retry, given, "retry")
+    defaults = None if defaults is None else as_settings(Retry, defaults, "retry_options")
     return (given or Retry()).over((defaults or Retry()).over(DEFAULTS))
 
 

@@ -14,11 +14,12 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
 from ..messages import Message, Part, encode_json, is_tool_part
+from ..settings import as_settings
 
 __all__ = ["EVICTED_FOLDER", "Blob", "Evicted", "MediaEviction", "aged", "evicted", "eviction_of"]
 
@@ -54,13 +55,7 @@ def eviction_of(setting: bool | MediaEviction | Mapping[str, Any]) -> MediaEvict
     """What `media_eviction` asks for: `None` when it is off; what is not said has its default."""
     if isinstance(setting, bool):
         return MediaEviction() if setting else None
-    if isinstance(setting, MediaEviction):
-        return setting
-    known = [field.name for field in fields(MediaEviction)]
-    for name in setting:
-        if name not in known:
-            raise ValueError(f"media_eviction has no setting {name!r}; there are {', '.join(known)}.")
-    return MediaEviction(**setting)
+    return as_settings(MediaEviction, setting, "media_eviction")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from ..errors import NoMessages
+from ..errors import InvalidSettings, NoMessages
 from ..messages import Message, Unset
 from ..models import port as model
 from ..observe.events import ChatTranscriptRepaired
 from ..session.repair import repair
+from ..settings import as_settings, shown
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
 from .audience import HistoryChanged
@@ -62,7 +63,7 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
     }
     tools = {**ours, **_beside(host, turn, ours)}
     base = await host.session.freeze_system_prompt()
-    base = base or cast("str", await call_hook(agent.get_system_prompt))
+    base = base or _prompt(await call_hook(agent.get_system_prompt))
     system = with_capabilities(base, tools)
     history = await mended_history(host, turn)
     messages = as_prompt(host, history, tools)
@@ -87,8 +88,15 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
             metadata=turn.metadata if turn.metadata is not None else _stamped(history),
             identity=turn.identity,
         )
-        config = await call_hook(agent.before_turn, context)
+        answer = await call_hook(agent.before_turn, context)
+        config = None if answer is None else as_settings(TurnConfig, answer, "What before_turn returned")
     return _configured(host, config or TurnConfig(), base, messages, tools, chosen)
+
+
+def _prompt(answer: Any) -> str:
+    if not isinstance(answer, str):
+        raise InvalidSettings(f"get_system_prompt returned {shown(answer)}.", next_step="Return text.")
+    return answer
 
 
 def _beside(host: Host, turn: Turn, ours: Mapping[str, Tool]) -> dict[str, Tool]:

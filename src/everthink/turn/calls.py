@@ -49,6 +49,7 @@ from .hooks import (
     ToolOutcome,
     ToolResult,
     call_hook,
+    decision_of,
 )
 from .journal import CallRow, Journal
 from .ledger import approval_of
@@ -346,7 +347,7 @@ class StepCalls:
         host = self.run.host
         given, lenient = called.input, False
         if host.overrides("before_tool_call"):
-            match await call_hook(host.agent.before_tool_call, call):
+            match decision_of(await call_hook(host.agent.before_tool_call, call)):
                 case Block(reason):
                     return (
                         reason
@@ -359,11 +360,6 @@ class StepCalls:
                     given, lenient = input, True
                 case None | Allow():
                     pass
-                case other:
-                    raise TypeError(
-                        f"before_tool_call returned {type(other).__name__}; "
-                        "return Allow, Block, Substitute or None"
-                    )
         if called.tool_call_id not in self._begun:
             self.run.writer.also(self._ledger(called, tool, given if lenient else None, started=True))
         await self.run.writer.settled()

@@ -10,14 +10,18 @@ Plain values. Every field of a config is optional; `None` keeps what the agent h
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from ..abort import AbortSignal
+from ..errors import InvalidSettings
 from ..messages import UNSET, Message, tool_name
 from ..models import port as model
+from ..settings import as_settings, shown, snake
 from ..tools.tool import Tool
 
 __all__ = [
@@ -46,8 +50,10 @@ __all__ = [
     "TurnResult",
     "TurnStatus",
     "call_hook",
+    "decision_of",
     "has_tool_call",
     "step_count_is",
+    "tool_choice_of",
 ]
 
 TurnStatus = Literal["completed", "error", "aborted", "skipped"]
@@ -105,8 +111,8 @@ class TurnConfig:
     """More tools, in any form `get_tools` may return. They are added; equal names win."""
     active_tools: Sequence[str] | None = None
     """The only names the model may call; `[]` for none."""
-    tool_choice: model.ToolChoice | None = None
-    """`"auto"`, `"none"`, `"required"`, or `"tool:NAME"`."""
+    tool_choice: model.ToolChoice | dict[str, str] | None = None
+    """`"auto"`, `"none"`, `"required"`, `"tool:NAME"`, or `{"type": "tool", "toolName": "NAME"}`."""
     max_steps: int | None = None
     """How many model calls this turn may take."""
     stop_when: StopCondition | Sequence[StopCondition] | None = None
@@ -225,7 +231,7 @@ class StepConfig:
     """What one step does differently. The next step starts from the turn's values again."""
 
     model: model.Model | str | None = None
-    tool_choice: model.ToolChoice | None = None
+    tool_choice: model.ToolChoice | dict[str, str] | None = None
     active_tools: Sequence[str] | None = None
     system: str | None = None
     messages: list[model.ModelMessage] | None = None
@@ -438,11 +444,63 @@ T = TypeVar("T")
 
 
 async def call_hook(hook: Callable[..., T | Awaitable[T]], *args: Any) -> T:
-    """Call a hook that may be `def` or `async def`."""
-    result = hook(*args)
+    """Call a hook that may be `def` or `async def`, and may take fewer arguments than there are."""
+    result = hook(*args[: _taken(hook)])
     if inspect.isawaitable(result):
         return await cast("Awaitable[T]", result)
     return cast("T", result)
+
+
+_TAKEN: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
+
+
+def _taken(hook: Callable[..., Any]) -> int | None:
+    """How many arguments a hook takes; `None`: as many as there are."""
+    written = getattr(hook, "__func__", hook)
+    try:
+        return _TAKEN[written]
+    except (KeyError, TypeError):
+        pass
+    try:
+        parameters = inspect.signature(hook).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    count = None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(places)
+    with contextlib.suppress(TypeError):  # not everything that can be called can be remembered
+        _TAKEN[written] = count
+    return count
+
+
+def tool_choice_of(choice: Any, where: str) -> str | None:
+    """A tool choice, also one that is written as `{"type": "tool", "toolName": …}`."""
+    if choice is None or choice in ("auto", "none", "required"):
+        return choice
+    if isinstance(choice, str) and choice.startswith("tool:"):
+        return choice
+    if isinstance(choice, Mapping):
+        given = {snake(str(key)): value for key, value in cast("Mapping[Any, Any]", choice).items()}
+        if given.get("type") == "tool" and isinstance(given.get("tool_name"), str) and len(given) == 2:
+            return f"tool:{given['tool_name']}"
+    raise InvalidSettings(
+        f"{where}: tool_choice is {shown(choice)}.",
+        next_step='It is "auto", "none", "required", or "tool:NAME".',
+    )
+
+
+def decision_of(answer: Any) -> ToolDecision | None:
+    """What `before_tool_call` returned: a decision, the same as `{"action": "block", …}`, or nothing."""
+    if answer is None or isinstance(answer, Allow | Block | Substitute):
+        return answer
+    kinds = {"allow": Allow, "block": Block, "substitute": Substitute}
+    if isinstance(answer, Mapping):
+        given = dict(cast("Mapping[str, Any]", answer))
+        kind = kinds.get(given.pop("action", ""))
+        if kind is not None:
+            return as_settings(kind, given, "before_tool_call")
+    raise InvalidSettings(
+        f"before_tool_call returned {shown(answer)}.", next_step="Return Allow, Block, Substitute or None."
+    )
 
 
 class Hooks(Protocol):

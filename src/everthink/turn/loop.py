@@ -18,18 +18,19 @@ import msgspec
 from .. import chunks as ui
 from ..abort import AbortController
 from ..clock import Timer
-from ..errors import ModelError
+from ..errors import InvalidSettings, ModelError
 from ..messages import normalize_input
 from ..models import port as model
 from ..observe.events import ChatFilesLeftOut, ChatStepFinish, ChatStepStart, ModelRetry
 from ..session.files import Mark, asks_with_files, may_be_about_files, without_files
 from ..session.slim import slimmed
+from ..settings import as_settings, nearest
 from ..tools.tool import Tool
 from . import overflow
 from .assemble import Assembled, as_prompt, asking, history_so_far
 from .calls import StepCalls
 from .convert import has_approvals, paired
-from .hooks import StepConfig, StepContext, StepResult, call_hook
+from .hooks import StepConfig, StepContext, StepResult, TurnConfig, call_hook, tool_choice_of
 from .pickup import PickedUp, pick_up
 from .run import Run
 from .seam import CUT, made_again, rejoin
@@ -273,7 +274,9 @@ class Loop:
         change = StepConfig()
         if run.host.overrides("before_step"):
             context = StepContext(list(self.steps), number, assembled.model, messages, self._context)
-            change = await call_hook(run.host.agent.before_step, context) or change
+            answer = await call_hook(run.host.agent.before_step, context)
+            if answer is not None:
+                change = as_settings(StepConfig, answer, "What before_step returned")
             self._context = change.context if change.context is not None else self._context
         if change.messages is not None:
             messages = paired(change.messages)
@@ -282,7 +285,7 @@ class Loop:
         run.asked = messages
         active = change.active_tools if change.active_tools is not None else config.active_tools
         tools = assembled.tools if active is None else _only(assembled.tools, active)
-        choice = change.tool_choice if change.tool_choice is not None else config.tool_choice
+        choice = _chosen(change, config, tools)
         settings = assembled.settings
         if change.provider_options is not None:
             settings = msgspec.structs.replace(settings, provider_options=change.provider_options)
@@ -603,6 +606,22 @@ class Loop:
         finally:
             if timer is not None:
                 timer.cancel()
+
+
+def _chosen(change: StepConfig, config: TurnConfig, tools: Mapping[str, Tool]) -> str | None:
+    """The tool choice of a step. Raises when it names a tool that is not there."""
+    hook, given = "before_step", change.tool_choice
+    if given is None:
+        hook, given = "before_turn", config.tool_choice
+    choice = tool_choice_of(given, hook)
+    name = (choice or "").removeprefix("tool:")
+    if choice is None or name == choice or name in tools:
+        return choice
+    near = nearest(name, tools)
+    raise InvalidSettings(
+        f"{hook}: tool_choice names {name!r}, and there is no such tool in this step.",
+        next_step=f"Did you mean {near!r}?" if near else f"There are: {', '.join(tools) or 'none'}.",
+    )
 
 
 def _only(tools: Mapping[str, Tool], names: Any) -> dict[str, Tool]:

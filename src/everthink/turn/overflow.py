@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from ..models import port as model
 from ..observe.events import ChatContextCompacted, ChatContextSlimmed
 from ..session.compaction import CompactionReason
 from ..session.slim import choose
+from ..settings import as_settings
 from .hooks import ChatErrorContext, call_hook
 from .turn import Host, Turn
 
@@ -57,12 +58,12 @@ def overflow_of(setting: Any) -> ContextOverflow:
     """The setting of an agent: `None`, a `ContextOverflow`, or the same as a dict."""
     if setting is None:
         return ContextOverflow()
-    if isinstance(setting, Mapping):
-        given = dict(cast("Mapping[str, Any]", setting))
-        if isinstance(given.get("proactive"), Mapping):
-            given["proactive"] = Proactive(**given["proactive"])
-        return ContextOverflow(**given)
-    return cast("ContextOverflow", setting)
+    settings = as_settings(ContextOverflow, setting, "context_overflow")
+    if settings.proactive is None:
+        return settings
+    return replace(
+        settings, proactive=as_settings(Proactive, settings.proactive, "context_overflow.proactive")
+    )
 
 
 async def classified(host: Host, error: Exception, context: ChatErrorContext) -> str | None:

@@ -1,0 +1,207 @@
+"""Hooks and settings as people write them, and what they are told when they meant something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from everthink import AgentError, ChatRecovery, MediaEviction, RecoveryDecision, Think, TurnConfig, tool
+from everthink.errors import InvalidSettings
+from everthink.recovery.incident import settings_of
+from everthink.session.media import eviction_of
+from everthink.settings import as_settings, meant
+from everthink.testing import ScriptedModel, calls, says
+from everthink.turn.overflow import Proactive, overflow_of
+from tests.conftest import OpenApp
+from tests.support.agents import assistant
+
+# --- fewer parameters than there are
+
+
+@pytest.mark.anyio
+async def test_a_hook_may_take_fewer_parameters_than_it_is_given(open_app: OpenApp) -> None:
+    seen: list[str] = []
+
+    class Assistant(Think):
+        model = ScriptedModel(calls("look"), says("Done."))
+
+        @tool
+        def look(self) -> str:
+            """Look."""
+            return "seen"
+
+        def before_turn(self) -> None:
+            seen.append("before_turn")
+
+        async def before_step(self) -> None:
+            seen.append("before_step")
+
+        def before_tool_call(self, *args: Any) -> None:
+            seen.append(f"before_tool_call {len(args)}")
+
+        def after_tool_call(self) -> None:
+            seen.append("after_tool_call")
+
+        def on_step_finish(self) -> None:
+            seen.append("on_step_finish")
+
+        def on_chat_response(self) -> None:
+            seen.append("on_chat_response")
+
+        def on_start(self) -> None:
+            seen.append("on_start")
+
+    app = await open_app(Assistant)
+    assert (await app.agent(Assistant).save_messages("Go")).status == "completed"
+    assert seen == [
+        "on_start",
+        "before_turn",
+        "before_step",
+        "before_tool_call 1",
+        "after_tool_call",
+        "on_step_finish",
+        "before_step",
+        "on_step_finish",
+        "on_chat_response",
+    ]
+
+
+@pytest.mark.anyio
+async def test_an_error_hook_may_take_the_error_alone(open_app: OpenApp) -> None:
+    model = ScriptedModel(says("Half").then_fails("Broke.", kind="fatal"))
+    app = await open_app(cls := assistant(model, on_chat_error=lambda self, error: f"Sorry: {error}"))
+    assert (await app.agent(cls).save_messages("Go")).error == "Sorry: Broke."
+
+
+# --- dicts
+
+
+@pytest.mark.anyio
+async def test_a_dict_does_for_the_settings_of_a_turn_and_a_step(open_app: OpenApp) -> None:
+    model = ScriptedModel(calls("look"), says("Done."))
+
+    class Assistant(Think):
+        @tool
+        def look(self) -> str:
+            """Look."""
+            return "seen"
+
+        def before_turn(self, turn: Any) -> Any:
+            return {"system": "Be brief.", "maxSteps": 3, "tool_choice": "auto"}
+
+        def before_step(self, step: Any) -> Any:
+            if step.step_number == 0:
+                return {"toolChoice": {"type": "tool", "toolName": "look"}}
+            return {}
+
+    Assistant.model = model
+    app = await open_app(Assistant)
+    assert (await app.agent(Assistant).save_messages("Go")).text == "Done."
+    assert [request.tool_choice for request in model.requests] == ["tool:look", "auto"]
+    assert model.requests[0].system == "Be brief."
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("decision", "read"),
+    [
+        ({"action": "block", "reason": "Not now."}, "Not now."),
+        ({"action": "substitute", "output": "instead"}, "instead"),
+        ({"action": "allow", "input": {"place": "Rome"}}, "Rome"),
+        ({"action": "allow"}, "Paris"),
+    ],
+)
+async def test_a_dict_does_for_a_decision_about_a_call(open_app: OpenApp, decision: Any, read: str) -> None:
+    model = ScriptedModel(calls("look", place="Paris"), says("Done."))
+
+    class Assistant(Think):
+        @tool
+        def look(self, place: str) -> str:
+            """Look."""
+            return place
+
+        def before_tool_call(self, call: Any) -> Any:
+            return decision
+
+    Assistant.model = model
+    app = await open_app(Assistant)
+    await app.agent(Assistant).save_messages("Go")
+    assert read in str(model.last_request.messages[-1])
+
+
+def test_a_dict_does_for_the_settings_of_a_class() -> None:
+    assert settings_of({"maxAttempts": 6}) == ChatRecovery(max_attempts=6)
+    assert overflow_of({"proactive": {"maxInputTokens": 5}}).proactive == Proactive(max_input_tokens=5)
+    kept = eviction_of({"keep_recent_messages": 6})
+    assert kept == MediaEviction(keep_recent_messages=6)
+
+
+# --- mistakes
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("hook", "answer", "words"),
+    [
+        ("before_turn", {"sistem": "x"}, "TurnConfig has no field 'sistem'. Did you mean 'system'?"),
+        ("before_turn", "Be brief.", "What before_turn returned is 'Be brief.', a str."),
+        ("before_turn", [1], "What before_turn returned is [1], a list."),
+        ("before_step", 5, "What before_step returned is 5, an int."),
+        ("before_step", {"tool_choice": "look"}, "tool_choice is 'look', a str"),
+        ("before_step", {"tool_choice": "tool:lok"}, "names 'lok', and there is no such tool"),
+        ("before_turn", TurnConfig(tool_choice="tool:lok"), "Did you mean 'look'?"),
+        ("get_system_prompt", None, "get_system_prompt returned None"),
+    ],
+)
+async def test_what_is_not_understood_is_refused_with_the_hook_and_the_nearest_name(
+    open_app: OpenApp, hook: str, answer: Any, words: str
+) -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    members = {hook: lambda self, *args: answer, "get_tools": lambda self: [look]}
+    app = await open_app(cls := assistant(ScriptedModel(), **members))
+    try:
+        error = (await app.agent(cls).save_messages("Go")).error
+    except AgentError as raised:
+        error = str(raised)
+    assert words in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "ours"),
+    [
+        ("beforeTurn", lambda self, turn: None, "before_turn"),
+        ("before_tool_calls", lambda self, call: None, "before_tool_call"),
+        ("on_chat_responses", lambda self, response: None, "on_chat_response"),
+        ("getSystemPrompt", lambda self: "x", "get_system_prompt"),
+        ("systemPrompt", "Be brief.", "system_prompt"),
+        ("system_promt", "Be brief.", "system_prompt"),
+        ("instructions", "Be brief.", "system_prompt"),
+        ("maxSteps", 5, "max_steps"),
+        ("max_step", 5, "max_steps"),
+        ("tools", [], "get_tools"),
+    ],
+)
+def test_a_misspelt_hook_or_setting_is_told_where_the_class_is_written(
+    name: str, value: Any, ours: str
+) -> None:
+    with pytest.raises(InvalidSettings, match=f"Did you mean '{ours}'"):
+        type("Assistant", (Think,), {name: value})
+
+
+@pytest.mark.parametrize("name", ["get_models", "get_order", "ask", "on_sale", "price", "steps", "modes"])
+def test_a_name_of_one_s_own_is_left_alone(name: str) -> None:
+    assert meant(name, lambda self: None, Think) is None
+    assert meant(name, 5, Think) is None
+    type("Assistant", (Think,), {name: lambda self: None})
+
+
+def test_settings_that_are_none_at_all_say_what_they_take() -> None:
+    with pytest.raises(InvalidSettings, match=r"chat_recovery is 'yes', a str\. It takes a ChatRecovery"):
+        settings_of("yes")
+    with pytest.raises(InvalidSettings, match="There are: persist, continue"):
+        as_settings(RecoveryDecision, {"x": 1}, "What on_chat_recovery returned")
