@@ -151,6 +151,15 @@ def test_a_known_secret_never_appears(secret: str, around: str) -> None:
         "The input token count (1) exceeds the maximum number of tokens allowed (2)",
         "Please reduce the length of the messages",
         "Input is too long for requested model.",
+        "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000",
+        "the request exceeds the available context size, try increasing it.",
+        "exceed_context_size_error",
+        "Trying to keep the first 111490 tokens when context the overflows.",
+        "The number of tokens to keep from the initial prompt is greater than the context length.",
+        "The decoder prompt (length 21535) is longer than the maximum model length of 16384",
+        "The prompt (total length 25938) is too long to fit into the model (context length 4096).",
+        "prompt too long; exceeded max context length by 12 tokens",
+        "the input length exceeds the context length",
         "too many tokens",
         "Too many input tokens",
         "exceeds the context window",
@@ -169,3 +178,9 @@ def test_other_errors_are_no_overflow(error: object) -> None:
 
 def test_an_error_that_was_classified_is_believed() -> None:
     assert default_context_overflow_classifier(ModelError("x", kind="context_overflow")) == "context_overflow"
+
+
+@pytest.mark.parametrize("kind", ["rate_limit", "transient", "fatal"])
+def test_the_kind_of_an_error_counts_more_than_its_words(kind: Any) -> None:
+    said = ModelError("Too many tokens per minute; the context window is large.", kind=kind)
+    assert default_context_overflow_classifier(said) is None

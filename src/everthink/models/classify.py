@@ -31,6 +31,16 @@ _OVERFLOW_TEXTS = (
     "too many tokens",
     "too many input tokens",
     "context window",
+    "exceed context limit",  # Anthropic, when the answer would not fit any more
+    "available context size",  # llama.cpp
+    "exceed_context_size_error",
+    "when context the overflows",  # LM Studio
+    "greater than the context length",
+    "maximum model length",  # vLLM
+    "too long to fit into the model",
+    "exceeded max context length",  # Ollama
+    "exceeds the context length",
+    "input length exceeds",
 )
 
 _NETWORK = frozenset(
@@ -59,8 +69,9 @@ def default_context_overflow_classifier(
     Takes an exception, a text, or anything JSON; knows the wording of Anthropic, OpenAI, Google,
     Bedrock and the servers that speak like them. Assign it to `classify_chat_error`.
     """
-    if isinstance(error, ModelError) and error.kind == "context_overflow":
-        return "context_overflow"
+    if isinstance(error, ModelError) and error.kind != "unknown":
+        # A limit per minute may speak of too many tokens, and is none of this.
+        return "context_overflow" if error.kind == "context_overflow" else None
     return "context_overflow" if _says_overflow(_any_text(error)) else None
 
 
