@@ -191,7 +191,7 @@ class AgentSetAside(AgentError):
         self.agent, self.strikes = agent, strikes
 
 
-class InvalidSettings(AgentError, TypeError):
+class InvalidSettings(AgentError, TypeError, ValueError):
     """A setting, a hook's name or what a hook returned that is not understood; the nearest name is in it."""
 
 

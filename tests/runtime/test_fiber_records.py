@@ -149,7 +149,7 @@ async def test_an_error_is_recorded_and_logged(agent: Any, caplog: pytest.LogCap
         await ctx.stash("so far")
         fail(ctx)
 
-    functions: dict[str, Any] = {"async": fail_later, "sync": fail, "wrong signature": lambda: None}
+    functions: dict[str, Any] = {"async": fail_later, "sync": fail, "wrong signature": lambda ctx, more: None}
     with caplog.at_level(logging.ERROR, "everthink.fibers"):
         over = await agent.start_fiber("import", functions[fn], fiber_id="f", wait_for_completion=True)
     assert over.status == "error"

@@ -277,7 +277,7 @@ async def test_options_of_a_call_must_fit_those_of_the_class(start: Open, diary:
 async def test_options_of_the_wrong_type_are_refused_with_an_example(start: Open, diary: Diary) -> None:
     cls = diary.agent()
     agent = (await start(cls)).agent(cls, "a")
-    for refused in (agent.schedule(1, "note", retry={"max_attempts": 2}), agent.queue("note", retry=3)):
+    for refused in (agent.schedule(1, "note", retry={"attempts": 2}), agent.queue("note", retry=3)):
         with pytest.raises(InvalidRetry, match=r"Retry\(max_attempts=5\)"):
             await refused
     assert await agent.list_schedules() == []

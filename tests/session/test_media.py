@@ -318,7 +318,7 @@ def test_at_least_four_messages_count_as_recent() -> None:
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
-        ({"keepRecent": 4}, "no setting 'keepRecent'; there are keep_recent_messages, min_part_bytes"),
+        ({"keepRecent": 4}, "no field 'keepRecent'. Did you mean 'keep_recent_messages'"),
         ({"min_part_bytes": 0}, "a min_part_bytes of at least 1, not 0"),
         ({"max_rows_per_pass": 0}, "a max_rows_per_pass of at least 1, not 0"),
     ],

@@ -200,12 +200,12 @@ async def test_a_hook_that_raises_is_that_calls_failure_and_the_turn_goes_on(ope
 
 
 async def test_an_answer_that_is_no_decision_is_that_calls_failure(open_app: OpenApp) -> None:
-    it = Search(lambda call: {"action": "block"})
+    it = Search(lambda call: {"action": "blok"})
     app = await open_app(it.cls)
     await app.agent(it.cls, "room").save_messages("Cats?")
     assert it.ran == []
     assert isinstance(it.after[0].error, TypeError)
-    assert "before_tool_call returned dict" in it.read[0][0]
+    assert "before_tool_call returned {'action': 'blok'}, a dict" in it.read[0][0]
 
 
 async def test_a_substitute_that_is_not_json_is_that_calls_failure(open_app: OpenApp) -> None:

@@ -126,8 +126,8 @@ def _number(value: Any, default: float) -> float:
 
 def settings_of(chosen: Any) -> ChatRecovery | None:
     """The settings behind `chat_recovery`: `None` when it is off, the defaults for `True`."""
-    if isinstance(chosen, bool):
-        return ChatRecovery() if chosen else None
+    if chosen is None or isinstance(chosen, bool):
+        return None if chosen is False else ChatRecovery()
     return as_settings(ChatRecovery, chosen, "chat_recovery")
 
 

@@ -37,6 +37,7 @@ from .alarm_queries import AlarmRow
 from .callbacks import (
     Home,
     Outcome,
+    as_retry,
     callback_name,
     find,
     options_now,
@@ -142,6 +143,7 @@ class Alarms:
     ) -> Schedule:
         home = self._home
         options_of(home.agent, retry)
+        retry = as_retry(retry)
         row = AlarmRow(
             short_id(),
             callback,

@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from ..clock import Clock
-from ..errors import AgentError, InvalidCallback, InvalidRetry
+from ..errors import AgentError, InvalidCallback, InvalidRetry, InvalidSettings
 from ..messages import bounded_json, decode_json, encode_json
 from ..observe.events import EventBody
 from ..settings import as_settings
@@ -29,6 +29,7 @@ from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
 __all__ = [
     "Home",
     "Outcome",
+    "as_retry",
     "callback_name",
     "find",
     "options_now",
@@ -131,10 +132,20 @@ def _check_signature(method: Callable[..., Any], name: str) -> None:
 
 def options_of(agent: Any, given: Any) -> Retry:
     """The options of a call over those of the agent's class. Raises when they make no sense together."""
-    defaults = agent.retry_options
-    given = None if given is None else as_settings(Retry, given, "retry")
-    defaults = None if defaults is None else as_settings(Retry, defaults, "retry_options")
-    return (given or Retry()).over((defaults or Retry()).over(DEFAULTS))
+    defaults = as_retry(agent.retry_options, "retry_options")
+    return (as_retry(given) or Retry()).over((defaults or Retry()).over(DEFAULTS))
+
+
+def as_retry(given: Any, where: str = "retry") -> Retry | None:
+    """Retry options: a `Retry`, the same as a dict, or `None`. Raises `InvalidRetry`."""
+    try:
+        return None if given is None else as_settings(Retry, given, where)
+    except InvalidSettings as error:
+        raise InvalidRetry(
+            error.what,
+            kept="Nothing was stored.",
+            next_step=f"{error.next_step} For example: Retry(max_attempts=5).",
+        ) from error
 
 
 def packed(payload: Any) -> str:

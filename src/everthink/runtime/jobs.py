@@ -25,6 +25,7 @@ from . import job_queries as queries
 from .callbacks import (
     Home,
     Outcome,
+    as_retry,
     callback_name,
     find,
     options_now,
@@ -83,6 +84,7 @@ class Jobs:
         home = self._home
         name = callback_name(home.agent, callback)
         options_of(home.agent, retry)
+        retry = as_retry(retry)
         now = home.clock.now_ms()
         row = JobRow(short_id(), name, packed(payload), write_retry(retry), now, started_at=None, starts=0)
         await home.store.apply([queries.queued(home.id, row)])
