@@ -37,6 +37,7 @@ LOGGERS = (
     "cli",
     "devtools",
     "fibers",
+    "models",
     "observe",
     "recovery",
     "runtime",
