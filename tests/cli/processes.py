@@ -29,6 +29,8 @@ class Command:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # A test run in the background ignores Ctrl-C, and so would what it starts.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.seen: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
