@@ -101,6 +101,36 @@ async def test_what_is_stopped_or_lives_long_enough_does_not_count(store: Store)
     assert await strikes(store) == {"t": 1}
 
 
+async def test_what_is_stopped_while_it_is_being_counted_does_not_count(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cut_while_counted() -> None:
+        trials = Trials(store, ManualClock())
+        await trials.load()
+        apply, written = store.apply, list[asyncio.Future[Any]]()
+
+        def cutting(commit: Any) -> Any:
+            monkeypatch.setattr(store, "apply", apply)
+            written.append(apply(commit))
+            attempt.cancel()
+            return asyncio.shield(written[0])  # a commit that is under way is written
+
+        monkeypatch.setattr(store, "apply", cutting)
+        attempt = asyncio.create_task(trials.begin("A/a", "t", what="turn"))
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+        await trials.undo_all()
+        await written[0]
+
+    await cut_while_counted()
+    assert await store.fetch(suspects.ALL) == []
+    # And what was counted before stays as it was
+    await Trials(store, ManualClock()).begin("A/a", "t", what="turn")
+    before = await store.fetch(suspects.ALL)
+    await cut_while_counted()
+    assert await store.fetch(suspects.ALL) == before
+
+
 async def test_waiting_for_a_place_can_be_given_up(store: Store) -> None:
     for turn in ("a", "b", "c"):
         await Trials(store, ManualClock()).begin("A/a", turn, what="turn")

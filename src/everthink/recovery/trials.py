@@ -132,6 +132,11 @@ class Trials:
                 marked = suspects.counted_start(suspect.agent, now=suspect.last_at, what=suspect.what)
                 rows = await self._store.apply([marked, *more])
                 is_counted = bool(rows[0])
+        except asyncio.CancelledError:
+            trial.is_open = True  # the commit may be under way: what it counts is taken back behind it
+            self._later(self._taken_back(trial))
+            self._close(trial)
+            raise
         except BaseException:
             self._leave(trial)
             raise
