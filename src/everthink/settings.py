@@ -84,13 +84,19 @@ _GIVES = (
 
 def hooks_of(cls: type) -> frozenset[str]:
     """The methods of an agent class that are there to be overridden."""
-    return frozenset({"get_tools", *_GIVES, *filter(_HOOK.match, dir(cls))})
+    names = (name for base in _ours(cls) for name in vars(base))
+    return frozenset({"get_tools", *_GIVES, *filter(_HOOK.match, names)})
 
 
 def settings_of(cls: type) -> frozenset[str]:
     """The attributes of an agent class that are there to be set."""
-    declared = (name for base in cls.__mro__ for name in inspect.get_annotations(base))
+    declared = (name for base in _ours(cls) for name in inspect.get_annotations(base))
     return frozenset(name for name in declared if not name.startswith("_"))
+
+
+def _ours(cls: type) -> list[type]:
+    """The bases of a class that are everthink's: what others declare is theirs to spell."""
+    return [base for base in cls.__mro__ if base.__module__.partition(".")[0] == "everthink"]
 
 
 def meant(name: str, value: Any, cls: type) -> str | None:
@@ -101,6 +107,8 @@ def meant(name: str, value: Any, cls: type) -> str | None:
     if name.startswith("_") or hasattr(cls, name):
         return None
     ours, hooks, settings = snake(name), hooks_of(cls), settings_of(cls)
+    if any(name in inspect.get_annotations(base) for base in cls.__mro__):
+        return None  # a class before this one declares it
     if ours != name and ours in hooks | settings:
         return ours
     if ours in _OTHERWISE:

@@ -205,3 +205,9 @@ def test_settings_that_are_none_at_all_say_what_they_take() -> None:
         settings_of("yes")
     with pytest.raises(InvalidSettings, match="There are: persist, continue"):
         as_settings(RecoveryDecision, {"x": 1}, "What on_chat_recovery returned")
+
+
+def test_what_a_class_of_one_s_own_declares_may_be_filled_in_by_the_next() -> None:
+    declared = {"notes": list, "system_prompts": list}
+    base = type("Base", (Think,), {"__annotations__": declared, "__module__": "mine"})
+    assert type("Next", (base,), {"notes": [], "system_prompts": []}).notes == []
