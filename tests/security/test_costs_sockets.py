@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
+from websockets.frames import Frame, Opcode
 
 from everthink import Think
 from everthink.limits import MIB, Limits
@@ -84,3 +86,14 @@ async def test_a_long_text_is_found_by_its_beginning_on_both_engines(serve_on: S
     assert [hit.id for hit in await agent.session.search("harbor")] == ["u1"]
     assert await agent.session.search("lighthouse") == []
     assert (await agent.get_messages())[0].text == text
+
+
+async def test_a_socket_that_has_sent_a_large_message_holds_nothing_of_it(serve: Serve) -> None:
+    """Many that did, and then say nothing, would take all memory there is."""
+    server = await serve(Target)
+    tab = await server.connect(Target)
+    large = said("u1", "Hi")
+    large.parts.append({"type": "file", "mediaType": "image/png", "url": "data:,file-" + "A" * MIB})
+    await tab.until_done(await tab.request([large]))
+    frames = [one for one in gc.get_objects() if type(one) is Frame and one.opcode is Opcode.TEXT]
+    assert [len(one.data) for one in frames if b"data:,file-" in one.data and b"use_chat" in one.data] == []

@@ -212,6 +212,30 @@ async def test_messages_that_never_end_do_not_pile_up(serve: Serve) -> None:
         await good.settled()
 
 
+async def test_who_begins_many_messages_does_not_end_the_slow_one_of_another(serve: Serve) -> None:
+    cls = agents()
+    server = await serve(cls, limits=Limits(buffered_bytes=400_000))
+    good, slow = await server.connect(cls), await Raw.socket(server, address="127.0.0.2")
+    begun = b'{"type":"rpc","id":"1","method":"none","args":["' + b"x" * 150_000
+    slow.write(framed(TEXT, begun, final=False))
+    while GuardedProtocol.held_in_all < len(begun):
+        await good.settled()
+    bad = [await Raw.socket(server) for _ in range(4)]
+    closed = [asyncio.create_task(raw.closed()) for raw in bad]
+    for raw in bad:
+        raw.write(framed(TEXT, b"x" * 99_000, final=False))
+    done, _ = await asyncio.wait(closed, return_when=asyncio.FIRST_COMPLETED)
+    assert done.pop().result() == (1013, "Too much is being sent at once")
+    slow.write(framed(CONTINUED, b'"]}', final=True))
+    answers = [await slow.frame()]
+    while b'"rpc"' not in answers[-1][1]:
+        answers.append(await slow.frame())
+    assert b'"success":false' in answers[-1][1]
+    for raw in (slow, *bad):
+        raw.leave()
+    await asyncio.gather(*closed)
+
+
 class Deaf:
     """A socket whose reader does not read."""
 

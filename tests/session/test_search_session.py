@@ -125,6 +125,36 @@ async def test_the_index_follows_updates_deletions_and_clearing(open_session: Op
     assert await session.search("staying") == []
 
 
+FILE = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64," + "A" * 3_000_000}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("the harbor at night", "harbor"),
+        ('she said "harbor\\" }', "harbor"),
+        ("first line\nharbor\ttoday", "today"),
+        ("ein Straßenhafen 😀 harbor", "Straßenhafen"),
+        ("before\0 harbor", "harbor"),
+        ('{"type":"text","text":"nested harbor"}', "harbor"),
+        ("harbor " + 'quoted "word" ' * 10_000, "harbor"),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_what_is_said_beside_a_large_file_is_found(
+    open_session: OpenSession, text: str, word: str, is_first: bool
+) -> None:
+    session = await open_session()
+    parts = [{"type": "text", "text": text}, FILE] if is_first else [FILE, {"type": "text", "text": text}]
+    await session.append_message(Message("a", "user", parts))
+    assert found(await session.search(word)) == ["a"]
+    await session.update_message(Message("a", "user", [FILE]))
+    assert await session.search(word) == []
+    await session.update_message(Message("a", "user", parts))
+    await session.delete_messages(["a"])
+    assert await session.search(word) == []
+
+
 async def test_trap_updating_an_unknown_id_leaves_nothing_to_find(open_session: OpenSession) -> None:
     session = await open_session()
     await fill(session, "a")

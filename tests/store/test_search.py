@@ -299,7 +299,7 @@ async def test_an_index_that_an_earlier_version_made_another_way_is_made_anew(
 ) -> None:
     path = tmp_path / "says.db"
     with monkeypatch.context() as patch:
-        patch.setattr(texts, "_text", lambda index, column: column)  # the whole row, as it is
+        patch.setattr(texts, "_text", lambda index, row="": row + index.column)  # the whole row, as it is
         store = await open_sqlite(path, SCHEMA)
         await store.apply([put("1", "harbor " * 10_000 + "end")])
         assert await found(store, "type") == ["1"]

@@ -28,13 +28,17 @@ class Raw:
         self.reader, self.writer = reader, writer
 
     @classmethod
-    async def open(cls, server: Any) -> Self:
-        return cls(*await asyncio.open_connection("127.0.0.1", server.port, limit=2**26))
+    async def open(cls, server: Any, address: str = "127.0.0.1") -> Self:
+        """By another `address` of this machine, another person."""
+        here = (address, 0)
+        return cls(*await asyncio.open_connection("127.0.0.1", server.port, limit=2**26, local_addr=here))
 
     @classmethod
-    async def socket(cls, server: Any, path: str = "/agents/assistant/room") -> Self:
+    async def socket(
+        cls, server: Any, path: str = "/agents/assistant/room", address: str = "127.0.0.1"
+    ) -> Self:
         """A WebSocket, greeted."""
-        raw = await cls.open(server)
+        raw = await cls.open(server, address)
         raw.write(
             f"GET {path} HTTP/1.1\r\nHost: {server.host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Key: {'A' * 22}==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()

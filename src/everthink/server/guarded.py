@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -136,6 +137,16 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
 
     # --- messages
 
+    def handle_text(self, event: Frame) -> None:
+        """A text. The parser keeps the last frame that it read, which must not hold the text as well."""
+        super().handle_text(event)
+        event.data = b""
+
+    def handle_bytes(self, event: Frame) -> None:
+        """The same for bytes."""
+        super().handle_bytes(event)
+        event.data = b""
+
     def handle_cont(self, event: Frame) -> None:
         """A fragment: it becomes part of its message at once, and leaves nothing else behind."""
         if not self.frames:
@@ -144,6 +155,7 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
             self.frames = [cast("Any", bytearray(self.frames[0]))]
         whole = cast("bytearray", self.frames[0])
         whole += event.data
+        event.data = b""
         if event.fin:
             self.send_receive_event_to_app()
 
@@ -175,10 +187,22 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
         held = len(self.conn.reader.buffer) + sum(map(len, self.frames))
         self._hold(held)
         if GuardedProtocol.held_in_all > self.limits.buffered_bytes:
-            # Who has taken longest for one message: honest ones come to an end.
-            slowest = next((one for one in self._holding if one.is_heavy), None)
-            if slowest is not None:
-                slowest.let_go()
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Let one go: of the address that holds most, who has taken longest. Honest ones come to an end."""
+        by_address: Counter[str] = Counter()
+        for one in self._holding:
+            by_address[one.address] += one._held
+        [(heaviest, _)] = by_address.most_common(1)
+        slowest = next((one for one in self._holding if one.is_heavy and one.address == heaviest), None)
+        if slowest is not None:
+            slowest.let_go()
+
+    @property
+    def address(self) -> str:
+        """Who is at the other end: of a proxy, itself."""
+        return self.client[0] if self.client else ""
 
     def _hold(self, held: int) -> None:
         GuardedProtocol.held_in_all += held - self._held
@@ -194,7 +218,7 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
         return self._held > PORTION
 
     def let_go(self) -> None:
-        """Close it: too much has begun to arrive, and it has taken longest."""
+        """Close it: too much has begun to arrive."""
         self.logger.warning("a message that does not end is refused: %d bytes wait in all", self.held_in_all)
         self._unread, self._at, self.frames = b"", 0, []
         self.conn.reader.buffer.clear()

@@ -522,6 +522,7 @@ class Hall:
             return
         if body is None:
             return
+        frame.init.body = None  # it may be long, and has been read
         tools = connection.client_tools if body.client_tools is None else body.client_tools
         request = ChatRequest(
             frame.id,

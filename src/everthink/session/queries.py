@@ -71,7 +71,7 @@ MEMORY = (
         created_at BIGINT NOT NULL,
         PRIMARY KEY (agent, session, id)
     ) /* clustered */""",
-    TextIndex("messages", "content", parts=True),
+    TextIndex("messages", "content", parts=True, size="bytes"),
 )
 
 ONE = "SELECT role, content, parent FROM messages WHERE agent = ? AND session = ? AND id = ?"

@@ -57,13 +57,16 @@ class TextIndex(NamedTuple):
 
     The table has a column `agent` and is not `/* clustered */`. With `parts` the column holds a message's
     JSON (`{"parts": [{"type": "text", "text": "…"}, …]}`) and its text parts, joined by a space, are the
-    text; a row whose JSON cannot be read is simply not found. One index for a table. Rows of the table are
+    text; a row whose JSON cannot be read is simply not found. `size` names the column with the bytes of
+    that JSON, if there is one: an engine may then look for the first text only in a very large row, which
+    holds a file. One index for a table. Rows of the table are
     written with INSERT (also `ON CONFLICT … DO UPDATE`), UPDATE and DELETE, never with `REPLACE`.
     """
 
     table: str
     column: str
     parts: bool = False
+    size: str | None = None
 
 
 class Migration(NamedTuple):

@@ -30,6 +30,8 @@ __all__ = ["answer", "has_fts5", "install", "keep", "query"]
 log = logging.getLogger("everthink.store")
 
 _LARGEST_PART = 2 * 1024 * 1024
+LARGE_ROW = 2 * 1024 * 1024
+"""A row of so many bytes is not taken apart: SQLite would hold it in memory seven times over."""
 
 # Every step is guarded by the one around it, because a write must never fail for what a row contains. A part
 # beyond the length is a file, or a text of control characters: it is not taken apart.
@@ -38,6 +40,17 @@ _PARTS = (
     " CASE WHEN json_extract(value,'$.type')='text' AND json_type(value,'$.text')='text' THEN"
     f" substr(json_extract(replace(value,'\\u0000','\\ufffd'),'$.text'),1,{LONGEST_TEXT}) END END,' '),1,"
     f"{LONGEST_TEXT}) FROM json_each(CASE WHEN json_valid({{0}}) THEN {{0}} ELSE '{{{{}}}}' END,'$.parts'))"
+)
+
+# Of a large row the first text, by what stands before it and the quote that ends it. SQLite copies the row
+# for each time that it is mentioned.
+_BEFORE = '{{"type":"text","text":"'
+_FIRST_TEXT = (
+    "(SELECT CASE WHEN json_valid('\"'||said||'\"') THEN json_extract('\"'||said||'\"','$') END FROM"
+    " (SELECT substr(said,1,instr(replace(replace(said,'\\\\','..'),'\\\"','..')||'\"','\"')-1) AS said FROM"
+    f" (SELECT replace(substr({{0}},nullif(instr({{0}},'{_BEFORE}'),0)+{len(_BEFORE) - 1},{LONGEST_TEXT}),"
+    "'\\u0000','\\ufffd') AS said LIMIT 1)"
+    " LIMIT 1))"
 )
 
 _VIEW = (
@@ -206,9 +219,9 @@ def _made(index: TextIndex) -> dict[str, str]:
     names = {
         "table": index.table,
         "column": index.column,
-        "text": _text(index, index.column),
-        "old": _text(index, f"old.{index.column}"),
-        "new": _text(index, f"new.{index.column}"),
+        "text": _text(index),
+        "old": _text(index, "old."),
+        "new": _text(index, "new."),
     }
     made = {f"{index.table}_text": _VIEW.format_map(names)}
     for verb, sql in _TRIGGERS.items():
@@ -216,8 +229,15 @@ def _made(index: TextIndex) -> dict[str, str]:
     return made
 
 
-def _text(index: TextIndex, column: str) -> str:
-    return _PARTS.format(column) if index.parts else f"substr({column},1,{LONGEST_TEXT})"
+def _text(index: TextIndex, row: str = "") -> str:
+    """The text of a row, `new.` or `old.` in a trigger."""
+    column = f"{row}{index.column}"
+    if not index.parts:
+        return f"substr({column},1,{LONGEST_TEXT})"
+    whole = _PARTS.format(column)
+    if index.size is None:
+        return whole
+    return f"CASE WHEN {row}{index.size} >= {LARGE_ROW} THEN {_FIRST_TEXT.format(column)} ELSE {whole} END"
 
 
 def _drop_triggers(connection: sqlite3.Connection, index: TextIndex) -> None:
