@@ -57,9 +57,9 @@ def project(tmp_path: Path) -> Path:
 def test_the_index_maps_each_case_to_its_tests(project: Path) -> None:
     written = cases("--root", str(project))
     assert written.stdout == "3 cases: 2 tested, 1 left for later, 0 missing.\n"
-    index = (project / "docs" / "contract-index.md").read_text()
-    both = "[test_both](../tests/test_chat.py)"
-    assert f"| 1 | One. | [test_one](../tests/test_chat.py)<br>{both} |  |" in index
+    index = (project / "tests" / "contract" / "README.md").read_text()
+    both = "[test_both](../test_chat.py)"
+    assert f"| 1 | One. | [test_one](../test_chat.py)<br>{both} |  |" in index
     assert f"| 2 | Two. | {both} | #3 On the wire |" in index
     assert "| 3 | Three. |  | #3 On the wire |" in index
     assert cases("--check", "--root", str(project)).returncode == 0
@@ -137,8 +137,8 @@ def test_a_second_list_has_numbers_and_marks_of_its_own(two_lists: Path) -> None
         "3 cases: 2 tested, 1 left for later, 0 missing.",
         "2 agent cases: 1 tested, 1 left for later, 0 missing.",
     ]
-    index = (two_lists / "docs" / "contract-index.md").read_text()
-    assert "| A9 | Nine. | [test_nine](../tests/test_timers.py) |  |" in index
+    index = (two_lists / "tests" / "contract" / "README.md").read_text()
+    assert "| A9 | Nine. | [test_nine](../test_timers.py) |  |" in index
     assert "| A12 | Twelve. |  | #4 Pull the plug |" in index
     assert cases("--check", "--root", str(two_lists)).returncode == 0
 
@@ -172,6 +172,6 @@ def test_each_list_has_marks_and_a_letter_of_its_own(two_lists: Path) -> None:
     )
     written = cases("--root", str(two_lists))
     assert written.stdout.splitlines()[2] == "2 memory cases: 1 tested, 1 left for later, 0 missing."
-    index = (two_lists / "docs" / "contract-index.md").read_text()
-    assert "| M1 | Nine. | [test_one](../tests/test_memory.py) |  |" in index
-    assert "| A9 | Nine. | [test_nine](../tests/test_timers.py) |  |" in index
+    index = (two_lists / "tests" / "contract" / "README.md").read_text()
+    assert "| M1 | Nine. | [test_one](../test_memory.py) |  |" in index
+    assert "| A9 | Nine. | [test_nine](../test_timers.py) |  |" in index

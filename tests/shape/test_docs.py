@@ -12,7 +12,7 @@ from .source import ROOT, Module, modules
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 # Pages that are written by a program, or that tell how we decided, document nothing.
-NOT_DOCUMENTATION = ("contract-index.md", "glossary.md", "performance.md", "decisions", "reference")
+NOT_DOCUMENTATION = ("glossary.md", "performance.md", "decisions", "reference")
 
 
 def public(module: Module) -> list[str]:
