@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .server.app import App, Handle
     from .server.connections import Connection
     from .session.blocks import ContextBlock, ContextProvider
+    from .session.budget import Shortening
     from .session.media import MediaEviction
     from .session.overlay import Overlay
     from .session.providers import DirectoryProvider, SearchableEntries, StoredBlock, StoredEntries
@@ -126,6 +127,7 @@ __all__ = [
     "Session",
     "SessionInfo",
     "Sessions",
+    "Shortening",
     "StepConfig",
     "StepContext",
     "StepResult",
@@ -188,6 +190,7 @@ _HOMES = {
     ".server.app": ("App", "Handle"),
     ".server.connections": ("Connection",),
     ".session.blocks": ("ContextBlock", "ContextProvider"),
+    ".session.budget": ("Shortening",),
     ".session.media": ("MediaEviction",),
     ".session.overlay": ("Overlay",),
     ".session.providers": ("DirectoryProvider", "SearchableEntries", "StoredBlock", "StoredEntries"),

@@ -75,6 +75,7 @@ _OTHERWISE = {
 _HOOK = re.compile(r"(before|after|on|should|classify|repair|validate)_")
 _GIVES = (
     "configure_session",
+    "get_capability_prompt",
     "get_default_timezone",
     "get_model",
     "get_scheduled_tasks",

@@ -14,7 +14,7 @@ from .messages import UNSET, Message, MessageInput, Part, Unset
 from .runtime.context import current_connection
 from .settings import meant
 from .tools.collect import collect_tools
-from .turn.prompt import DEFAULT_SYSTEM_PROMPT
+from .turn.prompt import DEFAULT_SYSTEM_PROMPT, capabilities
 
 if TYPE_CHECKING:
     from .abort import AbortSignal
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from .runtime import control
     from .runtime.actor import Degradation
     from .schedules.task import ScheduledTask
+    from .session.budget import Shortening
     from .session.media import MediaEviction
     from .session.session import Session
     from .session.sessions import Sessions
     from .submissions import Status, Submission
+    from .tools.tool import Tool
     from .turn.hooks import (
         ChatErrorContext,
         ChatResponse,
@@ -87,6 +89,10 @@ class Think(Agent):
     system_prompt: str = DEFAULT_SYSTEM_PROMPT
     """What the model is told about itself."""
 
+    capability_prompt: bool | str = True
+    """What follows the system prompt: a few lines on what the model can do, made for each step from the
+    tools it is offered (`True`), nothing (`False`), or a text of your own."""
+
     max_steps: int = 10
     """How many model calls one turn may take."""
 
@@ -111,6 +117,10 @@ class Think(Agent):
 
     media_eviction: MediaEviction | dict[str, Any] | bool = True
     """Whether files and large tool outputs leave old messages: see `MediaEviction`."""
+
+    shorten_old_messages: Shortening | dict[str, Any] | bool = True
+    """Whether the model is shown long tool results and texts of older messages in short: see `Shortening`.
+    What is stored stays whole."""
 
     message_concurrency: MessageConcurrency = "queue"
     """What happens to a message typed while a turn runs:
@@ -148,6 +158,14 @@ class Think(Agent):
     def get_system_prompt(self) -> str | Awaitable[str]:
         """The system prompt. Default: the `system_prompt` attribute."""
         return self.system_prompt
+
+    def get_capability_prompt(self, tools: Mapping[str, Tool]) -> str | Awaitable[str | None] | None:
+        """What follows the system prompt in a step that is offered `tools`. Default: `capability_prompt`.
+
+        `None` or an empty text: nothing. A prompt that a hook replaces gets none. Raising fails the turn.
+        """
+        said = self.capability_prompt
+        return capabilities(tools) if said is True else said or None
 
     def get_tools(self) -> Any:
         """More tools than the `@tool` methods: a dict by name or a list. Default: none."""

@@ -8,7 +8,7 @@ import pytest
 
 from everthink.messages import Message, encode_json
 from everthink.session import budget
-from everthink.session.budget import MAX_ROW_BYTES, clean, fit, shorten, shorten_older, storable
+from everthink.session.budget import MAX_ROW_BYTES, Shortening, clean, fit, shorten, shorten_older, storable
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.tools.tool import tool
 from tests.conftest import OpenApp
@@ -218,7 +218,7 @@ def test_all_but_the_last_four_messages_are_shortened() -> None:
     assert shown[0].parts[0]["output"].endswith("... [truncated 501 chars]")
     assert shown[0].parts[1]["text"].endswith("... [truncated 1 chars]")
     assert (len(shown[0].parts[0]["output"]), len(shown[0].parts[1]["text"])) == (500, 10_000)
-    assert shorten_older(messages, keep=6) == messages
+    assert shorten_older(messages, Shortening(keep_recent_messages=6)) == messages
 
 
 @pytest.mark.case(660)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everthink.messages import Message, encode_json
-from everthink.session.budget import MAX_ROW_BYTES, cut, fit, shorten_older
+from everthink.session.budget import MAX_ROW_BYTES, Shortening, cut, fit, shorten_older
 
 
 def answer(output: Any, id: str = "a") -> Message:
@@ -19,7 +19,7 @@ def answer(output: Any, id: str = "a") -> Message:
 def test_an_old_object_is_cut_in_shape_and_the_message_is_left_as_it_was() -> None:
     given = answer({"ok": True, "page": {"body": "x" * 5000}, "rows": ["short", "y" * 5000]})
     before = given.copy()
-    [old] = shorten_older([given], keep=0)
+    [old] = shorten_older([given], Shortening(keep_recent_messages=0))
     output = old.parts[0]["output"]
     assert given == before
     assert output["ok"] is True

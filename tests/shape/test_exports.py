@@ -57,6 +57,7 @@ EXPORTS: list[str] = [
     "Session",
     "SessionInfo",
     "Sessions",
+    "Shortening",
     "StepConfig",
     "StepContext",
     "StepResult",

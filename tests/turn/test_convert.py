@@ -22,7 +22,7 @@ from everthink.models.port import (
     ToolResultPart,
     UserMessage,
 )
-from everthink.session.budget import KEEP_RECENT
+from everthink.session.budget import Shortening
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.turn.convert import Converter, convert
 from tests.conftest import OpenApp
@@ -265,7 +265,7 @@ def test_only_messages_before_the_last_four_are_shortened() -> None:
     assert outputs[0].endswith("... [truncated 600 chars]")
     assert texts[0].endswith("... [truncated 1000 chars]")
     assert messages == history(4)
-    assert KEEP_RECENT == 4
+    assert Shortening().keep_recent_messages == 4
 
 
 # --- in real turns

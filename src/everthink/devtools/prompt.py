@@ -9,8 +9,8 @@ need it. It freezes nothing: looking at a prompt does not change it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 from ..errors import ContextUnavailable
 from ..masking import masked
@@ -18,10 +18,9 @@ from ..runtime.actor import Actor
 from ..session.blocks import RULE, ContextBlock, render
 from ..session.context import Context
 from ..session.tokens import estimate_tokens
-from ..tools.collect import as_tools
-from ..tools.tool import Tool
+from ..tools.collect import client_tools_from
+from ..turn.assemble import offered, prompt_with
 from ..turn.hooks import call_hook
-from ..turn.prompt import with_capabilities
 
 __all__ = ["behind", "explained"]
 
@@ -46,10 +45,7 @@ async def explained(actor: Actor) -> Json:
     late = behind(made, blocks) if made else []
     own, own_trouble = await _asked(actor, "get_system_prompt")
     base = made or (own if isinstance(own, str) else "")
-    tools, tools_trouble = await _asked(actor, "get_tools", as_tools)
-    given = cast("dict[str, Tool]", tools or {})
-    names = {*actor.own_tools(), *given, *await session.tools(), *(tool["name"] for tool in actor.open_tools)}
-    whole = with_capabilities(base, names)
+    whole, tools_trouble = await _with_tools(actor, base)
     added = whole.removeprefix(base.rstrip()).strip() if whole.startswith(base.rstrip()) else ""
     pieces = [
         _piece(
@@ -64,7 +60,7 @@ async def explained(actor: Actor) -> Json:
             not made and trouble is None,
             [own_trouble or _why_own(has_blocks=bool(made or trouble))],
         ),
-        _piece("capabilities", added, bool(added), [_why_added(added, tools_trouble)]),
+        _piece("capabilities", added, bool(added), [_why_added(actor, added, tools_trouble)]),
     ]
     if actor.overrides("before_turn"):
         pieces.append(
@@ -94,18 +90,29 @@ def _is_shown(prompt: str, block: ContextBlock) -> bool:
     return prompt.endswith(text) or f"{text}\n\n{RULE}" in prompt
 
 
-async def _asked(
-    actor: Actor, hook: str, read: Callable[[Any], Any] = lambda given: given
-) -> tuple[Any, str | None]:
-    """What a function of the agent gives, and a word about it when it raises."""
+async def _with_tools(actor: Actor, base: str) -> tuple[str, str | None]:
+    """The prompt with what the tools add to it, and a word about what stands in the way."""
+    hook = "get_tools"
     try:
-        return read(await call_hook(getattr(actor.agent, hook))), None
+        tools = await offered(actor, client_tools_from(actor.open_tools))
+        hook = "get_capability_prompt"
+        return await prompt_with(actor, base, tools), None
     except Exception as error:
         log.exception("%s: %s() raised while the page looked at the prompt", actor.id, hook)
-        return (
-            None,
-            f"{hook}() raised {type(error).__name__}, so the next turn would fail; the terminal says why.",
-        )
+        return base, _raised(hook, error)
+
+
+async def _asked(actor: Actor, hook: str) -> tuple[Any, str | None]:
+    """What a function of the agent gives, and a word about it when it raises."""
+    try:
+        return await call_hook(getattr(actor.agent, hook)), None
+    except Exception as error:
+        log.exception("%s: %s() raised while the page looked at the prompt", actor.id, hook)
+        return None, _raised(hook, error)
+
+
+def _raised(hook: str, error: Exception) -> str:
+    return f"{hook}() raised {type(error).__name__}, so the next turn would fail; the terminal says why."
 
 
 def _piece(name: str, text: str, is_used: bool, why: list[str]) -> Json:
@@ -154,11 +161,14 @@ def _why_own(*, has_blocks: bool) -> str:
     return "Used as it is, because no block has anything to show."
 
 
-def _why_added(added: str, trouble: str | None) -> str:
+def _why_added(actor: Actor, added: str, trouble: str | None) -> str:
     if trouble:
         return trouble
+    own = actor.overrides("get_capability_prompt") or actor.agent.capability_prompt is not True
+    if own:
+        return "As capability_prompt says." if added else "Not added: capability_prompt is switched off."
     if added:
-        return "Added to every prompt: what this turn can do, from the tools it has."
+        return "Added to every prompt: what a step can do, from the tools it is offered."
     return "Not added: the prompt has such lines of its own."
 
 

@@ -30,6 +30,7 @@ from ..recovery.recover import Recovering, Recovery
 from ..recovery.trials import Trials
 from ..recovery.wake import wake
 from ..schedules.tasks import Tasks
+from ..session.budget import shortening_of
 from ..session.compaction import SessionNews, SessionStatus
 from ..session.eviction import Evictor
 from ..session.reading import Shape
@@ -110,6 +111,16 @@ class Resident(Hooks, Protocol):
         """What happens to heavy contents of old messages."""
         ...
 
+    @property
+    def shorten_old_messages(self) -> Any:
+        """How much of older messages the model is shown."""
+        ...
+
+    @property
+    def capability_prompt(self) -> bool | str:
+        """What follows the system prompt."""
+        ...
+
     def configure_session(self, session: Session) -> Any:
         """See `Think.configure_session`."""
         ...
@@ -188,7 +199,7 @@ class Actor:
         self._unreadable: set[tuple[str, str | None]] = set()
         self.audience = Audience()
         self.words = Words(self)
-        self.converter = Converter(self.words.of)
+        self.converter = Converter(self.words.of, lambda: shortening_of(self.agent.shorten_old_messages))
         self.converter.left_out = self._message_unreadable
         self.aborts = AbortRegistry()
         self.queue = TurnQueue()

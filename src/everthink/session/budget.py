@@ -9,22 +9,60 @@ only changes what the model is shown.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+from ..errors import InvalidSettings
 from ..messages import Message, Part, encode_json, is_tool_part, tool_name
+from ..settings import as_settings
 from .loaded import LOAD
 
-__all__ = ["KEEP_RECENT", "MAX_ROW_BYTES", "clean", "cut", "fit", "shorten", "shorten_older", "storable"]
+__all__ = [
+    "MAX_ROW_BYTES",
+    "Shortening",
+    "clean",
+    "cut",
+    "fit",
+    "shorten",
+    "shorten_older",
+    "shortening_of",
+    "storable",
+]
 
 MAX_ROW_BYTES = 1_800_000
-KEEP_RECENT = 4
-MAX_OLD_OUTPUT = 500
-MAX_OLD_TEXT = 10_000
 _LONG = 1000
 _EPHEMERAL = ("itemId", "reasoningEncryptedContent")
 
 log = logging.getLogger("everthink.session")
+
+
+@dataclass(frozen=True, slots=True)
+class Shortening:
+    """How much of older messages the model is shown. What is stored stays whole."""
+
+    keep_recent_messages: int = 4
+    """The latest messages are shown as they are."""
+    max_output_chars: int = 500
+    """What is shown of a tool's result in an older one."""
+    max_text_chars: int = 10_000
+    """What is shown of a text in an older one."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("keep_recent_messages", 0), ("max_output_chars", 1), ("max_text_chars", 1)):
+            value: Any = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidSettings(
+                    f"Shortening({name}={value!r}): it is a number of at least {least}.",
+                    next_step="To show everything, set shorten_old_messages = False.",
+                )
+
+
+def shortening_of(setting: bool | Shortening | Mapping[str, Any]) -> Shortening | None:
+    """What `shorten_old_messages` asks for: `None` when it is off; what is not said has its default."""
+    if isinstance(setting, bool):
+        return Shortening() if setting else None
+    return as_settings(Shortening, setting, "shorten_old_messages")
 
 
 def storable(message: Message) -> Message:
@@ -110,24 +148,27 @@ def fit(message: Message, limit: int = MAX_ROW_BYTES) -> Message:
     return small
 
 
-def shorten_older(messages: Sequence[Message], keep: int = KEEP_RECENT) -> list[Message]:
-    """All but the last `keep` messages with long outputs and texts cut. Recent ones are the same objects."""
-    edge = max(0, len(messages) - keep)
-    return [shorten(m) if i < edge else m for i, m in enumerate(messages)]
+_USUAL = Shortening()
 
 
-def shorten(message: Message) -> Message:
+def shorten_older(messages: Sequence[Message], how: Shortening = _USUAL) -> list[Message]:
+    """All but the last few messages with long outputs and texts cut. Recent ones are the same objects."""
+    edge = max(0, len(messages) - how.keep_recent_messages)
+    return [shorten(m, how) if i < edge else m for i, m in enumerate(messages)]
+
+
+def shorten(message: Message, how: Shortening = _USUAL) -> Message:
     """One older message as the model is shown it. The same object when it is short enough."""
     parts: list[Part] = []
     changed = False
     for part in message.parts:
         if is_tool_part(part) and tool_name(part) == LOAD:
             pass  # a document stays whole until it is unloaded
-        elif "output" in part and _length(part["output"]) > MAX_OLD_OUTPUT:
-            part = {**part, "output": cut(part["output"], MAX_OLD_OUTPUT)}
+        elif "output" in part and _length(part["output"]) > how.max_output_chars:
+            part = {**part, "output": cut(part["output"], how.max_output_chars)}
             changed = True
-        elif part.get("type") == "text" and len(part.get("text", "")) > MAX_OLD_TEXT:
-            part = {**part, "text": _cut_text(part["text"], MAX_OLD_TEXT)}
+        elif part.get("type") == "text" and len(part.get("text", "")) > how.max_text_chars:
+            part = {**part, "text": _cut_text(part["text"], how.max_text_chars)}
             changed = True
         parts.append(part)
     return Message(message.id, message.role, parts, message.metadata) if changed else message

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import ContextUnavailable, is_for_people
 from ..tools.ask import RERUN
 from ..tools.json_input import JsonInput, misfits
-from ..tools.tool import Tool
+from ..tools.tool import Origin, Tool
 from .blocks import ContextBlock, usage
 from .entry_keys import entry_key
 from .loaded import LOAD, LOAD_FAILED, UNLOAD, loaded_name, not_found
@@ -123,6 +123,7 @@ def _load(context: Context, blocks: Sequence[ContextBlock]) -> Tool:
         ["label", "key"],
         execute,
         failed=LOAD_FAILED,
+        origin="context",
     )
 
 
@@ -148,6 +149,7 @@ def _unload(context: Context, blocks: Sequence[ContextBlock], on_unload: Unload)
         ["label", "key"],
         execute,
         failed="Error",
+        origin="context",
     )
 
 
@@ -177,6 +179,7 @@ def _tool(
     *,
     failed: str,
     on_interrupt: Any = "rerun",
+    origin: Origin = "memory",
 ) -> Tool:
     schema = {
         "type": "object",
@@ -194,7 +197,7 @@ def _tool(
             log.warning("%s failed: %r", name, error)
             return f"{failed}: {_reason(error)}"
 
-    return Tool(name, description, _Anything(schema), body, on_interrupt=on_interrupt)
+    return Tool(name, description, _Anything(schema), body, on_interrupt=on_interrupt, origin=origin)
 
 
 def _reason(error: Exception) -> str:

@@ -42,6 +42,7 @@ __all__ = [
     "InterruptPolicy",
     "NeedsApproval",
     "OnInterrupt",
+    "Origin",
     "Tool",
     "ToolContext",
     "ToolOptions",
@@ -52,6 +53,10 @@ __all__ = [
 InterruptPolicy = Literal["report", "rerun", "reconcile"]
 NeedsApproval = bool | Callable[..., Any]
 OnInterrupt = Literal["report", "rerun"] | Callable[..., Any]
+Origin = Literal[
+    "app", "browser", "memory", "context", "workspace", "sandbox", "fetch", "extension", "mcp", "agent"
+]
+"""Where a tool comes from: the application itself, a browser, or a part of everthink."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNBOUND: Any = object()
@@ -98,6 +103,7 @@ class Tool(Generic[P, R]):
         timeout: float | None = None,
         to_model_output: Callable[[Any], Any] | None = None,
         strict: bool | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self._input = input
         self._body = body
@@ -115,6 +121,7 @@ class Tool(Generic[P, R]):
         self.timeout = timeout
         self.to_model_output = to_model_output
         self.strict = strict
+        self.origin: Origin = origin or ("browser" if body is None else "app")
         self._check()
 
     @classmethod

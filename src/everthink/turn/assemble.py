@@ -28,7 +28,16 @@ from .prompt import CONTINUE_NUDGE, EARLIER, with_capabilities
 from .structured import Structured, structured
 from .turn import Host, Turn
 
-__all__ = ["Assembled", "as_prompt", "asking", "assemble", "history_so_far", "mended_history"]
+__all__ = [
+    "Assembled",
+    "as_prompt",
+    "asking",
+    "assemble",
+    "history_so_far",
+    "mended_history",
+    "offered",
+    "prompt_with",
+]
 
 log = logging.getLogger("everthink.turn")
 
@@ -40,6 +49,8 @@ class Assembled:
     """Everything the step loop needs."""
 
     system: str
+    base: str | None
+    """The prompt without what the tools add to it; `None` when a hook wrote the whole."""
     messages: list[model.ModelMessage]
     tools: dict[str, Tool]
     model: model.Model
@@ -52,19 +63,19 @@ class Assembled:
     output: Structured | None
     stall_timeout: float
 
+    async def system_for(self, host: Host, tools: Mapping[str, Tool]) -> str:
+        """The system prompt of a step that is offered these tools."""
+        if self.base is None or tools.keys() == self.tools.keys():
+            return self.system
+        return await prompt_with(host, self.base, tools)
+
 
 async def assemble(host: Host, turn: Turn) -> Assembled:
     """Put the turn together and ask `before_turn`."""
     agent = host.agent
-    ours = {
-        **host.own_tools(),
-        **as_tools(await call_hook(agent.get_tools)),
-        **await host.session.tools(),
-    }
-    tools = {**ours, **_beside(host, turn, ours)}
+    tools = await offered(host, turn.client_tools)
     base = await host.session.freeze_system_prompt()
     base = base or _prompt(await call_hook(agent.get_system_prompt))
-    system = with_capabilities(base, tools)
     history = await mended_history(host, turn)
     messages = as_prompt(host, history, tools)
     if not messages:
@@ -77,7 +88,7 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
         messages = unshared(messages)
     if host.overrides("before_turn"):
         context = TurnContext(
-            system=system,
+            system=await prompt_with(host, base, tools),
             messages=messages,
             tools=tools,
             model=chosen,
@@ -90,7 +101,27 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
         )
         answer = await call_hook(agent.before_turn, context)
         config = None if answer is None else as_settings(TurnConfig, answer, "What before_turn returned")
-    return _configured(host, config or TurnConfig(), base, messages, tools, chosen)
+    return await _configured(host, config or TurnConfig(), base, messages, tools, chosen)
+
+
+async def offered(host: Host, client_tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """The tools of a turn: the agent's own, those of its memory, and beside them a browser's."""
+    ours = {
+        **host.own_tools(),
+        **as_tools(await call_hook(host.agent.get_tools)),
+        **await host.session.tools(),
+    }
+    return {**ours, **_beside(host, client_tools, ours)}
+
+
+async def prompt_with(host: Host, base: str, tools: Mapping[str, Tool]) -> str:
+    """The prompt `base` with what these tools add to it."""
+    lines = await call_hook(host.agent.get_capability_prompt, tools)
+    if lines is not None and not isinstance(lines, str):
+        raise InvalidSettings(
+            f"get_capability_prompt returned {shown(lines)}.", next_step="Return text, or None for none."
+        )
+    return with_capabilities(base, lines)
 
 
 def _prompt(answer: Any) -> str:
@@ -99,17 +130,17 @@ def _prompt(answer: Any) -> str:
     return answer
 
 
-def _beside(host: Host, turn: Turn, ours: Mapping[str, Tool]) -> dict[str, Tool]:
+def _beside(host: Host, given: Mapping[str, Tool], ours: Mapping[str, Tool]) -> dict[str, Tool]:
     """The browser's tools that have names of their own: one of ours is never replaced, nor imitated."""
     taken = {name.casefold() for name in ours}
-    own = {name: tool for name, tool in turn.client_tools.items() if name.casefold() not in taken}
-    if len(own) < len(turn.client_tools):
-        names = ", ".join(sorted(set(turn.client_tools) - set(own)))
+    own = {name: tool for name, tool in given.items() if name.casefold() not in taken}
+    if len(own) < len(given):
+        names = ", ".join(sorted(set(given) - set(own)))
         log.info("%s: a window offers tools whose names are taken; they are left out: %s", host.id, names)
     return own
 
 
-def _configured(
+async def _configured(
     host: Host,
     config: TurnConfig,
     base: str,
@@ -123,7 +154,8 @@ def _configured(
     final = list(config.messages) if config.messages is not None else messages
     max_steps = config.max_steps if config.max_steps is not None else host.agent.max_steps
     return Assembled(
-        system=override if override is not None else with_capabilities(base, tools),
+        system=override if override is not None else await prompt_with(host, base, tools),
+        base=base if override is None else None,
         messages=asking(final),
         tools=tools,
         model=host.resolve_model(config.model) if config.model is not None else chosen,

@@ -17,7 +17,7 @@ import msgspec
 
 from ..messages import Message, Part, is_tool_part, normalize_input, text_of, tool_name
 from ..models import port as model
-from ..session.budget import KEEP_RECENT, shorten
+from ..session.budget import Shortening, shorten
 from ..tools.output import model_output
 from ..tools.tool import Tool
 from .prompt import EMPTY_MESSAGE, LEFT_OUT
@@ -27,6 +27,8 @@ __all__ = ["Converter", "convert", "has_approvals", "paired", "prune_tool_calls"
 
 Said = Callable[[str, str], str | None]
 """What the call of a message said that people were not shown."""
+_WHOLE = Shortening()
+"""Without shortening, as many are kept apart as with it: the latest ones still change."""
 DENIED_TEXT = "Tool call execution denied."
 
 
@@ -38,8 +40,12 @@ class Converter:
     list that only gets longer.
     """
 
-    def __init__(self, words: Said | None = None) -> None:
-        self._words = words
+    def __init__(
+        self, words: Said | None = None, shortening: Callable[[], Shortening | None] = Shortening
+    ) -> None:
+        self._words, self._shortening = words, shortening
+        # How the older ones were shortened; `None`: all are shown as they are.
+        self._how: Shortening | None = None
         # The messages of which `_older_converted` is the shortened, converted form.
         self._older: list[Message] = []
         self._older_converted: list[model.ModelMessage] = []
@@ -57,10 +63,11 @@ class Converter:
     def convert(self, messages: Sequence[Message], tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
         """All messages, with those before the last few shortened, every call paired with its result."""
         custom = frozenset(name for name, tool in tools.items() if tool.to_model_output)
-        if custom != self._custom or not self._starts_as_before(messages):
+        how = self._shortening()
+        if custom != self._custom or how != self._how or not self._starts_as_before(messages):
             self.forget()
-            self._custom = custom
-        edge = max(0, len(messages) - KEEP_RECENT)
+            self._custom, self._how = custom, how
+        edge = self._edge(messages)
         for message in messages[len(self._older) : edge]:
             self._older.append(message)
             self._older_converted += self._converted(message, tools, shortens=True)
@@ -78,7 +85,8 @@ class Converter:
     ) -> list[model.ModelMessage]:
         """One message; a note in its place when it cannot be read, so that it does not fail every turn."""
         try:
-            return convert(shorten(message) if shortens else message, tools, self._words)
+            shown = shorten(message, self._how) if shortens and self._how else message
+            return convert(shown, tools, self._words)
         except Exception as error:  # noqa: BLE001 - told below
             if self.left_out is not None:
                 self.left_out(message.id, error)
@@ -94,8 +102,11 @@ class Converter:
         self._recent.clear()
 
     def _starts_as_before(self, messages: Sequence[Message]) -> bool:
-        edge = max(0, len(messages) - KEEP_RECENT)
-        return len(self._older) <= edge and messages[: len(self._older)] == self._older
+        return len(self._older) <= self._edge(messages) and messages[: len(self._older)] == self._older
+
+    def _edge(self, messages: Sequence[Message]) -> int:
+        """How many of them are older ones, which are not converted again."""
+        return max(0, len(messages) - (self._how or _WHOLE).keep_recent_messages)
 
 
 def convert(

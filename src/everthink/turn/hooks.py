@@ -538,6 +538,10 @@ class Hooks(Protocol):
         """The system prompt."""
         ...
 
+    def get_capability_prompt(self, tools: Mapping[str, Tool]) -> Any:
+        """See `Think.get_capability_prompt`."""
+        ...
+
     def get_tools(self) -> Any:
         """Tools besides the `@tool` methods."""
         ...

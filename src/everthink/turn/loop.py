@@ -290,7 +290,9 @@ class Loop:
         if change.provider_options is not None:
             settings = msgspec.structs.replace(settings, provider_options=change.provider_options)
         request = model.Request(
-            system=change.system if change.system is not None else assembled.system,
+            system=change.system
+            if change.system is not None
+            else await assembled.system_for(run.host, tools),
             messages=messages,
             tools=[self._specs[name] for name in tools],
             tool_choice=(choice or "auto") if tools else "auto",

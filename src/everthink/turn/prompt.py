@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..tools.tool import Tool
 
 __all__ = [
     "CONTINUE_NUDGE",
@@ -11,6 +15,7 @@ __all__ = [
     "EMPTY_MESSAGE",
     "LEFT_OUT",
     "SENTINEL",
+    "capabilities",
     "with_capabilities",
 ]
 
@@ -44,34 +49,53 @@ EARLIER = "(The earlier part of this conversation is summarised or left out.)"
 LEFT_OUT = "(A message of this conversation could not be read and is left out here.)"
 """What the model reads in place of a stored message that cannot be put into words for it."""
 
-_FILES = frozenset({"read", "write", "edit", "list", "find", "grep", "delete"})
-_CONTEXT = frozenset({"load_context", "unload_context"})
-_EXTENSIONS = frozenset({"load_extension", "list_extensions"})
+MAX_NAMED = 12
+"""So many tools of one source are named; there may be hundreds."""
+
+_LINES: dict[str, str] = {
+    "workspace": "You can inspect and edit the files of your private workspace with the file tools.",
+    "context": "Load the context you need before you rely on it, and unload what you no longer need.",
+    "extension": "Extensions can add tools; load one only when the task at hand calls for it.",
+    "sandbox": "You can run code in a sandbox; prefer it for calculations and quick checks.",
+    "fetch": "Fetch tools are read-only and reach allowed addresses only.",
+}
+"""What is said of tools from a source, once for all of them."""
+_ELSEWHERE = {
+    "browser": "in the user's browser",
+    "mcp": "on an MCP server",
+    "extension": "in an extension",
+    "agent": "through another agent",
+}
+"""Where tools run that do not run on the server."""
 
 
-def with_capabilities(system: str, tools: Iterable[str]) -> str:
-    """`system` with a few lines on what this turn can do, unless it has them already."""
-    if SENTINEL in system:
-        return system
-    names = set(tools)
+def capabilities(tools: Mapping[str, Tool]) -> str:
+    """A few lines on what a model can do with these tools, by where each of them comes from."""
+    sources = {tool.origin for tool in tools.values()}
     lines = [SENTINEL, "", "Capabilities in this turn:"]
-    if names & _FILES:
-        lines.append("- You can inspect and edit the files of your private workspace with the file tools.")
-    if names:
+    if "workspace" in sources:
+        lines.append(f"- {_LINES['workspace']}")
+    if tools:
         lines.append(
             "- Use tools when they help; trust their descriptions and schemas over your assumptions."
         )
-        lines.append(
-            "- A tool may run on the server, in the user's browser, on an MCP server, in an extension "
-            "or through another agent."
-        )
-    if names & _CONTEXT:
-        lines.append("- Load the context you need before you rely on it, and unload what you no longer need.")
-    if names & _EXTENSIONS:
-        lines.append("- Extensions can add tools; load one only when the task at hand calls for it.")
-    if "execute" in names:
-        lines.append("- You can run code in a sandbox; prefer it for calculations and quick checks.")
-    if any(name.startswith("fetch_") for name in names):
-        lines.append("- Fetch tools are read-only and reach allowed addresses only.")
+    for source, where in _ELSEWHERE.items():
+        if names := [name for name, tool in tools.items() if tool.origin == source]:
+            lines.append(f"- {_listed(names)} run{'s' if len(names) == 1 else ''} {where}.")
+    lines += [f"- {line}" for source, line in _LINES.items() if source in sources and source != "workspace"]
     lines.append("- Do not claim a capability that is not listed or offered as a tool.")
-    return f"{system.rstrip()}\n\n" + "\n".join(lines)
+    return "\n".join(lines)
+
+
+def with_capabilities(system: str, lines: str | None) -> str:
+    """`system` with what the model can do after it. One that has our block gets no second."""
+    if not lines or (SENTINEL in system and lines.startswith(SENTINEL)):
+        return system
+    return f"{system.rstrip()}\n\n{lines}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [f"`{name}`" for name in names[:MAX_NAMED]]
+    if len(names) > MAX_NAMED:
+        shown.append(f"{len(names) - MAX_NAMED} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
