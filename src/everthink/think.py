@@ -295,8 +295,8 @@ class Think(Agent):
     def chat(
         self,
         input: Input,
-        *,
         callback: StreamCallback | Callable[[str], Any] | None = None,
+        *,
         signal: AbortSignal | None = None,
         client_tools: Sequence[Mapping[str, Any]] | None = None,
         on_client_tool_call: Callable[..., Any] | None = None,

@@ -97,6 +97,8 @@ def test_what_cannot_be_read_is_quoted(phrase: str, zones: dict[str, str], error
         ("both", ScheduledTask(schedule="every 5 minutes", prompt="x", handler=print), "exactly one of"),
         ("none", ScheduledTask(schedule="every 5 minutes"), "exactly one of prompt or handler"),
         ("wrong", "every 5 minutes", "is not a ScheduledTask"),
+        ("unset", {"prompt": "x"}, "has no schedule"),
+        ("slip", {"schedule": "every 5 minutes", "promt": "x"}, "no field 'promt'. Did you mean 'prompt'"),
         ("order", ScheduledTask(schedule="every 5 moons"), "requires a timezone"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from everthink import App, Retry, ScheduledTask, TaskContext, Think
-from everthink.errors import InvalidScheduledTask
+from everthink.errors import InvalidRetry, InvalidScheduledTask
 from everthink.schedules import queries
 from everthink.schedules.queries import TaskRow
 from everthink.testing import ManualClock, ScriptedModel, says
@@ -77,6 +77,20 @@ class Stage:
 
 def news(prompt: str = "What is new?", **fields: Any) -> ScheduledTask:
     return ScheduledTask(schedule=fields.pop("schedule", "every day at 09:00"), prompt=prompt, **fields)
+
+
+async def test_a_task_written_as_a_dict_may_have_its_retry_as_one_and_a_slip_in_it_is_named(
+    open_app: OpenApp,
+) -> None:
+    stage = Stage(open_app, news={"schedule": "every day at 09:00", "prompt": "What is new?"})
+    stage.tasks["news"]["retry"] = {"maxAttempts": 2}
+    agent = await stage.start()
+    assert await stage.due() == [("news", "05T09:00")]
+    stage.tasks["news"]["retry"] = {"max_attempt": 2}
+    with pytest.raises(
+        InvalidRetry, match=r'retry of the scheduled task "news".*Did you mean .max_attempts.'
+    ):
+        await agent.reconcile_scheduled_tasks()
 
 
 @pytest.mark.case(616)

@@ -264,7 +264,7 @@ async def test_a_limit_that_is_none_is_refused(limit: Any) -> None:
     [
         (StoredEntries, r"StoredEntries\(\.\.\.\)"),
         (7, "a int without a method get"),
-        ({"get": lambda: "text"}, "a dict"),
+        ({"text": "Be kind."}, "a dict"),
     ],
 )
 async def test_what_cannot_be_read_is_no_provider(provider: Any, said: str) -> None:
@@ -323,3 +323,24 @@ async def test_deleting_a_session_for_good_removes_its_rows_and_nobody_elses(
         await again.load()
         assert texts(again) == expected
         assert ("Likes tea." in await again.freeze()) == (session == "b")
+
+
+async def test_a_provider_may_be_a_dict_of_functions() -> None:
+    kept = {"text": "Likes tea."}
+
+    async def get() -> str:
+        return kept["text"]
+
+    def set(text: str) -> None:
+        kept["text"] = text
+
+    context = in_memory_context()
+    context.declare("soul", provider={"get": lambda: "Be kind."})
+    context.declare("memory", provider={"get": get, "set": set})
+    await context.load()
+    await context.replace("memory", "Likes cake.")
+    assert [(block.content, block.writable) for block in context.get_blocks()] == [
+        ("Be kind.", False),
+        ("Likes cake.", True),
+    ]
+    assert kept == {"text": "Likes cake."}

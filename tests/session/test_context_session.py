@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from everthink.errors import InvalidSettings
 from everthink.messages import Message
 from everthink.session.providers import StoredEntries
 from everthink.session.session import Session
@@ -156,3 +157,18 @@ async def test_trap_a_deleted_session_leaves_no_blocks_no_entries_and_no_prompt(
     again.with_context("skills", provider=StoredEntries())
     assert "Likes tea." not in await again.freeze_system_prompt()
     assert [block.content for block in again.get_context_blocks()] == ["", ""]
+
+
+async def test_the_options_of_a_block_may_be_a_dict_and_a_slip_in_it_is_named(
+    open_session: OpenSession,
+) -> None:
+    session = (await open_session()).with_context("memory", {"maxTokens": 5}, description="Facts")
+    await session.add_context("soul", {"provider": "Be kind."})
+    assert [
+        (block.max_tokens, block.description, block.content) for block in session.get_context_blocks()
+    ] == [
+        (5, "Facts", ""),
+        (None, None, "Be kind."),
+    ]
+    with pytest.raises(InvalidSettings, match=r"'notes'.*no field 'descripton'. Did you mean 'description'"):
+        session.with_context("notes", {"descripton": "Notes"})

@@ -85,7 +85,16 @@ ARROWS: dict[str, set[str]] = {
         "turn",
         "submissions",
     },
-    "schedules": {"errors", "clock", "messages", "store.port", "observe.events", "submissions", "turn"},
+    "schedules": {
+        "errors",
+        "settings",
+        "clock",
+        "messages",
+        "store.port",
+        "observe.events",
+        "submissions",
+        "turn",
+    },
     # Edges: they import the core, the core never imports them.
     "workspace": {"errors", "clock", "store.port"},
     "sandbox": {"errors", "clock", "abort"},

@@ -54,7 +54,7 @@ from ..turn.turn import Turn
 from ..turn.words import Words
 from . import queries
 from .alarms import Alarms
-from .callbacks import options_of
+from .callbacks import as_retry, options_of
 from .cleaning import Cleaning
 from .context import current_connection
 from .fence import Fence
@@ -535,6 +535,10 @@ class Actor:
         """See `Agent.retry`."""
         options = options_of(self.agent, given)
         return await retrying(fn, options, should_retry=should_retry, clock=self.clock)
+
+    def as_retry(self, given: Any, where: str) -> Retry | None:
+        """Retry options, also when they are written as a dict. Raises `InvalidRetry`."""
+        return as_retry(given, where)
 
     async def report(self, error: BaseException) -> None:
         """Give a failure that nobody waits for to the agent's `on_error`. What that raises is logged."""

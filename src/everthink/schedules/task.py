@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
-from ..errors import InvalidScheduledTask
+from ..errors import InvalidScheduledTask, InvalidSettings
 from ..messages import encode_json
+from ..settings import as_settings
 from .phrase import Interval, Schedule, parse
 
 __all__ = ["Declared", "ScheduledTask", "TaskContext", "declare"]
@@ -50,7 +51,7 @@ class ScheduledTask:
     handler: Callable[[TaskContext], Any] | None = None
     timezone: str | None = None
     retry: Any = None
-    """`Retry(max_attempts=…)` around the action; three attempts unless given."""
+    """`Retry(max_attempts=…)`, or the same as a dict, around the action; three attempts unless given."""
     metadata: dict[str, Any] | None = None
 
 
@@ -75,17 +76,23 @@ class Declared:
         return None if isinstance(self.schedule, Interval) else self.schedule.zone
 
 
-def declare(tasks: Mapping[str, Any], default_zone: str | None) -> dict[str, Declared]:
-    """Read all declared tasks; the first mistake is raised and none of them counts."""
-    return {id: _declared(id, task, default_zone) for id, task in tasks.items()}
+def declare(
+    tasks: Mapping[str, Any],
+    default_zone: str | None,
+    as_retry: Callable[[Any, str], Any] = lambda given, where: given,
+) -> dict[str, Declared]:
+    """Read all declared tasks; the first mistake is raised and none of them counts.
+
+    A task may be a dict with the fields of a `ScheduledTask`; `as_retry` reads its `retry`, also a dict.
+    """
+    return {id: _declared(id, task, default_zone, as_retry) for id, task in tasks.items()}
 
 
-def _declared(id: str, given: Any, default_zone: str | None) -> Declared:
-    task = ScheduledTask(**cast("dict[str, Any]", given)) if isinstance(given, dict) else given
+def _declared(id: str, given: Any, default_zone: str | None, as_retry: Callable[[Any, str], Any]) -> Declared:
+    task = _task(id, given)
     if not _ID.fullmatch(id):
         raise InvalidScheduledTask(f'Invalid scheduled task id "{id}"; use letters, numbers, "_" or "-"')
-    if not isinstance(task, ScheduledTask):
-        raise InvalidScheduledTask(f'Scheduled task "{id}" is not a ScheduledTask')
+    task = replace(task, retry=as_retry(task.retry, f'retry of the scheduled task "{id}"'))
     schedule = parse(task.schedule, zone=task.timezone, default_zone=default_zone)
     if (task.prompt is None) == (task.handler is None):
         raise InvalidScheduledTask(f'Scheduled task "{id}" must define exactly one of prompt or handler')
@@ -93,6 +100,17 @@ def _declared(id: str, given: Any, default_zone: str | None) -> Declared:
     schedule_hash = _hash([_plain(schedule), options])
     action = task.prompt if isinstance(task.prompt, str) else "<function>" if task.prompt else "handler"
     return Declared(id, task, schedule, schedule_hash, _hash([schedule_hash, action, task.metadata]))
+
+
+def _task(id: str, given: Any) -> ScheduledTask:
+    if isinstance(given, Mapping) and "schedule" not in given:
+        raise InvalidScheduledTask(f'Scheduled task "{id}" has no schedule')
+    if not isinstance(given, Mapping | ScheduledTask):
+        raise InvalidScheduledTask(f'Scheduled task "{id}" is not a ScheduledTask')
+    try:
+        return as_settings(ScheduledTask, given, f'Scheduled task "{id}"')
+    except InvalidSettings as error:
+        raise InvalidScheduledTask(error.what, next_step=error.next_step) from error
 
 
 def _plain(schedule: Schedule) -> dict[str, Any]:

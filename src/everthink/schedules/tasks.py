@@ -76,6 +76,10 @@ class Diary(Protocol):
         """Try a function again as the options say."""
         ...
 
+    def as_retry(self, given: Any, where: str) -> Any:
+        """The options, also when they are written as a dict. Raises when they make no sense."""
+        ...
+
     async def report(self, error: BaseException) -> None:
         """Give a failure that nobody waits for to the agent's `on_error`."""
         ...
@@ -104,7 +108,7 @@ class Tasks:
         agent = self._diary.agent
         tasks = await call_hook(agent.get_scheduled_tasks)
         zone = await call_hook(agent.get_default_timezone)
-        return declare(cast("Mapping[str, Any]", tasks or {}), cast("str | None", zone))
+        return declare(cast("Mapping[str, Any]", tasks or {}), cast("str | None", zone), self._diary.as_retry)
 
     async def _bring_in_line(self, task: Declared, row: TaskRow | None) -> None:
         diary, now = self._diary, self._diary.clock.now_ms()

@@ -392,9 +392,9 @@ class Handle(Generic[T]):
         actor = await (await self._app.open()).reach(self._cls, self._name, self._props)
         return actor.agent  # type: ignore[return-value] - the directory keeps classes and instances together
 
-    def chat(self, input: Any, **options: Any) -> ChatStream:
+    def chat(self, input: Any, callback: Any = None, **options: Any) -> ChatStream:
         """Answer a message, streaming. See `Think.chat`."""
-        return self._stream("chat", options.get("callback"), input, **options)
+        return self._stream("chat", callback, input, callback, **options)
 
     def regenerate(self, message_id: str | None = None, **options: Any) -> ChatStream:
         """Answer again. See `Think.regenerate`."""

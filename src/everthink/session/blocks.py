@@ -11,18 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol, cast
 
 from ..errors import InvalidContext
+from ..settings import as_settings
 from ..store.port import Store
 from .tokens import estimate_tokens
 
 __all__ = [
     "Abilities",
+    "BlockOptions",
     "ContextBlock",
     "ContextProvider",
     "Place",
     "abilities_of",
+    "as_provider",
+    "block_options",
     "catalogue_line",
     "check_description",
     "check_label",
@@ -145,12 +150,36 @@ def check_description(label: str, description: Any) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockOptions:
+    """How a block is declared."""
+
+    description: str | None = None
+    max_tokens: int | None = None
+    provider: Any = None
+
+
+def block_options(label: str, options: Mapping[str, Any] | None, **given: Any) -> dict[str, Any]:
+    """The options of a block, written as keywords, as a dict, or as both: keywords win."""
+    read = as_settings(BlockOptions, options or {}, f"The context block {label!r}")
+    return {name: getattr(read, name) if value is None else value for name, value in given.items()}
+
+
+def as_provider(provider: Any) -> Any:
+    """A provider that is written as a dict of functions (`{"get": …, "set": …}`), as an object with them."""
+    written: Mapping[str, Any] = cast("Any", provider) if isinstance(provider, Mapping) else {}
+    return SimpleNamespace(**written) if callable(written.get("get")) else cast("Any", provider)
+
+
 def check_provider(label: str, provider: Any) -> None:
     """Raise unless a block can be read from `provider`."""
     if isinstance(provider, type):
         problem, next_step = f"the class {provider.__name__}", f"Give one of it: {provider.__name__}(...)."
     elif isinstance(provider, Mapping):  # it has a get() of another meaning
-        problem, next_step = "a dict", "Give an object whose class has get()."
+        problem, next_step = (
+            "a dict",
+            'Give {"get": a function that returns the text}, or an object with get().',
+        )
     elif isinstance(provider, str) or callable(getattr(provider, "get", None)) or callable(provider):
         return
     else:

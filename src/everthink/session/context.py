@@ -138,8 +138,7 @@ class Context:
         blocks.check_label(label)
         blocks.check_limit(label, max_tokens)
         blocks.check_description(label, description)
-        if provider is None:
-            provider = StoredBlock()
+        provider = StoredBlock() if provider is None else blocks.as_provider(provider)
         blocks.check_provider(label, provider)
         return Slot(label, description, max_tokens, self._bound(provider, label))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from ..errors import ContextUnavailable
 from ..messages import UNSET, Message, Unset
 from ..store.port import LONGEST_QUERY, Search, Statement, Store
 from . import queries
-from .blocks import ContextBlock
+from .blocks import ContextBlock, block_options
 from .compaction import (
     CompactionReason,
     Compactor,
@@ -108,13 +108,18 @@ class Session(Tree):
     def with_context(
         self,
         label: str,
+        options: Mapping[str, Any] | None = None,
         *,
         description: str | None = None,
         max_tokens: int | None = None,
         provider: Any = None,
     ) -> Session:
-        """Add a block to the system prompt. Without a provider the model may write it, and it is kept."""
-        self._context.declare(label, description=description, max_tokens=max_tokens, provider=provider)
+        """Add a block to the system prompt. Without a provider the model may write it, and it is kept.
+
+        The options may also be written as a dict: `with_context("memory", {"max_tokens": 2000})`.
+        """
+        given = {"description": description, "max_tokens": max_tokens, "provider": provider}
+        self._context.declare(label, **block_options(label, options, **given))
         return self
 
     def with_cached_prompt(self, provider: Any = None) -> Session:
@@ -186,15 +191,15 @@ class Session(Tree):
     async def add_context(
         self,
         label: str,
+        options: Mapping[str, Any] | None = None,
         *,
         description: str | None = None,
         max_tokens: int | None = None,
         provider: Any = None,
     ) -> ContextBlock:
         """Add a block while the agent runs. It is in the prompt after `refresh_system_prompt`."""
-        block = await self._context.add(
-            label, description=description, max_tokens=max_tokens, provider=provider
-        )
+        given = {"description": description, "max_tokens": max_tokens, "provider": provider}
+        block = await self._context.add(label, **block_options(label, options, **given))
         await self._restore()
         return block
 

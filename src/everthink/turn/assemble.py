@@ -165,7 +165,7 @@ async def _configured(
         stop_when=[step_count_is(max(1, max_steps)), *_conditions(config.stop_when)],
         max_retries=DEFAULT_RETRIES if config.max_retries is None else max(0, config.max_retries),
         send_reasoning=host.agent.send_reasoning if config.send_reasoning is None else config.send_reasoning,
-        timeouts=config.timeout if isinstance(config.timeout, Timeouts) else Timeouts(total=config.timeout),
+        timeouts=_timeouts(config.timeout),
         output=structured(config.output),
         stall_timeout=host.agent.chat_stream_stall_timeout
         if config.chat_stream_stall_timeout is None
@@ -186,6 +186,12 @@ def as_prompt(host: Host, history: Sequence[Message], tools: Mapping[str, Tool])
     if host.session.is_partial and messages and isinstance(messages[0], model.AssistantMessage):
         messages.insert(0, model.UserMessage([model.TextPart(EARLIER)]))
     return messages
+
+
+def _timeouts(given: Any) -> Timeouts:
+    if given is None or isinstance(given, int | float):
+        return Timeouts(total=given)
+    return as_settings(Timeouts, given, "TurnConfig.timeout")
 
 
 def _conditions(given: StopCondition | Sequence[StopCondition] | None) -> list[StopCondition]:

@@ -133,7 +133,7 @@ class TurnConfig:
     seed: int | None = None
     max_retries: int | None = None
     """How often a model call that never opened is tried again: 2 unless given."""
-    timeout: float | Timeouts | None = None
+    timeout: float | Timeouts | dict[str, float] | None = None
     """Seconds for the turn, or a `Timeouts`."""
     headers: dict[str, str] | None = None
     """Extra HTTP headers of the model call."""
