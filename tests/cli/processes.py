@@ -18,7 +18,7 @@ PATIENCE = 20.0
 class Command:
     """A running `everthink` command. Its lines arrive as it writes them."""
 
-    def __init__(self, folder: Path, *args: str, **env: str) -> None:
+    def __init__(self, folder: Path, *args: str, hears: bool = True, **env: str) -> None:
         clean = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "everthink.cli", *args],
@@ -30,7 +30,7 @@ class Command:
             text=True,
             start_new_session=True,
             # A test run in the background ignores Ctrl-C, and so would what it starts.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL if hears else signal.SIG_IGN),
         )
         self.seen: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()

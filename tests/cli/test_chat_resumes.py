@@ -169,3 +169,51 @@ def test_a_server_that_dies_in_the_middle_of_an_answer_finishes_it_for_the_same_
                 assert lines(chat) == list(range(10)), "\n".join(chat.seen)
                 second.process.send_signal(signal.SIGTERM)
                 assert second.ended() == 0
+
+
+GUARDED = """
+from pathlib import Path
+from everthink import App
+from starlette.responses import PlainTextResponse
+from agents.counter import Counter
+
+def authenticate(connection):
+    if Path("locked").exists():
+        return PlainTextResponse("No.", int(Path("locked").read_text()))
+    return "ada"
+
+app = App(Counter, store="sqlite:///counter.db", grace=0.0, authenticate=authenticate, authorize=lambda *given: True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [("401", "It asks who you are: give a token"), ("403", "You may not enter here.")]
+)
+@pytest.mark.parametrize("how", ["in mid-answer", "at the prompt"])
+def test_who_is_not_let_in_again_is_told_so_and_does_not_ask_for_ever(
+    project: Path, status: str, words: str, how: str
+) -> None:
+    (project / "main.py").write_text(GUARDED)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    address = f"http://127.0.0.1:{port}/agents/counter/room"
+    if how == "at the prompt":
+        (project / "go").touch()
+    with Command(project, "serve", "main:app", "--port", port) as first:
+        first.until("serves main:app")
+        with Command(project, "chat", address) as chat:
+            assert chat.process.stdin
+            chat.process.stdin.write("Count\n")
+            chat.process.stdin.flush()
+            chat.until("line 9" if how == "at the prompt" else "line 4")
+            (project / "locked").write_text(status)
+            first.process.kill()
+            first.process.wait()
+            with Command(project, "serve", "main:app", "--port", port) as second:
+                second.until("serves main:app")
+                chat.until(f"refused the connection: {status} No. {words}")
+                if how == "at the prompt":
+                    chat.process.stdin.write("Again\n")
+                chat.process.stdin.close()
+                assert chat.ended() == 1
+                assert second.interrupt() == 0

@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,14 +65,24 @@ def test_a_new_project_passes_its_own_test(run: CliRunner, tmp_path: Path) -> No
     made = run.invoke(cli, ["new", "Shop Helper"])
     assert made.exit_code == 0, made.output
     project = tmp_path / "Shop Helper"
-    assert 'name = "shop-helper"' in (project / "pyproject.toml").read_text()
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=project,
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stdout
+    metadata = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    assert metadata["name"] == "shop-helper"
+
+    # Then what it says to do next can be done as it is written: the folder, what the tests need, the tests
+    said = [line.strip() for line in made.output.splitlines()]
+    assert "cd 'Shop Helper'" in said
+    assert "pip install -e '.[dev]'" in (project / "README.md").read_text()
+    assert any(line.startswith("pip install -e '.[dev]' ") for line in said)
+    assert metadata["optional-dependencies"]["dev"] == ["pytest"]
+    for written in (line for line in said if line.startswith("python -m pytest")):
+        ran = subprocess.run(
+            [sys.executable, *written.partition("  ")[0].split()[1:]],
+            cwd=project,
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, ran.stdout
+        assert "1 passed" in ran.stdout
 
 
 def test_a_folder_with_something_in_it_is_left_alone(run: CliRunner, tmp_path: Path) -> None:

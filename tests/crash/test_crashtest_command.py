@@ -68,17 +68,19 @@ def test_what_cannot_be_tested_is_another_exit_code(args: list[str], words: str)
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM", "SIGTERM in the background"])
 def test_being_stopped_leaves_nothing_behind(how: str, tmp_path: Path, script: str) -> None:
+    # What a shell starts in the background (`&`) ignores Ctrl-C
+    deaf = how.endswith("background")
     pipe, scratch = tmp_path / "pipe", tmp_path / "scratch"
     os.mkfifo(pipe)
     scratch.mkdir()
     env = {"SPOILED_PIPE": str(pipe), "TMPDIR": str(scratch)}
-    with Command(ROOT, "crashtest", "tests.crash.spoiled:Twice", script, **env) as command:
+    with Command(ROOT, "crashtest", "tests.crash.spoiled:Twice", script, hears=not deaf, **env) as command:
         # A server is there, in a folder of its own
         server = int(pipe.read_text())
         assert list(scratch.iterdir())
-        if how == "SIGTERM":
+        if how != "Ctrl-C":
             command.process.terminate()
         assert (command.interrupt() if how == "Ctrl-C" else command.ended()) == 130, command.seen
     assert list(scratch.iterdir()) == []

@@ -37,6 +37,8 @@ HELP = """\
 
     Exit codes: 0 all answered, 1 an answer failed or nobody is there, 130 stopped with Ctrl-C.
 
+    Settings in a file .env of this folder count where the environment does not say otherwise.
+
     \b
     Examples:
       everthink chat assistant/room-1
@@ -99,10 +101,14 @@ class Chat:
 
     def talk(self) -> bool:
         """Read lines until there are no more. False when an answer failed."""
+        from ..errors import AgentError
+
         screen, fine, tired = self._screen, True, False
         self._greet()
         while True:
             try:
+                if self._line.refusal is not None:
+                    return False  # it has been told
                 if self._line.waiting():
                     fine = self._follow() and fine
                 if sys.stdin.isatty():
@@ -116,6 +122,9 @@ class Chat:
                 return fine
             except Leave:
                 return fine
+            except AgentError as error:
+                screen.failure(str(error))
+                return False
             except KeyboardInterrupt:
                 screen.end_line()
                 if tired or not sys.stdin.isatty():

@@ -105,6 +105,8 @@ def command(
     except AgentError as error:
         complain(error)
         raise SystemExit(EXIT_UNTESTED) from None
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None  # SIGTERM: as Ctrl-C
     if as_json:
         print_json(report.to_json())
     else:
@@ -114,8 +116,11 @@ def command(
 
 
 async def _run(test: CrashTest, points: str, jobs: int, *, quiet: bool) -> Report:
-    # As Ctrl-C: processes, files and schemas are removed on the way out.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+    # As Ctrl-C: processes, files and schemas are removed on the way out. Not by raising SIGINT: what a shell
+    # starts in the background ignores that.
+    work = asyncio.current_task()
+    assert work is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
     return await (_quietly if quiet else _with_progress)(test, points, jobs)
 
 

@@ -34,6 +34,8 @@ STOP_PATIENCE = 10.0
     TARGET is module:app, or a folder with agents. Without it: ./agents if there is one, else a demo
     agent that needs no key. Agents whose provider has no key answer with the demo model.
 
+    Settings in a file .env of this folder count where the environment does not say otherwise.
+
     \b
     Examples:
       everthink dev

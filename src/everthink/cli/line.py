@@ -46,7 +46,8 @@ class Line:
         self._show, self._tell = show, tell
         self._socket: ClientConnection | None = None
         self._up = asyncio.Event()
-        self._failed: AgentError | None = None
+        self.refusal: AgentError | None = None
+        """Why there is no coming back, once there is none."""
         # The turn that is waited for: its request, what was shown of it, how it ended.
         self._request: Json | None = None
         self._id: str | None = None
@@ -109,23 +110,32 @@ class Line:
                 self._fail(AgentError(f"The server closed the conversation with code {code}."))
                 return
             self._tell("(connection lost; reconnecting…)")
-            await self._come_back()
+            try:
+                await self._come_back()
+            except AgentError as error:
+                self._fail(error)
+                return
 
     async def _come_back(self) -> None:
+        """Connect again, however long that takes. Raises when we are not let in any more."""
         delay = 0.1
         while self._socket is None:
             try:
                 self._socket = await self._connect()
-            except AgentError:
+            except AgentError as error:
+                if isinstance(error.__cause__, InvalidStatus) and _is_meant(error.__cause__):
+                    raise
                 await asyncio.sleep(delay)
                 delay = min(delay * 1.5, 3.0)
         self._tell("(connected again)")
 
     def _fail(self, error: AgentError) -> None:
-        self._failed = error
+        self.refusal = error
         self._up.set()
         if self._ended and not self._ended.done():
-            self._ended.set_exception(error)
+            self._ended.set_exception(error)  # whoever waits tells it
+        else:
+            self._tell(str(error))
 
     async def _send(self, frame: Json) -> None:
         if self._socket is not None:
@@ -203,8 +213,8 @@ class Line:
 
     async def _ready(self) -> None:
         await self._up.wait()
-        if self._failed:
-            raise self._failed
+        if self.refusal:
+            raise self.refusal
 
     async def _send_surely(self, frame: Json) -> None:
         try:
@@ -317,6 +327,11 @@ class Line:
             return ""
         text = "".join(part["text"] for part in stored["parts"] if part.get("type") == "text")
         return text.removeprefix(self._said) if text.startswith(self._said) else ""
+
+
+def _is_meant(refused: InvalidStatus) -> bool:
+    """True for a refusal that asking again does not change; a server that restarts may say other things."""
+    return refused.response.status_code in (401, 403)
 
 
 def _what_to_do(status: int) -> str:

@@ -22,6 +22,9 @@ COMMANDS = {
     "doctor": "See what is installed, configured and missing.",
 }
 
+WITHOUT_ENV_FILE = ("new", "crashtest")
+"""These depend on nothing around them; the others read `.env`."""
+
 EXAMPLES = """\b
 Examples:
   everthink dev                     the demo agent, or yours in ./agents
@@ -57,6 +60,10 @@ class Lazy(click.Group):
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(COMMANDS)}."
             ctx.fail(f"There is no command {args[0]!r}. {hint}")
+        if args and args[0] not in WITHOUT_ENV_FILE:
+            from .env_file import read_env_file
+
+            read_env_file()  # before the options are read: some come from the environment
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -49,9 +50,10 @@ def command(name: str, as_json: bool) -> None:
     for path in files:
         say(f"  {path}", "dim")
     say("\nNext:")
-    say(f"  cd {folder}")
-    say("  everthink dev       then open the address it prints")
-    say("  python -m pytest    the agent's test; it needs no key")
+    say(f"  cd {shlex.quote(str(folder))}")
+    say("  everthink dev               then open the address it prints")
+    say("  pip install -e '.[dev]'     what it needs, and pytest")
+    say("  python -m pytest            the agent's test; it needs no key")
 
 
 def _package(folder: Path) -> str:
@@ -108,9 +110,9 @@ def test_the_assistant_looks_up_the_weather(tmp_path: Path) -> None:
 # {name}
 
 ```sh
-pip install -e . --group dev
+pip install -e '.[dev]'
 everthink dev                      # a page, reload on change
-export ANTHROPIC_API_KEY=…         # a real model instead of the demo model
+echo ANTHROPIC_API_KEY=… >> .env   # a real model instead of the demo model
 python -m pytest                   # the tests; they need no key
 everthink serve agents             # production
 ```
@@ -126,7 +128,7 @@ version = "0.1.0"
 requires-python = ">=3.11"
 dependencies = ["everthink[anthropic]"]
 
-[dependency-groups]
+[project.optional-dependencies]
 dev = ["pytest"]
 
 [build-system]

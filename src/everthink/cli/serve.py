@@ -24,6 +24,8 @@ UNGUARDED = (
     SIGTERM or Ctrl-C stops it gracefully: connections are told to come back, running turns get time
     to finish, the rest are cut at a chunk and kept. Exit code 0 after that, 1 when it could not start.
 
+    Settings in a file .env of this folder count where the environment does not say otherwise.
+
     \b
     Examples:
       everthink serve agents --host 0.0.0.0 --port 8080

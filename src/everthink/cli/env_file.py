@@ -1,0 +1,77 @@
+"""Settings from a file `.env` in the folder where a command is run.
+
+    .env --read_env_file--> os.environ --> keys of providers, EVERTHINK_STORE, HOST, …
+
+What is set already stays as it is. A value may stand in quotes and then go over several lines; nothing in it
+is replaced or run. A line that is no `NAME=value` is told by its number, never by what it holds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["read_env_file", "settings_in"]
+
+_SETTING = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", '\\"': '"', "\\\\": "\\"}
+_ESCAPE = re.compile(r'\\[nrt"\\]')
+
+
+def read_env_file(path: str = ".env") -> None:
+    """Take over what the file says and the environment does not. Without a file nothing happens."""
+    from ..errors import AgentError
+    from .letters import say_error
+
+    if not Path(path).is_file():
+        return
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise AgentError(f"{path} cannot be read: {why}.", next_step="Mend it, or take it away.") from error
+    for number, setting in settings_in(text):
+        if setting is None:
+            say_error(f"Line {number} of {path} is no NAME=value; it is left out.", "yellow")
+        else:
+            os.environ.setdefault(*setting)
+
+
+def settings_in(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:
+    """The settings in a text with the numbers of their lines; `None` for what is none."""
+    lines = enumerate(text.splitlines(), start=1)
+    for number, line in lines:
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = _SETTING.fullmatch(line)
+        if found is None or "\x00" in line:
+            yield number, None
+            continue
+        name, value = found.groups()
+        if value[:1] not in ("'", '"'):
+            yield number, (name, _COMMENT.sub("", value).strip())
+            continue
+        quote, value = value[0], value[1:]
+        while (end := _end_of(value, quote)) is None:
+            more = next(lines, None)
+            if more is None:
+                break
+            value += f"\n{more[1]}"
+        if end is None or _COMMENT.sub("", value[end + 1 :]).strip():
+            yield number, None
+            continue
+        said = value[:end]
+        yield number, (name, said if quote == "'" else _ESCAPE.sub(lambda one: _ESCAPES[one[0]], said))
+
+
+def _end_of(value: str, quote: str) -> int | None:
+    """Where the closing quote is."""
+    place = 0
+    while place < len(value):
+        if value[place] == quote:
+            return place
+        place += 2 if value[place] == "\\" and quote == '"' else 1
+    return None

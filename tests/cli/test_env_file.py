@@ -1,0 +1,115 @@
+"""`.env`: settings of a folder, which never count more than the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from everthink.cli.env_file import settings_in
+from everthink.cli.main import cli
+
+from .processes import Command
+
+AGENT = """
+import os
+from everthink import Think
+
+class Helper(Think):
+    model = "demo"
+
+    def on_request(self, request):
+        return {name: os.environ.get(name) for name in ("COLOUR", "SHAPE")}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "helper.py").write_text(AGENT)
+    (tmp_path / ".env").write_text("COLOUR=blue\nSHAPE=round\nEVERTHINK_STORE=sqlite:///from-env.db\n")
+    return tmp_path
+
+
+def settings(base: str) -> str:
+    from urllib.request import Request, urlopen
+
+    with urlopen(Request(f"{base}/agents/helper/x/y", method="POST"), timeout=10) as answer:
+        return answer.read().decode()
+
+
+@pytest.mark.parametrize("command", ["dev", "serve"])
+def test_dev_and_serve_read_it_and_the_environment_counts_more(project: Path, command: str) -> None:
+    with Command(project, command, "agents", "--port", "0", SHAPE="square") as server:
+        base = server.until(r"(?:Open|at) (http://127\.0\.0\.1:\d+)")[1]
+        assert settings(base) == '{"COLOUR":"blue","SHAPE":"square"}'
+        assert server.interrupt() == 0
+    # Options that may come from the environment may come from the file
+    assert (project / "from-env.db").exists()
+
+
+def test_chat_reads_where_the_server_is(project: Path) -> None:
+    with Command(project, "serve", "agents", "--port", "0") as server:
+        base = server.until(r"at (http://127\.0\.0\.1:\d+)")[1]
+        (project / ".env").write_text(f"EVERTHINK_SERVER={base}\n")
+        with Command(project, "chat", "helper/room", "-m", "hello") as chat:
+            assert chat.ended() == 0, chat.seen
+        assert server.interrupt() == 0
+
+
+@pytest.mark.parametrize("command", ["dev", "serve", "chat"])
+def test_the_help_says_so(command: str) -> None:
+    shown = " ".join(CliRunner().invoke(cli, [command, "--help"]).output.split())
+    assert "Settings in a file .env of this folder count where the environment does not say otherwise." in shown
+
+
+def test_a_line_that_is_no_setting_is_told_without_its_content(project: Path) -> None:
+    (project / ".env").write_text("COLOUR=blue\nsecret words\n")
+    with Command(project, "inspect") as inspect:
+        inspect.ended()
+    said = "\n".join(inspect.seen)
+    assert "Line 2 of .env is no NAME=value; it is left out." in said
+    assert "secret" not in said
+
+
+def test_a_file_that_cannot_be_read_is_told(project: Path) -> None:
+    (project / ".env").write_bytes(b"COLOUR=\xff\xfe\n")
+    with Command(project, "serve", "agents") as server:
+        assert server.ended() == 1
+    assert any(".env cannot be read: it is not UTF-8 text." in line for line in server.seen)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("A=b", "b"),
+        ("  export A = b  ", "b"),
+        ("A=", ""),
+        ("A=b # a comment", "b"),
+        ("A=b#c", "b#c"),
+        ("A=# nothing", ""),
+        ("A='b # c' # d", "b # c"),
+        ('A="b\\n\\"c\\""', 'b\n"c"'),
+        ("A='b\\n'", "b\\n"),
+        ("A='-----BEGIN\nKEY-----'", "-----BEGIN\nKEY-----"),
+        ("A=$HOME/`x`", "$HOME/`x`"),
+        ("A=b=c", "b=c"),
+        ("A=grün", "grün"),
+    ],
+)
+def test_values_are_read_as_they_are_usually_written(line: str, value: str) -> None:
+    assert [setting for _, setting in settings_in(f"# first\n\n{line}\n")] == [("A", value)]
+
+
+@pytest.mark.parametrize("line", ["A", "A B=c", "1A=b", "=b", "A='b", 'A="b" c', "A=b\x00"])
+def test_what_is_no_setting_is_none(line: str) -> None:
+    assert list(settings_in(f"{line}\n")) == [(1, None)]
+
+
+def test_nothing_happens_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = dict(os.environ)
+    assert CliRunner().invoke(cli, ["chat", "--help"]).exit_code == 0
+    assert dict(os.environ) == before
