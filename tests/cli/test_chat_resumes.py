@@ -182,7 +182,8 @@ def authenticate(connection):
         return PlainTextResponse("No.", int(Path("locked").read_text()))
     return "ada"
 
-app = App(Counter, store="sqlite:///counter.db", grace=0.0, authenticate=authenticate, authorize=lambda *given: True)
+checks = {"authenticate": authenticate, "authorize": lambda *given: True}
+app = App(Counter, store="sqlite:///counter.db", grace=0.0, **checks)
 """
 
 

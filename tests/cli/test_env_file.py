@@ -62,7 +62,9 @@ def test_chat_reads_where_the_server_is(project: Path) -> None:
 @pytest.mark.parametrize("command", ["dev", "serve", "chat"])
 def test_the_help_says_so(command: str) -> None:
     shown = " ".join(CliRunner().invoke(cli, [command, "--help"]).output.split())
-    assert "Settings in a file .env of this folder count where the environment does not say otherwise." in shown
+    assert (
+        "Settings in a file .env of this folder count where the environment does not say otherwise." in shown
+    )
 
 
 def test_a_line_that_is_no_setting_is_told_without_its_content(project: Path) -> None:

@@ -15,11 +15,13 @@ import mimetypes
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 from ..devtools.inspector import Inspector
 from ..server.headers import with_headers
 from ..server.names import kebab
 from ..server.origins import Hosts
+from .sign_in import TOKEN, SignIn
 from .target import Loaded
 
 __all__ = ["AGENTS_LIST", "STATIC", "Broken", "WithPage"]
@@ -66,9 +68,15 @@ class WithPage:
         self._hosts = (loaded.app.hosts if loaded.app else Hosts()).and_local(
             *hosts, *(loaded.app.origins.hosts if loaded.app else ())
         )
-        if loaded.app:
-            loaded.app.hosts = self._hosts
-        self._inspector = Inspector(loaded.app) if loaded.app else None
+        for _, app in loaded.mounts:
+            app.hosts = self._hosts if app is loaded.app else app.hosts.and_local(*hosts, *app.origins.hosts)
+        self._inspectors = [Inspector(app) for _, app in loaded.mounts]
+        self._sign_in = SignIn(loaded.app) if loaded.app else None
+        # The page knows agents by their names alone, wherever they are.
+        self._elsewhere: dict[str, str] = {}
+        for cls, address in loaded.agents:
+            if "{" not in address:
+                self._elsewhere.setdefault(f"/agents/{kebab(cls.__name__)}/", f"{address}/")
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request."""
@@ -79,12 +87,19 @@ class WithPage:
                 audit.refused("", "", "connect", "host not allowed", address=address)
             await _refuse(scope, receive, send)
             return
-        if self._inspector and self._inspector.handles(scope):
-            await self._inspector(scope, receive, send)
+        if scope["type"] != "lifespan" and self._sign_in is not None and self._sign_in.is_needed:
+            scope = self._sign_in.carried(scope)
+            if scope["type"] == "http" and scope["path"] == TOKEN:
+                response = await self._sign_in.answer(scope, receive)
+                await response(scope, receive, with_headers(send))
+                return
+        inspector = self._inspector(scope)
+        if inspector is not None:
+            await inspector(scope, receive, send)
             return
         answer = self._answer(scope) if scope["type"] == "http" else None
         if answer is None:
-            await self._loaded.asgi(scope, receive, send)
+            await self._loaded.asgi(self._led(scope), receive, send)
             return
         replaced = False
 
@@ -92,11 +107,39 @@ class WithPage:
             nonlocal replaced
             if message["type"] == "http.response.start" and message["status"] == 404:
                 replaced = True
-                await _respond(send, 200, *answer, head=scope["method"] == "HEAD")
+                await self._page(scope, receive, send, *answer)
             elif not replaced:
                 await send(message)
 
         await self._loaded.asgi(scope, receive, send_or_replace)
+
+    async def _page(self, scope: Any, receive: Any, send: Any, content_type: str, body: bytes) -> None:
+        """A file of the page; for the page itself, those whom the app does not know are asked first."""
+        refused = None
+        if self._sign_in is not None and scope["path"] == "/":
+            refused = await self._sign_in.refusal(scope)
+        if refused is not None:
+            await refused(scope, receive, with_headers(send))
+        else:
+            await _respond(send, 200, content_type, body, head=scope["method"] == "HEAD")
+
+    def _inspector(self, scope: Any) -> Inspector | None:
+        asked = [one for one in self._inspectors if one.handles(scope)]
+        return next((one for one in asked if one.knows(scope)), asked[0] if asked else None)
+
+    def _led(self, scope: Any) -> Any:
+        """A request for an agent as the page knows it, led to where the agent is."""
+        if scope["type"] == "lifespan":
+            return scope
+        for asked, there in self._elsewhere.items():
+            if asked != there and scope["path"].startswith(asked):
+                raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+                return {
+                    **scope,
+                    "path": there + scope["path"][len(asked) :],
+                    "raw_path": quote(there).encode() + raw[len(asked) :],
+                }
+        return scope
 
     def _answer(self, scope: Any) -> tuple[str, bytes] | None:
         if scope["method"] not in ("GET", "HEAD"):
@@ -110,11 +153,14 @@ class WithPage:
         return (TYPES[".txt"], self._words(scope).encode()) if path == "/" else None
 
     def _agents(self) -> list[dict[str, Any]]:
-        app = self._loaded.app
-        prefix = "/".join(app.prefix) if app else "agents"
         return [
-            {"class": cls.__name__, "kebab": kebab(cls.__name__), "prefix": prefix, **_introduction(cls)}
-            for cls in (app.classes if app else [])
+            {
+                "class": cls.__name__,
+                "kebab": kebab(cls.__name__),
+                "prefix": address.rpartition("/")[0].lstrip("/"),
+                **_introduction(cls),
+            }
+            for cls, address in self._loaded.agents
         ]
 
     def _words(self, scope: Any) -> str:

@@ -119,7 +119,8 @@ def command(
     loaded = load(target, store=store, grace=float(graceful_timeout))
     listener = listen(host, port)
 
-    if loaded.app and loaded.app.authenticate is None and is_public(listener):
+    # What is around an app may ask who it is.
+    if loaded.app is loaded.asgi and loaded.app and loaded.app.authenticate is None and is_public(listener):
         say_error(UNGUARDED.format(where=host), "yellow")
 
     def ready() -> None:

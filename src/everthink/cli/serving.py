@@ -235,6 +235,8 @@ def main() -> int:
         for line in describe(loaded, base):
             say(line)
         say(f"\n  Open {base}", "bold")
+        if loaded.app and loaded.app.authenticate is not None:
+            say("  The app asks who one is: the page takes a token, everthink chat too (--token).")
         routes = loaded.routes
         if routes:
             say(f"  or, in another terminal: everthink chat {base}{routes[0]}/default")

@@ -20,6 +20,7 @@ from ..errors import AgentError, MissingExtra, MissingKey
 from ..server.app import DEFAULT_STORE, App
 from ..server.names import kebab
 from ..think import Think
+from .mounts import WithLifespan, mounts_in
 
 __all__ = ["Loaded", "load", "use_demo_models", "watched"]
 
@@ -34,15 +35,28 @@ class Loaded:
     source: str
     """Where it came from, for the person."""
     app: App | None = None
-    """The agents in it, when it is an `App`."""
+    """The agents in it: an `App`, or the first one that is mounted in it."""
     notes: list[str] = field(default_factory=list[str])
+    mounts: list[tuple[str, App]] = field(default_factory=list[tuple[str, App]])
+    """Every `App` in it, with the path below which it is."""
+
+    def __post_init__(self) -> None:
+        if self.app is not None and not self.mounts:
+            self.mounts = [("", self.app)]
+
+    @property
+    def agents(self) -> list[tuple[type[Think], str]]:
+        """The classes of its agents, each with where it is, without names."""
+        return [
+            (cls, f"{path}/{'/'.join([*app.prefix, kebab(cls.__name__)])}")
+            for path, app in self.mounts
+            for cls in app.classes
+        ]
 
     @property
     def routes(self) -> list[str]:
         """The addresses of its agents, without names."""
-        if self.app is None:
-            return []
-        return ["/" + "/".join([*self.app.prefix, kebab(cls.__name__)]) for cls in self.app.classes]
+        return [address for _, address in self.agents]
 
 
 def load(target: str | None, *, store: str | None = None, grace: float | None = None) -> Loaded:
@@ -112,7 +126,11 @@ def _named(target: str, store: str | None, options: dict[str, Any]) -> Loaded:
             f"{target} is {value!r}, which cannot be served.",
             next_step="Name an App, an agent class, or an ASGI application with an App mounted in it.",
         )
-    return Loaded(value, target)
+    mounts = mounts_in(value)
+    if not mounts:
+        return Loaded(value, target)
+    apps = [app for _, app in mounts]
+    return Loaded(WithLifespan(value, apps), target, apps[0], mounts=mounts)
 
 
 def _import(name: str) -> Any:
@@ -143,7 +161,7 @@ def _import(name: str) -> Any:
 
 def use_demo_models(loaded: Loaded) -> None:
     """Let agents whose provider is not set up answer with the demo model, and note which."""
-    for cls in loaded.app.classes if loaded.app else []:
+    for cls, _ in loaded.agents:
         if cls.get_model is not Think.get_model:
             _with_fallback(cls)
         elif isinstance(cls.model, str) and (missing := _missing(cls.model)):

@@ -78,6 +78,10 @@ class Inspector:
             HTTP if scope["type"] == "http" else SOCKET
         )
 
+    def knows(self, scope: Any) -> bool:
+        """True when the agent of a request is one of this app."""
+        return _parts(scope)[2:3] in ([kebab(cls.__name__)] for cls in self._app.classes)
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request or socket."""
         if scope["type"] == "websocket":

@@ -167,6 +167,16 @@ class Access:
         connection.state.permissions = permissions
         return Pass(known.identity, known.who, known.mark, known.until, permissions)
 
+    async def refusal(self, connection: HTTPConnection) -> Response | None:
+        """The answer to somebody whom `authenticate` does not know; `None` when it does."""
+        try:
+            await self._authenticated(connection)
+        except _Refused as refused:
+            return refused.response
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody is known
+            return raised(connection, "authenticate", error)
+        return None
+
     async def may_change(self, entered: Pass, cls: Any, name: str) -> bool:
         """True when somebody who came in another way might do everything on a socket, too."""
         try:
