@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -58,7 +59,7 @@ async def test_an_approved_tool_runs_in_the_continuation_and_settles_the_earlier
     assert done["continuation"]
     types = [json.loads(f["body"])["type"] for f in two.responses(request) if "seq" in f]
     assert types[:3] == ["start", "tool-output-available", "start-step"]
-    assert [m.role for m in two.messages] == ["user", "assistant", "assistant"]
+    await two.until(lambda: [m.role for m in two.messages] == ["user", "assistant", "assistant"])
     assert two.messages[1].parts[-1]["output"] == "sda is empty"
     # the update comes before the chunk that carries the output
     order = [
@@ -111,3 +112,31 @@ async def test_a_call_that_awaits_approval_holds_the_batch(serve: Serve) -> None
     await asked.quiet()
     await asked.two.until_text("All settled.")
     assert careful.ran == ["sda"]
+
+
+async def test_a_tab_that_joins_a_continuation_gets_it_without_what_the_conversation_holds(
+    serve: Serve,
+) -> None:
+    # Given a continuation that has run the approved tool and speaks
+    go, careful = asyncio.Event(), Careful()
+    asked = await Asked.make(serve, WIPE, says("All ").waits(go).says("gone."), get_tools=careful.tools)
+    await asked.one.approve("w1")
+    await asked.one.until_frame("message_updated")
+    await asked.quiet()
+    await asked.two.until_text("All ")
+
+    # When a tab opens, and asks although it was offered the stream when it came
+    three = await asked.server.connect(asked.cls, id="three")
+    request = (await three.until_frame("stream_resuming"))["id"]
+    await three.probe("p")
+    await three.until_frame("stream_resuming", count=2)
+    await three.ack(request)
+    await three.until(lambda: any(f.get("replayComplete") for f in three.frames))
+    go.set()
+    await three.until_done(request)
+
+    # Then it is told the words from their beginning, and no outcome of a call that its window cannot find
+    told = [json.loads(f["body"])["type"] for f in three.responses(request) if "seq" in f]
+    assert told[:3] == ["start", "start-step", "text-start"]
+    assert three.of("stream_resume_none") == []
+    assert three.text == "All gone."

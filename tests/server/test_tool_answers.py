@@ -58,8 +58,10 @@ async def test_a_result_is_shown_to_all_and_the_agent_goes_on(serve: Serve, tmp_
         "chunks",
     ]
     assert one.seqs(offer["id"]) == two.seqs(offer["id"]) == list(range(len(one.seqs(offer["id"]))))
-    # and the other got it live, each frame marked as a continuation
-    assert kinds(two, since=two_before) == ["message_updated", "chunks", "chat_messages", "done"]
+    # and the other got it live, each frame marked as a continuation. Its window has added all that to the
+    # message before, and is told the end first: until then it would keep that beside the stored answer
+    await two.until(lambda: kinds(two)[-1] == "chat_messages")
+    assert kinds(two, since=two_before) == ["message_updated", "chunks", "done", "chat_messages"]
     for tab in (one, two):
         assert all(f["continuation"] for f in tab.responses(offer["id"]))
         start = json.loads(tab.responses(offer["id"])[0]["body"])

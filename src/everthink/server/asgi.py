@@ -237,7 +237,7 @@ class Gate:
                 return hall
             if reads:
                 await hall.actor.session.refresh()
-                return Response(encode_json(hall.actor.session.path), media_type="application/json")
+                return Response(encode_json(hall.messages), media_type="application/json")
             with hall.actor.hold():
                 answer = hall.actor.agent.on_request(bounded(request, self._app.limits.frame_bytes))
                 answer = await answer if inspect.isawaitable(answer) else answer

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 import inspect
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from ..errors import AgentError
@@ -52,7 +53,7 @@ from .expiry import EXPIRED, is_expired
 from .names import kebab
 from .permissions import answer_to, is_about_the_view, needed, refused, target_of
 from .reading import RawText, decoded
-from .replays import Over, chunk_frames, stored_bodies, tell_end, tell_failure
+from .replays import Over, chunk_frames, replayed_frames, stored_bodies, tell_end, tell_failure
 
 if TYPE_CHECKING:
     from .access import Access
@@ -71,6 +72,7 @@ MAX_REASON = 120
 """A close frame has no room for more."""
 # The connection whose clear this is: it has emptied its own window already.
 _clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
+NOTHING_NEW = '{"type":"message-metadata","messageMetadata":{}}'
 NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
 
 
@@ -99,6 +101,8 @@ class Hall:
         self._held: set[Connection] = set()
         # Told that something will stream: they are offered it when it does.
         self._parked: dict[Connection, None] = {}
+        # Those who asked for the stream before it began: their windows go on with it themselves.
+        self._expecting: set[Connection] = set()
         # How connections were closed when the agent left memory.
         self._closed: tuple[int, str] | None = None
         # Turns that ended, by request, for acks that come late.
@@ -164,10 +168,23 @@ class Hall:
         readers = [c for c in self.connections if c not in self._held]
         if not readers:
             return
-        first = shown.first_seq + known
-        parcel = chunk_frames(turn.request_id, shown.bodies[known:], first, continuation=turn.continuation)
+        first, bodies = shown.first_seq + known, shown.bodies[known:]
+        if first == 0 and turn.id in self._restarted:
+            self._begin_anew(turn, bodies, readers)
+        parcel = chunk_frames(turn.request_id, bodies, first, continuation=turn.continuation)
         for connection in readers:
             connection.send_all(parcel)
+
+    def _begin_anew(self, turn: Turn, bodies: Sequence[str], readers: Iterable[Connection]) -> None:
+        """Windows that watch forget the first beginning: a start that is told again empties their answer.
+
+        The one that asked cannot, and is put right at the end.
+        """
+        watching = {c for c in readers if c.key != turn.origin}
+        start = replayed_frames(turn.request_id, bodies[:1], continuation=turn.continuation, is_late=False)
+        for connection in watching:
+            connection.send_all(start)
+        self._snapshot(among=watching)
 
     def _begin(self, turn: Turn) -> None:
         if self._active is not None:
@@ -175,6 +192,7 @@ class Hall:
         self._active, self._bodies = self._overtaken.pop(turn.id, (turn, []))
         self._accepted.pop(turn.request_id, None)
         waiting = list(self._parked)
+        self._expecting = set(waiting)
         if turn.trigger == "auto-continuation":
             # Whoever answered is part of it, asked or not.
             waiting += [c for c in self.connections if c.key == turn.origin and c not in waiting]
@@ -205,16 +223,30 @@ class Hall:
         else:
             if status == "error":
                 self._all(self._failure(turn, ended.error or "", done=False))
-            if ended.stored:
-                self._snapshot()
             silent = status == "completed" and not ended.stored and not turn.continuation
-            self._all(self._done(turn, outcome, "No response was generated." if silent else ""))
+            done = self._done(turn, outcome, "No response was generated." if silent else "")
+            self._over_and_stored(done, is_stored=ended.stored)
             if turn.id in self._restarted:
                 # The hook of the tab that asked has put both beginnings into one answer: it is told last.
                 self._snapshot()
         self._restarted.discard(turn.id)
         if not was_active and not self._accepted:
             self._refused()
+
+    def _over_and_stored(self, done: wire.ResponseFrame, *, is_stored: bool) -> None:
+        """Tell the end of a stream and the conversation as it is now.
+
+        The conversation comes first: who reacts to the end finds it. Not so for windows that watch somebody
+        else's continuation: they have added it to the message before, and while they believe that it streams
+        they keep that beside the message in which it is stored.
+        """
+        watching = set(self.connections) - self._expecting
+        if not (done.continuation and is_stored):
+            watching = set[Connection]()
+        self._all(done, among=watching)
+        if is_stored:
+            self._snapshot()
+        self._all(done, among=set(self.connections) - watching)
 
     def _rewind(self, turn: Turn, at_once: bool) -> None:
         """The turn starts over: what was shown of it is over, and it streams anew."""
@@ -226,6 +258,7 @@ class Hall:
             self._restarted.add(turn.id)
             return
         self._all(self._done(turn, "recovering"))
+        self._snapshot()
         self._active, self._bodies = None, []
         self._held.clear()
         self._accepted[turn.request_id] = turn
@@ -263,18 +296,42 @@ class Hall:
 
     # --- sending
 
-    def _all(self, frame: wire.ServerFrame, *, without: str | None = None, only: str | None = None) -> None:
+    def _all(
+        self,
+        frame: wire.ServerFrame,
+        *,
+        without: str | None = None,
+        only: str | None = None,
+        among: set[Connection] | None = None,
+    ) -> None:
         readers = [c for c in self.connections if c.key != without and (only is None or c.key == only)]
+        if among is not None:
+            readers = [c for c in readers if c in among]
         if readers:
             parcel = Parcel((encode(frame),))
             for connection in readers:
                 connection.send_all(parcel)
 
-    def _snapshot(self, *, without: str | None = None, only: str | None = None) -> None:
-        self._all(wire.ChatMessages(self._messages()), without=without, only=only)
+    def _snapshot(self, *, without: str | None = None, among: set[Connection] | None = None) -> None:
+        self._all(wire.ChatMessages(self.messages), without=without, among=among)
+        active = self._active
+        if active is not None and active.continuation:
+            # The window that goes on by itself has let its answer go: it shows it again with the next chunk.
+            readers = {c for c in self.connections if c not in self._held}
+            again = wire.ResponseFrame(active.request_id, NOTHING_NEW, False, continuation=True)
+            self._all(again, without=without, among=readers if among is None else readers & among)
 
-    def _messages(self) -> list[Message]:
-        return list(self.actor.session.path)
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation for a window.
+
+        Without the answer of a continuation that streams, be its beginning stored because somebody wrote in
+        the middle: windows add what they are streamed to the message before.
+        """
+        path, active = self.actor.session.path, self._active
+        if active is None or not active.continuation:
+            return list(path)
+        return [message for message in path if message.id != active.message_id]
 
     def broadcast(self, message: str, *, without: Iterable[str] = ()) -> None:
         """Send text to every connection except those ids."""
@@ -323,7 +380,7 @@ class Hall:
             if self._accepted:
                 self._parked[connection] = None
                 connection.send(wire.StreamPending(next(reversed(self._accepted))))
-            connection.send(wire.ChatMessages(self._messages(), connect=True))
+            connection.send(wire.ChatMessages(self.messages, connect=True))
         recovering = self.actor.recovering
         if recovering is not None and self.actor.clock.now_ms() - recovering.at < RECOVERING_TTL_MS:
             connection.send(wire.Recovering(True, recovering.request_id))
@@ -346,6 +403,7 @@ class Hall:
         self._corrected.pop(connection, None)
         self._held.discard(connection)
         self._parked.pop(connection, None)
+        self._expecting.discard(connection)
         self.actor.emit(Disconnect(connection_id=connection.id, code=code, reason=reason))
         try:
             await _answer(self.actor.agent.on_close(connection, code, reason))
@@ -454,7 +512,7 @@ class Hall:
             self._corrected[connection] = True
             return
         self._corrected[connection] = False
-        connection.send(wire.ChatMessages(self._messages()))
+        connection.send(wire.ChatMessages(self.messages))
 
         def again() -> None:
             if self._corrected.pop(connection, False):
@@ -546,7 +604,7 @@ class Hall:
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
             return
         if isinstance(accepted, Dropped):
-            connection.send(wire.ChatMessages(self._messages()))
+            connection.send(wire.ChatMessages(self.messages))
             ids = trailing(body.messages) or None
             connection.send(wire.ResponseFrame(frame.id, "", True, outcome="skipped", message_ids=ids))
 
@@ -648,7 +706,11 @@ class Hall:
         return id is not None and any(c.key == id for c in self.connections)
 
     def _probed(self, connection: Connection, probe: str | None) -> None:
-        match answer_probe(self._view(), connection.key):
+        view = self._view()
+        if connection in self._held:
+            # It was offered the stream when it came, and perhaps before anybody in it listened.
+            view = dataclasses.replace(view, active_owner=None)
+        match answer_probe(view, connection.key):
             case Offer(id, holds):
                 self._offer(connection, id, probe, holds=holds)
             case Wait(id):
@@ -687,7 +749,8 @@ class Hall:
         turn = self._active
         assert turn is not None
         id, continues = turn.request_id, turn.continuation
-        connection.send_all(chunk_frames(id, self._bodies, replay=True, continuation=continues))
+        is_late = connection not in self._expecting
+        connection.send_all(replayed_frames(id, self._bodies, continuation=continues, is_late=is_late))
         connection.send(
             wire.ResponseFrame(id, "", False, replay=True, replay_complete=True, continuation=continues)
         )

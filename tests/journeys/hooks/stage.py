@@ -35,12 +35,14 @@ from everthink.models import port as model
 from everthink.server.gathered import options
 from tests.wire.peer import PeerApp, ThinkPeer, words_of
 
-CALLS: dict[str, dict[str, Any]] = {
-    "echo": {"value": "hi"},
-    "explode": {"value": "boom"},
-    "danger": {"target": "x"},
-    "getLocation": {},
+CALLS: dict[str, dict[str, dict[str, Any]]] = {
+    "echo": {"echo": {"value": "hi"}},
+    "explode": {"explode": {"value": "boom"}},
+    "danger": {"danger": {"target": "x"}},
+    "getLocation": {"getLocation": {}},
+    "pair": {"danger": {"target": "x"}, "slow": {}},
 }
+"""The calls of one step. `pair` is one that asks for a yes beside one that waits for `…/answer`."""
 
 
 SUMMARY = "In short. "
@@ -87,8 +89,8 @@ class Player:
         acts: list[list[str]] = [[]]
         for word in script:
             acts[-1].append(word)
-            if word in CALLS:
-                acts.append([])
+            for _ in CALLS.get(word, ()):
+                acts.append([])  # one for each result
         said = sum(int(word) for act in acts[:number] for word in act if word.isdigit())
         yield model.Opened()
         yield model.TextStart("t")
@@ -106,11 +108,13 @@ class Player:
                         yield model.Failed(ModelError("prompt is too long", kind="context_overflow"))
                         return
                 case _ if word in CALLS:
-                    call, given = f"call-{self.takes}", msgspec.json.encode(CALLS[word]).decode()
                     yield model.TextEnd("t")
-                    yield model.ToolInputStart(call, word)
-                    yield model.ToolInputDelta(call, given)
-                    yield model.ToolCallReady(call, word, given)
+                    for place, (name, values) in enumerate(CALLS[word].items()):
+                        call = f"call-{self.takes}{'-' * place}"
+                        given = msgspec.json.encode(values).decode()
+                        yield model.ToolInputStart(call, name)
+                        yield model.ToolInputDelta(call, given)
+                        yield model.ToolCallReady(call, name, given)
                     yield model.Finish("tool-calls", model.Usage(10, 5, 15))
                     return
                 case _:
@@ -145,6 +149,12 @@ class Stage(ThinkPeer):
         """Do something that needs a yes, and that one can see was done."""
         self.did.append(target)
         return {"did": target}
+
+    @tool
+    async def slow(self) -> str:
+        """Answer when somebody posts to `…/answer`."""
+        await self.called.hold()
+        return "at last"
 
     context_overflow = ContextOverflow(reactive=True)
 

@@ -76,6 +76,21 @@ export class Tab {
     }
   }
 
+  /** At no moment was anything said twice, in one message or in several: there was a beginning of this text. */
+  async showed_once(text) {
+    for (const shown of await this.told("shown")) {
+      if (!text.startsWith(shown.replaceAll("|", ""))) throw new Error(`once showed ${JSON.stringify(shown)}`);
+    }
+  }
+
+  /** Answer the question that is open. */
+  approve = (approved = true) =>
+    this.use((approved) => {
+      const parts = hooks.chat.messages.flatMap((message) => message.parts);
+      const { approval } = parts.findLast((one) => one.state === "approval-requested");
+      return hooks.chat.addToolApprovalResponse({ id: approval.id, approved });
+    }, approved);
+
   /** What a call gave: {value} or {error}. */
   call = (method, args = [], options) =>
     this.use(

@@ -52,6 +52,28 @@ JOURNEYS = [
     "streaming_callable",
 ]
 
+WATCHING = [
+    "watching_an_approval_by_who_asked",
+    "watching_an_approval_by_the_other",
+    "watching_a_denial_by_who_asked",
+    "watching_a_denial_by_the_other",
+    "watching_a_browser_tool",
+    "watching_a_browser_tool_of_the_other",
+    "watching_a_browser_tool_of_both",
+    "watching_a_tool_after_an_approval",
+    "watching_one_approval_after_another",
+    "watching_from_the_middle",
+    "watching_with_a_lost_line",
+    "approving_with_a_lost_line",
+    "watching_what_is_stopped",
+    "watching_what_fails",
+    "watching_an_early_approval",
+    "watching_while_somebody_asks_more",
+    "watching_while_the_other_asks_more",
+    "too_long_and_watched",
+]
+"""One tab asks or answers, others watch: what is said is on every screen once, at every moment."""
+
 
 def built(bench: Path, out: Path) -> Path:
     """The page, made from the packages of this folder."""
@@ -85,8 +107,13 @@ def test_journey(walked: dict[str, dict[str, Any]], name: str) -> None:
     judge(walked[name])
 
 
+@pytest.mark.parametrize("name", WATCHING)
+def test_a_tab_that_watches_shows_an_answer_once(walked: dict[str, dict[str, Any]], name: str) -> None:
+    judge(walked[name])
+
+
 def test_no_journey_is_left_out(walked: dict[str, dict[str, Any]]) -> None:
-    assert sorted(walked) == sorted(JOURNEYS)
+    assert sorted(walked) == sorted([*JOURNEYS, *WATCHING])
 
 
 @pytest.mark.parametrize("folder", [HERE, HERE.parent / "node", ROOT / "ui"], ids=lambda folder: folder.name)

@@ -11,7 +11,7 @@ const asked = new URLSearchParams(location.search);
 /** Everything that was ever told or shown, in order. */
 const told = { identities: [], states: [], refusals: [], ends: [], shown: [] };
 
-const tools = {
+const tools = asked.has("bare") ? {} : {
   getLocation: {
     description: "Where are you?",
     parameters: { type: "object", properties: {} },
@@ -36,6 +36,7 @@ function Room() {
     agent,
     tools,
     onToolCall: async ({ toolCall, addToolOutput }) => {
+      if (!(toolCall.toolName in tools)) return;
       const output = await tools[toolCall.toolName].execute();
       addToolOutput({ toolCallId: toolCall.toolCallId, output });
     },
