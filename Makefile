@@ -53,15 +53,15 @@ churn: $(INSTALLED) ## Watch memory while a thousand people come and go for 10 m
 	@$(BIN)/python -m bench.churn $(ARGS)
 
 lint: $(INSTALLED) ## Check style and formatting
-	@$(BIN)/ruff check . scripts/cases scripts/reference scripts/with-postgres
-	@$(BIN)/ruff format --check . scripts/cases scripts/reference scripts/with-postgres
+	@$(BIN)/ruff check . scripts/cases scripts/llms scripts/reference scripts/with-postgres
+	@$(BIN)/ruff format --check . scripts/cases scripts/llms scripts/reference scripts/with-postgres
 
 types: $(INSTALLED) ## Check types
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(INSTALLED) ## Rewrite the code in our format
-	@$(BIN)/ruff check --fix . scripts/cases scripts/reference scripts/with-postgres
-	@$(BIN)/ruff format . scripts/cases scripts/reference scripts/with-postgres
+	@$(BIN)/ruff check --fix . scripts/cases scripts/llms scripts/reference scripts/with-postgres
+	@$(BIN)/ruff format . scripts/cases scripts/llms scripts/reference scripts/with-postgres
 
 bench: $(INSTALLED) ## Measure, and compare with the floor and with peers
 	@$(BIN)/python -m bench
