@@ -5,6 +5,7 @@
     ├── TooDeep                     a value is nested deeper than can be kept
     ├── Unreadable                  what is stored of a turn cannot be read
     ├── AgentSetAside               an agent that took the process down too often is not started
+    ├── AgentElsewhere              another process on the same database has the agent
 
 
     ├── InvalidSettings             a setting, a hook or what it returned that is not understood
@@ -32,7 +33,6 @@
     ├── InvalidCallback             a timer or a job for a method that cannot be called
     ├── InvalidSchedule             a time, an interval or a cron expression that names no moment
     ├── InvalidScheduledTask        a declared task whose schedule cannot be read
-    ├── LeaseLost                   another process runs this agent now
     ├── ToolDefinitionError         a function that cannot become a tool
     ├── ToolError                   a tool says to people why it did not work
     │   ├── ToolInputError          input that does not fit a tool's schema
@@ -52,7 +52,10 @@
         ├── StoreFull               no space left
         ├── StoreTooNew             written by a newer release
         ├── StoreUnavailable        the server cannot be reached
+        │   └── CommitInDoubt       the connection broke in a commit: stored, or not
+        ├── StorePooled             a pooler hands every transaction to another session
         ├── StoreClosed             used after close
+        ├── LeaseLost               another process runs this agent now
         └── CommitRefused           a guard statement matched nothing
 
 Nothing here imports anything of ours: every room may raise from it.
@@ -67,8 +70,10 @@ from typing import Literal
 
 __all__ = [
     "UNTOLD",
+    "AgentElsewhere",
     "AgentError",
     "AgentSetAside",
+    "CommitInDoubt",
     "CommitRefused",
     "CompactionNotSetUp",
     "ContextRefused",
@@ -102,6 +107,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreLocked",
+    "StorePooled",
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
@@ -189,6 +195,18 @@ class AgentSetAside(AgentError):
             next_step=f"Look with `everthink inspect`; `everthink release {agent}` tries again.",
         )
         self.agent, self.strikes = agent, strikes
+
+
+class AgentElsewhere(AgentError):
+    """Another process that uses the same database has the agent; this one may neither run nor change it."""
+
+    def __init__(self, agent: str, where: str = "another process") -> None:
+        super().__init__(
+            f"The agent {agent!r} lives in {where} now.",
+            kept="Nothing was changed here; the agent goes on there.",
+            next_step="Ask there, or again when it has left memory there: it is given back after idle_after.",
+        )
+        self.agent, self.where = agent, where
 
 
 class InvalidSettings(AgentError, TypeError, ValueError):
@@ -354,10 +372,6 @@ class InvalidSchedule(AgentError, ValueError):
     """What was given as a time is none. Nothing was stored."""
 
 
-class LeaseLost(AgentError):
-    """This process no longer owns the agent; another one runs it, with everything that was stored."""
-
-
 class ToolDefinitionError(AgentError):
     """A function cannot become a tool; raised when the class is defined, with file and line."""
 
@@ -487,9 +501,24 @@ class StoreUnavailable(StoreError):
     """The database server cannot be reached."""
 
 
+class CommitInDoubt(StoreUnavailable):
+    """The connection broke between sending a commit and hearing what became of it."""
+
+
+class StorePooled(StoreError):
+    """A pooler in front of the database gives each transaction another session; ours must keep theirs."""
+
+
 class StoreClosed(StoreError):
     """The store was used after it was closed."""
 
 
+class LeaseLost(StoreError):
+    """This process no longer owns the agent; another one runs it, with everything that was stored."""
+
+
 class CommitRefused(StoreError):
     """A guard statement matched no row, so nothing of its commit was written."""
+
+    guard: str = ""
+    """The name of the statement that was not met, if it has one."""

@@ -35,6 +35,7 @@ LOGGERS = (
     "abort",
     "agent",
     "cli",
+    "cluster",
     "devtools",
     "fibers",
     "models",

@@ -57,14 +57,15 @@ async def test_clearing_again_and_again_owes_one_pass_only(tmp_path: Path) -> No
     async with open_app(tmp_path, Keeper) as app:
         agent: Any = await app.agent(Keeper, "ada").instance()
         passes = 0
-        scrub = agent._home.store._store.scrub
+        database: Any = (await app.open()).store
+        scrub = database.scrub
 
         async def counted(**options: Any) -> bool:
             nonlocal passes
             passes += 1
             return await scrub(**options)
 
-        agent._home.store._store.scrub = counted
+        database.scrub = counted
         for number in range(100):
             await agent.add_messages(f"{SECRET} {number}")
             await agent.clear_messages()

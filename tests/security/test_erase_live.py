@@ -245,8 +245,8 @@ async def test_a_failing_database_keeps_everything_and_says_so(
         await app.agent(Keeper, "ada").add_messages(SECRET)
 
         # Given a last statement that the database refuses
-        def broken(agent: str) -> list[Statement]:
-            return [*erasing.erased(agent), Statement("DELETE FROM nowhere")]
+        def broken(agent: str, **options: bool) -> list[Statement]:
+            return [*erasing.erased(agent, **options), Statement("DELETE FROM nowhere")]
 
         monkeypatch.setattr(directory, "erased", broken)
         with pytest.raises(StoreError):

@@ -55,4 +55,8 @@ async def test_every_table_of_a_postgresql_database_is_erased(postgres_url: str)
     for name, column in rows:
         found.setdefault(name, set()).add(column)
     del found["everthink_schema"]
+    # And whose an agent is; the processes themselves have no rows of agents
+    claims, nodes = found.pop("claims"), found.pop("nodes")
+    assert ("agent" in claims, "agent" in nodes) == (True, False)
+    assert any("DELETE FROM claims" in statement.sql for statement in erased("a", is_claimed=True))
     assert found == KNOWN

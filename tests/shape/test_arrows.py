@@ -98,9 +98,11 @@ ARROWS: dict[str, set[str]] = {
     # Edges: they import the core, the core never imports them.
     "workspace": {"errors", "clock", "store.port"},
     "sandbox": {"errors", "clock", "abort"},
+    "cluster": {"errors", "store"},
     "runtime": {
         "errors",
         "settings",
+        "cluster",
         "masking",
         "logs",
         "limits",

@@ -16,7 +16,7 @@ __all__ = ["command"]
 
 IN_USE = (
     "SELECT COUNT(*) AS servers FROM pg_stat_activity"
-    " WHERE application_name = 'everthink' AND datname = current_database()"
+    " WHERE application_name LIKE 'everthink%' AND datname = current_database()"
 )
 
 PATIENCE = 5
@@ -97,7 +97,7 @@ async def _erase(store: str, agent: str) -> tuple[int, bool]:
             next_step="Stop that process first, or call `await app.erase(…)` inside it.",
         ) from error
     try:
-        rows = rows_erased(await database.apply(erased(agent)))
+        rows = rows_erased(await database.apply(erased(agent, is_claimed=hasattr(database, "dial"))))
         return rows, await database.scrub(patience=math.inf)
     finally:
         await database.close()

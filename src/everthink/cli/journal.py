@@ -150,7 +150,7 @@ def lines(journal: Journal, agent: str, *, now: int) -> Iterator[Row]:
     for section in parts:
         after: tuple[Any, ...] | None = ()
         while after is not None:
-            sql, params, _ = section.page(agent, after)
+            sql, params, *_ = section.page(agent, after)
             rows = [tuple(row.values()) for row in journal.rows(sql, *params)]
             yield from map(section.line, rows)
             after = section.after(rows)
@@ -292,7 +292,7 @@ class _Postgres:
         from ..store.postgres.sql import kinds_of, numbered
 
         async with self._connection.transaction():
-            for sql, params, _ in commit:
+            for sql, params, *_ in commit:
                 await self._connection.fetch(numbered(sql, kinds_of(params)), *params)
 
     def hold(self) -> None:

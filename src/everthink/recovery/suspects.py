@@ -13,6 +13,7 @@ from ..store.port import Row, Statement
 
 __all__ = [
     "ALL",
+    "ALL_OF_AGENT",
     "ASIDE",
     "OF_AGENT",
     "ONE",
@@ -47,6 +48,7 @@ TABLES = (
 
 _COLUMNS = "agent, turn, strikes, said, first_at, last_at, what, is_aside"
 ALL = f"SELECT {_COLUMNS} FROM suspects ORDER BY agent, turn"
+ALL_OF_AGENT = f"SELECT {_COLUMNS} FROM suspects WHERE agent = ?"
 ONE = f"SELECT {_COLUMNS} FROM suspects WHERE agent = ? AND turn = ?"
 _IS_ASIDE = f"(is_aside = 1 OR strikes >= {STRIKES})"
 ASIDE = f"SELECT {_COLUMNS} FROM suspects WHERE {_IS_ASIDE} ORDER BY last_at, agent, turn"

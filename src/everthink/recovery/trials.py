@@ -14,7 +14,7 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..clock import Clock, Timer
@@ -55,8 +55,10 @@ class Trial:
 class Trials:
     """The attempts of one process."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, *, store_of: Callable[[str], Store] | None = None) -> None:
         self._store, self._clock = store, clock
+        # An agent's own way to the store, while this process may write about it.
+        self._given_store_of = store_of
         # The rows that were there when we came, and what became of them since.
         self._known: dict[Key, Suspect] = {}
         # By agent, as it was when we came.
@@ -65,6 +67,9 @@ class Trials:
         self._open: dict[Key, Trial] = {}
         self._line = _Line()
         self._writes: set[asyncio.Future[None]] = set()
+
+    def _store_of(self, agent: str) -> Store:
+        return self._store if self._given_store_of is None else self._given_store_of(agent)
 
     async def load(self) -> None:
         """Learn who is suspected. Once."""
@@ -77,6 +82,14 @@ class Trials:
             suspect = suspects.opened(row)
             self._known[suspect.agent, suspect.turn] = suspect
             self._ranks[suspect.agent] = max(suspect.strikes, self._ranks.get(suspect.agent, 0))
+
+    async def learn(self, agent: str) -> None:
+        """Read again what is known of an agent that another process may have tried."""
+        await self.load()
+        for row in await self._store.fetch(suspects.ALL_OF_AGENT, agent):
+            suspect = suspects.opened(row)
+            if (suspect.agent, suspect.turn) not in self._open:
+                self._known[suspect.agent, suspect.turn] = suspect
 
     def rank(self, agent: str) -> int:
         """How much speaks against an agent: those with little are started first."""
@@ -125,16 +138,16 @@ class Trials:
         """Write down that the attempt begins, together with `more`."""
         try:
             if trial.key in self._known or trial.suspect.turn:
-                await self._store.apply([suspects.counted(trial.suspect), *more])
+                await self._store_of(trial.suspect.agent).apply([suspects.counted(trial.suspect), *more])
                 is_counted = True
             else:
                 suspect = trial.suspect
                 marked = suspects.counted_start(suspect.agent, now=suspect.last_at, what=suspect.what)
-                rows = await self._store.apply([marked, *more])
+                rows = await self._store_of(suspect.agent).apply([marked, *more])
                 is_counted = bool(rows[0])
         except asyncio.CancelledError:
             trial.is_open = True  # the commit may be under way: what it counts is taken back behind it
-            self._later(self._taken_back(trial))
+            self._later(trial.suspect.agent, self._taken_back(trial))
             self._close(trial)
             raise
         except BaseException:
@@ -168,7 +181,7 @@ class Trials:
     def clear(self, trial: Trial) -> None:
         """It ended well: clear it of suspicion, without waiting for that."""
         if trial.is_open:
-            self._later([suspects.cleared(*trial.key)])
+            self._later(trial.suspect.agent, [suspects.cleared(*trial.key)])
             self.passed(*trial.key)
         self._leave(trial)
 
@@ -177,16 +190,17 @@ class Trials:
         taken_back = self._taken_back(trial)
         self._close(trial)
         if taken_back:
-            await self._written(taken_back)
+            await self._written(trial.suspect.agent, taken_back)
 
     async def undo_all(self, agent: str | None = None) -> None:
         """The agent is stopped on purpose, or all are: what was being tried does not count."""
         trials = [one for one in self._open.values() if agent in (None, one.suspect.agent)]
-        taken_back = [statement for one in trials for statement in self._taken_back(one)]
+        taken_back: dict[str, list[Statement]] = {}
         for one in trials:
+            if statements := self._taken_back(one):
+                taken_back.setdefault(one.suspect.agent, []).extend(statements)
             self._close(one)
-        if taken_back:
-            await self._written(taken_back)
+        await asyncio.gather(*(self._written(one, commit) for one, commit in taken_back.items()))
         if self._writes:
             await asyncio.wait(set(self._writes))
 
@@ -218,7 +232,7 @@ class Trials:
         if trial.suspect.turn:
             taken_back = self._taken_back(trial)
             self._close(trial)
-            self._later(taken_back)
+            self._later(trial.suspect.agent, taken_back)
         else:
             self.clear(trial)
 
@@ -244,14 +258,14 @@ class Trials:
             trial.holds_place = False
             self._line.leave()
 
-    def _later(self, commit: Sequence[Statement]) -> None:
-        written = asyncio.ensure_future(self._written(commit))
+    def _later(self, agent: str, commit: Sequence[Statement]) -> None:
+        written = asyncio.ensure_future(self._written(agent, commit))
         self._writes.add(written)
         written.add_done_callback(self._writes.discard)
 
-    async def _written(self, commit: Sequence[Statement]) -> None:
+    async def _written(self, agent: str, commit: Sequence[Statement]) -> None:
         try:
-            await self._store.apply(commit)
+            await self._store_of(agent).apply(commit)
         except StoreError as error:
             log.warning("an attempt that ended well stays counted, and is tried alone next time: %s", error)
 

@@ -20,6 +20,7 @@ import msgspec
 
 from ..abort import AbortRegistry
 from ..clock import Clock
+from ..cluster.fence import Fence
 from ..errors import AgentError, SessionBusy, StoreError
 from ..limits import Limits
 from ..messages import bounded_json, decode_json
@@ -57,7 +58,6 @@ from .alarms import Alarms
 from .callbacks import as_retry, options_of
 from .cleaning import Cleaning
 from .context import current_connection
-from .fence import Fence
 from .fiber_values import as_json
 from .fibers import Fibers
 from .jobs import Jobs
@@ -176,6 +176,7 @@ class Actor:
         *,
         base: type[Resident],
         store: Store,
+        fence: Fence,
         clock: Clock,
         bus: EventBus,
         new_id: Callable[[], str],
@@ -186,8 +187,9 @@ class Actor:
         self.id = f"{cls.__name__}/{name}"
         self.name, self.cls, self._base = name, cls, base
         self.cleaning = Cleaning(self)
-        self.fence = Fence(store, self.id)
-        self.store: Store = self.fence
+        self.fence = fence
+        """What `store` writes through: shut when nothing more may be written."""
+        self.store = store
         self.clock, self._bus = clock, bus
         self.new_id, self.resolve_model, self.limits = new_id, resolve_model, limits
         self.trials = trials

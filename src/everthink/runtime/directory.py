@@ -3,7 +3,8 @@
     handle, socket, alarm --(class, name)--> Directory --> Actor
 
 At most one live instance exists per address. Callers that arrive while it starts share that
-start; a start that fails leaves nothing behind, so the next caller tries again.
+start; a start that fails leaves nothing behind, so the next caller tries again. Where other processes use
+the same database an agent is claimed before it starts and given back when it leaves memory (`cluster/`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..clock import Clock, Timer
-from ..errors import AgentError, AgentSetAside, StoreClosed, StoreError
+from ..cluster import queries as cluster_queries
+from ..cluster.fence import Fence, Loss
+from ..cluster.membership import Membership
+from ..errors import (
+    AgentElsewhere,
+    AgentError,
+    AgentSetAside,
+    CommitRefused,
+    LeaseLost,
+    StoreClosed,
+    StoreError,
+)
 from ..limits import Limits
 from ..models.port import Model
 from ..observe.bus import EventBus
@@ -45,6 +57,10 @@ log = logging.getLogger("everthink.runtime")
 MAX_NAME = 512
 ERASED = (4410, "Erased")
 """How the sockets of an agent that is erased are closed."""
+RESTART = (1012, "Service restart")
+"""How those of an agent are closed that has to leave memory: clients come back."""
+HELD = 0.05
+"""Seconds after which those hear of a lost agent who were not stopped with it."""
 STOPPING = 5.0
 """Seconds that an agent which is erased gets to stop. What does not stop then can write nothing any more."""
 
@@ -71,6 +87,7 @@ class Directory:
         limits: Limits | None = None,
         idle_after: float | None = None,
         retention: float | None = None,
+        membership: Membership | None = None,
     ) -> None:
         self._classes = classes
         self._parts: dict[str, Any] = {
@@ -83,7 +100,13 @@ class Directory:
             "limits": limits or Limits(),
         }
         self.store, self._clock, self._bus = store, clock, bus
-        self.trials = Trials(store, clock)
+        self.membership = membership
+        """This process among those that share the database; `None` when it has one owner anyway."""
+        if membership is not None:
+            membership.on_lost, membership.on_change = self._lose_all, self._look_again
+        # The way to the store of each agent that is ours.
+        self._fences: dict[str, Fence] = {}
+        self.trials = Trials(store, clock, store_of=lambda agent: self._fences.get(agent, store))
         """Counts what is tried, and knows what took earlier processes down."""
         self._parts["trials"] = self.trials
         # The agents that are reached for what is due.
@@ -112,6 +135,7 @@ class Directory:
             reach=self._rouse,
             left=(turn_queries.WAITING, queries.WISHING, fiber_queries.WAITING, job_queries.LEFT),
             rank=self.trials.rank,
+            elsewhere=membership.elsewhere if membership is not None else None,
         )
         """Reaches agents when their time has come, without any client."""
 
@@ -147,6 +171,13 @@ class Directory:
                     kept="Nothing was stored.",
                     next_step="Reach it again to begin from nothing.",
                 ) from None
+            is_taken = task.cancelled() and not (self._closed or _is_cancelled())
+            if isinstance(error, asyncio.CancelledError) and is_taken:
+                raise LeaseLost(
+                    f"{cls.__name__} {name!r} was taken away from this process while it started.",
+                    kept="Everything that was stored is there.",
+                    next_step="Reach it again: here, or in the process that has it now.",
+                ) from None
             raise
 
     def _key(self, cls: type[Resident], name: str) -> tuple[str, str]:
@@ -168,11 +199,16 @@ class Directory:
         if after is not None:
             await asyncio.wait([after])  # what is being cut there must not be taken up here meanwhile
         id = f"{cls.__name__}/{name}"
-        trial = await self._counted(id, cls, name)
+        fence = await self._claimed((cls.__name__, name))
         try:
-            actor = await self._started(cls, name, props)
+            trial = await self._counted(id, cls, name)
+            try:
+                actor = await self._started(cls, name, props, fence)
+            except BaseException:
+                await self.trials.undo_all(id)  # it failed in good order: that takes nobody down
+                raise
         except BaseException:
-            await self.trials.undo_all(id)  # it failed in good order: that takes nobody down
+            await self._give_back(fence, id)
             raise
         if trial.is_open and id not in self._rousing and not await self._has_due(id):
             self._clear_after(trial, actor.left_work())
@@ -182,9 +218,9 @@ class Directory:
         """True when timers are due: the waker comes for them, and may find out what is wrong with them."""
         return bool(await self.store.fetch(alarm_queries.DUE, id, self._clock.now_ms(), 1))
 
-    async def _started(self, cls: type[Resident], name: str, props: Any) -> Actor:
+    async def _started(self, cls: type[Resident], name: str, props: Any, fence: Fence) -> Actor:
         known = queries.known(f"{cls.__name__}/{name}", cls=cls.__name__, name=name, now=self._clock.now_ms())
-        parts: dict[str, Any] = {**self._parts, "store": Introduced(self.store, known)}
+        parts: dict[str, Any] = {**self._parts, "store": Introduced(fence, known), "fence": fence}
         actor = Actor(cls, name, **parts)
         actor.waker = self.waker.rouse
         try:
@@ -232,6 +268,71 @@ class Directory:
         if (trial := self.trials.running(id)) is not None:
             self._clear_after(trial, actor.left_work())
 
+    # --- whose an agent is
+
+    async def _claimed(self, key: tuple[str, str]) -> Fence:
+        """The way to the store of an agent that is ours from now on. Raises `AgentElsewhere`."""
+        id = "/".join(key)
+        if self.membership is None:
+            fence = Fence(self.store, id)
+        else:
+            claim = await self.membership.claim(id)
+            fence = Fence(self.store, id, claim, lambda why, what: self._lost(key, fence, why, what))
+            if not self.membership.is_alone:
+                await self.trials.learn(id)
+        self._fences[id] = fence
+        return fence
+
+    async def _give_back(self, fence: Fence, id: str) -> None:
+        """Others may have the agent. Behind everything that was asked for to be written about it."""
+        if self._fences.get(id) is not fence:
+            return
+        if self.membership is not None and fence.claim is not None:
+            try:
+                await self.store.apply([self.membership.released(fence.claim)])
+            except StoreError as error:
+                log.warning("%s could not be given back and stays with this process: %s", id, error)
+        self._fences.pop(id, None)
+
+    def _lost(self, key: tuple[str, str], fence: Fence, why: Loss, what: str) -> None:
+        """An agent must leave memory as if the process had died: it is not ours, or not as we think."""
+        log.warning("%s leaves memory: %s", "/".join(key), what)
+        # Those who are not stopped with the agent, be it gone already, must not wait for ever.
+        asyncio.get_running_loop().call_later(HELD, fence.answer)
+        if self._fences.get("/".join(key)) is fence and (start := self._live.pop(key, None)) is not None:
+            if _is_up(start):
+                self._hang_up(start.result())
+            cutting = asyncio.create_task(self._cut(key, start, fence, why), name=f"cut {key}")
+            self._note_leaving(key, cutting)
+
+    def _hang_up(self, actor: Actor) -> None:
+        """In the same breath: no turn may hear of it first, and take it for a failure of its own."""
+        actor.door.cut()
+        if actor.hall is not None:
+            actor.hall.close_all(*RESTART)
+
+    async def _cut(self, key: tuple[str, str], start: asyncio.Task[Actor], fence: Fence, why: Loss) -> None:
+        id = "/".join(key)
+        start.cancel()
+        await asyncio.wait([start])
+        if _is_up(start):
+            await self._stopped(start.result())
+        fence.answer()
+        if why == "taken":
+            self.trials.forget(id)
+            self._fences.pop(id, None)
+        else:
+            self.waker.rouse(0, id)  # read it again: what was cut off goes on from what is stored
+
+    def _lose_all(self) -> None:
+        """Nobody knows any more that this process lives: others may have its agents."""
+        for fence in list(self._fences.values()):
+            fence.lose("taken", "this process has lost its lease")
+
+    def _look_again(self) -> None:
+        """Others came, went or died: what they had to do may be ours now."""
+        self.waker.look()
+
     # --- what takes the process down
 
     async def _counted(self, id: str, cls: type[Resident], name: str) -> Trial:
@@ -246,7 +347,7 @@ class Directory:
     async def _set_aside(self, cls: type[Resident], name: str, suspect: Suspect) -> None:
         if suspect.is_aside:
             return
-        await self.store.apply([self.trials.aside(suspect)])
+        await self._fences.get(suspect.agent, self.store).apply([self.trials.aside(suspect)])
         log.error(
             "%s is set aside: the process died, or was killed, in %d of its starts. All of it is kept;"
             " `everthink release %s` tries again.",
@@ -268,9 +369,14 @@ class Directory:
         """Let what was set aside be tried again: one turn, or all. Returns the turns, `""` for the agent."""
         key = self._key(cls, name)
         id = "/".join(key)
-        rows, _ = await self.store.apply([suspects.released(id, turn), turn_queries.released(id, turn)])
-        self.trials.released(id, turn)
-        found: list[str] = [row[0] for row in rows]
+        while (task := self._leaving.get(key) or self._live.get(key)) is not None and not task.done():
+            await asyncio.wait([task])
+        if key in self._live:
+            found = await self._release(key, self._fences[id], turn)
+        else:
+            releasing = asyncio.create_task(self._release_asleep(key, turn), name=f"release {key}")
+            self._note_leaving(key, releasing)  # whoever reaches it now waits for that
+            found = await asyncio.shield(releasing)
         for one in found:
             self._bus.emit(cls.__name__, name, Released(turn_id=one or None))
         task = self._live.get(key)
@@ -280,6 +386,19 @@ class Directory:
         elif found:
             self.waker.rouse(0, id)
         return found
+
+    async def _release(self, key: tuple[str, str], fence: Fence, turn: str | None) -> list[str]:
+        id = "/".join(key)
+        rows, _ = await fence.apply([suspects.released(id, turn), turn_queries.released(id, turn)])
+        self.trials.released(id, turn)
+        return [row[0] for row in rows]
+
+    async def _release_asleep(self, key: tuple[str, str], turn: str | None) -> list[str]:
+        fence = await self._claimed(key)
+        try:
+            return await self._release(key, fence, turn)
+        finally:
+            await self._give_back(fence, "/".join(key))
 
     async def set_aside(self) -> list[Suspect]:
         """What is not tried any more until it is released."""
@@ -301,15 +420,25 @@ class Directory:
         self._broom = None
         is_needed = True
         try:
-            await self.store.apply([turn_queries.swept(before=self._clock.now_ms() - SEGMENT_GRACE_MS)])
+            await self._sweep_all()
             if self._retention is None:
                 is_needed = bool(self._live or await self.store.fetch(turn_queries.ANY_CHUNKS))
             else:
                 await self._erase_idle(self._retention)
+        except CommitRefused:
+            log.debug("another process tidies up")
         except StoreError as error:
             log.warning("what is old could not be dropped and stays for now: %s", error)
         if is_needed:
             self._tidy_later()
+
+    async def _sweep_all(self) -> None:
+        """Drop the old chunks of all agents. `CommitRefused`: another process is at it."""
+        swept = turn_queries.swept(before=self._clock.now_ms() - SEGMENT_GRACE_MS)
+        if self.membership is None:
+            await self.store.apply([swept])
+        else:
+            await self.store.apply([cluster_queries.alone(), swept, *cluster_queries.tidied()])
 
     async def _erase_idle(self, retention: Retention) -> None:
         """Erase the agents to whom nothing has happened for too long, one after the other."""
@@ -329,9 +458,18 @@ class Directory:
             await self.store.scrub(patience=cleaning.PATIENCE)
 
     async def _expire(self, key: tuple[str, str], retention: Retention) -> int:
-        if not await retention.is_over("/".join(key)):
+        id = "/".join(key)
+        try:
+            fence = await self._claimed(key)
+        except AgentElsewhere:
+            await retention.seen([id])  # it is in use
             return 0
-        return await self._delete(key, Audit(action="erase", allowed=True, reason="retention"))
+        try:
+            if not await retention.is_over(id):
+                return 0
+            return await self._delete(key, fence, Audit(action="erase", allowed=True, reason="retention"))
+        finally:
+            await self._give_back(fence, id)
 
     async def _note_seen(self, retention: Retention) -> None:
         left, self._left = self._left, set()
@@ -370,8 +508,10 @@ class Directory:
         """Stop an agent that cannot be reached any more. The next start at its address waits for that."""
 
         async def stop() -> None:
-            await (await start).stop(grace)
-            await self.trials.undo_all("/".join(key))  # cut on purpose
+            actor = await start
+            await actor.stop(grace)
+            await self.trials.undo_all(actor.id)  # cut on purpose
+            await self._give_back(actor.fence, actor.id)
 
         if self._retention is not None:
             self._left.add("/".join(key))
@@ -425,17 +565,23 @@ class Directory:
             await asyncio.wait([start])
             if _is_up(start):
                 await self._end(start.result())
-        rows = await self._delete(key, Audit(action="erase", allowed=True, identity=identity))
+        id = "/".join(key)
+        fence = self._fences.get(id) or await self._claimed(key)
+        try:
+            rows = await self._delete(key, fence, Audit(action="erase", allowed=True, identity=identity))
+        finally:
+            await self._give_back(fence, id)
         # Not by whoever asked: that may have been the agent itself, which is gone.
         scrub = asyncio.ensure_future(self.store.scrub(patience=patience))
         self._scrubs.add(scrub)
         scrub.add_done_callback(self._scrubs.discard)
         return rows
 
-    async def _delete(self, key: tuple[str, str], audit: Audit) -> int:
-        await self.trials.undo_all("/".join(key))  # and what is on its way about it comes first
-        self.trials.forget("/".join(key))
-        rows = rows_erased(await self.store.apply(erased("/".join(key))))
+    async def _delete(self, key: tuple[str, str], fence: Fence, audit: Audit) -> int:
+        id = "/".join(key)
+        self.trials.forget(id)
+        await self.trials.undo_all(id)  # what is on its way about it comes first
+        rows = rows_erased(await fence.apply_last(erased(id, is_claimed=fence.claim is not None)))
         self._bus.emit(*key, audit)
         if rows:
             self._bus.emit(*key, Destroy())
@@ -445,13 +591,17 @@ class Directory:
         """Stop an agent that shall write nothing any more."""
         if actor.hall is not None:
             actor.hall.close_all(*ERASED)
+        await self._stopped(actor)
+        actor.fence.shut()
+
+    async def _stopped(self, actor: Actor) -> None:
+        """Stop an agent that is not waited for longer than a moment."""
         stopping = asyncio.ensure_future(actor.stop(0))
         await asyncio.wait([stopping], timeout=STOPPING)
-        actor.fence.shut()
         if not stopping.done():
-            log.warning("%s is erased while something of it does not stop; it can write nothing", actor.id)
+            log.warning("%s is gone while something of it does not stop; it can write nothing", actor.id)
         elif (error := stopping.exception()) is not None:
-            log.error("%s is erased; stopping it failed", actor.id, exc_info=error)
+            log.error("%s is gone; stopping it failed", actor.id, exc_info=error)
 
     async def close(self, *, grace: float) -> None:
         """Stop every agent."""
@@ -474,10 +624,24 @@ class Directory:
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
         await asyncio.gather(*starting, return_exceptions=True)
         await self.trials.undo_all()
+        await self._give_all_back()
+
+    async def _give_all_back(self) -> None:
+        if self.membership is not None:
+            try:
+                await self.store.apply([cluster_queries.all_released(self.membership.id)])
+            except StoreError as error:
+                log.warning("the others find out by themselves that this process is gone: %s", error)
+            await self.membership.leave()
 
 
 def _is_up(task: asyncio.Task[Actor]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _check_name(name: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..cluster import queries as cluster
 from ..store.migrate import tables_of
 from ..store.port import Rows, Statement
 from .schema import MIGRATIONS
@@ -19,15 +20,16 @@ TABLES = tables_of(MIGRATIONS)
 """Every table of an agent. All begin with the column `agent`."""
 
 
-def erased(agent: str) -> list[Statement]:
-    """Delete every row of an agent."""
-    return [
+def erased(agent: str, *, is_claimed: bool = False) -> list[Statement]:
+    """Delete every row of an agent; with `is_claimed` also the one that says who runs it."""
+    deleted = [
         Statement(f"{what} FROM {table.name} WHERE agent = ?", (agent,))
         for table in TABLES
         for what in ("SELECT COUNT(*)", "DELETE")
     ]
+    return [*deleted, cluster.forgotten(agent)] if is_claimed else deleted
 
 
 def rows_erased(answers: Sequence[Rows]) -> int:
     """How many rows that commit deleted."""
-    return sum(rows[0][0] for rows in answers[::2])
+    return sum(rows[0][0] for rows in answers[: 2 * len(TABLES) : 2])

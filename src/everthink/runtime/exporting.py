@@ -125,7 +125,7 @@ async def exported(store: Store, agent: str, *, now: int) -> AsyncIterator[dict[
     for section in sections():
         after: tuple[Any, ...] | None = ()
         while after is not None:
-            sql, params, _ = section.page(agent, after)
+            sql, params, *_ = section.page(agent, after)
             rows = await store.fetch(sql, *params)
             for row in rows:
                 yield section.line(row)

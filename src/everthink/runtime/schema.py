@@ -5,6 +5,7 @@ Numbers only grow. A step that a release has shipped is never changed: add the n
 
 from __future__ import annotations
 
+from ..cluster import queries as cluster
 from ..recovery import queries as recovery
 from ..recovery import suspects
 from ..schedules import queries as schedules
@@ -37,4 +38,5 @@ MIGRATIONS = (
     Migration(9, "erasing", runtime.SEEN),
     Migration(10, "what tools said", turn.SAID),
     Migration(11, "who approved", turn.APPROVED),
+    Migration(12, "several processes", cluster.TABLES, only="postgres"),
 )

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ..clock import Clock, Timer
-from ..errors import AgentSetAside, StoreClosed, StoreError
+from ..errors import AgentElsewhere, AgentSetAside, StoreClosed, StoreError
 from ..store.port import Store
 from . import alarm_queries as queries
 
@@ -53,7 +53,8 @@ class Waker:
 
     `reach(class_name, name)` starts the agent if need be and lets it run what is due. `left` are queries
     for agents to which an earlier process left work: their ids, and the time if it is not at once. They are
-    asked when we start. `rank(agent)` is low for those that are reached first.
+    asked when we start. `rank(agent)` is low for those that are reached first. `elsewhere` names the agents
+    that other processes have: they see to them.
     """
 
     def __init__(
@@ -65,9 +66,14 @@ class Waker:
         reach: Reach,
         left: Sequence[str] = (),
         rank: Callable[[str], int] = lambda agent: 0,
+        elsewhere: Callable[[], Awaitable[Collection[str]]] | None = None,
     ) -> None:
         self._store, self._clock, self._classes = store, clock, classes
         self._reach, self._left, self._rank = reach, left, rank
+        # Those of `left` that were not asked yet.
+        self._unasked: list[str] = []
+        self._ask_elsewhere = elsewhere
+        self._elsewhere: Collection[str] = ()
         self._at: float = math.inf
         self._timer: Timer | None = None
         self._awake = asyncio.Event()
@@ -90,7 +96,13 @@ class Waker:
         if self._task is None:
             # A context of its own: whoever opened the app may do so in the middle of a request.
             self._is_looking = True
+            self._unasked = list(self._left)
             self._task = asyncio.create_task(self._run(), name="waker", context=contextvars.Context())
+
+    def look(self) -> None:
+        """Look again for everything that was left: another process may have been at it, and is gone."""
+        self._unasked = list(self._left)
+        self.rouse()
 
     async def stop(self) -> None:
         """Reach nobody any more. What an agent is doing is the agent's to end."""
@@ -136,17 +148,13 @@ class Waker:
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE
-        left = list(self._left)
         while True:
             self._awake.clear()
             self._is_looking = True
             # From here on whoever rouses us means something that the look below may have missed.
             self._at = math.inf
             try:
-                while left:
-                    for agent, *at in await self._store.fetch(left[0]):
-                        self._wanted[agent] = min(at[0] if at else 0, self._wanted.get(agent, math.inf))
-                    del left[0]
+                await self._ask_for_left()
                 self.rouse(await self._look())
                 await self._warn_of_unknown()
                 pause = FIRST_PAUSE
@@ -164,9 +172,18 @@ class Waker:
 
     # --- looking
 
+    async def _ask_for_left(self) -> None:
+        while self._unasked:
+            asked = self._unasked[0]
+            for agent, *at in await self._store.fetch(asked):
+                self._wanted[agent] = min(at[0] if at else 0, self._wanted.get(agent, math.inf))
+            if self._unasked[:1] == [asked]:
+                del self._unasked[0]
+
     async def _look(self) -> float:
         """Wake every agent for which something is due. Returns when to look again."""
         self._met.clear()
+        self._elsewhere = await self._ask_elsewhere() if self._ask_elsewhere is not None else ()
         for agent, at in sorted(self._wanted.items(), key=lambda wanted: self._rank(wanted[0])):
             if at <= self._clock.now_ms():
                 self._wanted.pop(agent, None)
@@ -217,7 +234,7 @@ class Waker:
         if cls not in self._classes:
             self._warn(cls)
             return
-        if agent in self._met:
+        if agent in self._met or agent in self._elsewhere:
             return
         self._met.add(agent)
         if agent in self._busy:
@@ -249,6 +266,8 @@ class Waker:
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
             self._failed(agent, "it was stopped")
+        except AgentElsewhere:
+            log.debug("another process was quicker to reach %s", agent)
         except AgentSetAside as error:
             log.info("%s", error)  # told when it was set aside; whoever releases it rouses us
         except Exception as error:  # noqa: BLE001 - of whatever kind: the next agent must not suffer

@@ -42,7 +42,7 @@ __all__ = ["App", "Handle"]
 T = TypeVar("T", bound=Think)
 
 DEFAULT_STORE = "sqlite:///.everthink/everthink.db"
-STORE_OPTIONS = ("busy_timeout", "patience", "readers", "synchronous")
+STORE_OPTIONS = ("busy_timeout", "lease", "patience", "readers", "synchronous")
 """What the stores that a URL opens can be told."""
 
 
@@ -232,6 +232,7 @@ class App:
 
     async def _open(self) -> Directory:
         # What agents run on is loaded with the first of them, not with the import.
+        from ..cluster.membership import joined
         from ..runtime.directory import Directory
         from ..runtime.schema import MIGRATIONS
         from ..store.open import open_store
@@ -243,6 +244,12 @@ class App:
         store = (
             await open_store(given, MIGRATIONS, **self._store_options) if isinstance(given, str) else given
         )
+        try:
+            membership = await joined(store, classes=self._classes, version=_version())
+        except BaseException:
+            if isinstance(given, str):
+                await store.close()
+            raise
         options: dict[str, Any] = {"ids": self._new_id} if self._new_id else {}
         directory = Directory(
             self._classes,
@@ -254,6 +261,7 @@ class App:
             limits=self.limits,
             idle_after=self._idle_after,
             retention=self._retention,
+            membership=membership,
             **options,
         )
         await directory.trials.load()
@@ -333,6 +341,15 @@ class App:
         await self.events.drain()
         if isinstance(self._given_store, str):
             await directory.store.close()
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("everthink")
+    except PackageNotFoundError:  # run from its source
+        return ""
 
 
 def _is_time(value: Any) -> bool:

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from ..errors import UNTOLD, AgentSetAside
+from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
 from ..messages import encode_json
 from ..runtime.directory import MAX_NAME
 from .access import Action, Pass, address_of, raised
@@ -43,6 +43,8 @@ log = logging.getLogger("everthink.server")
 NO_CAPNWEB = "The Cap'n Web transport is not supported. Connect with the default one, cf-websocket."
 SET_ASIDE = "The agent is set aside: its start stopped the server too often. It must be released."
 """Why a socket is closed; a reason may have 123 bytes."""
+ELSEWHERE = "Another server process has this conversation open. Please try again in a moment."
+LATER = {"Retry-After": "1"}
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that only look: they make no agent."""
 AT_A_TIME = 8
@@ -107,6 +109,11 @@ class Gate:
         except AgentSetAside:
             await socket.accept()
             await socket.close(1013, SET_ASIDE)
+            return
+        except (AgentElsewhere, LeaseLost) as error:
+            log.info("%s", error)
+            await socket.accept()
+            await socket.close(1013, ELSEWHERE)
             return
         except Exception:
             log.exception("%s %r could not be started", cls.__name__, name)
@@ -246,6 +253,9 @@ class Gate:
             return answer if isinstance(answer, Response) else JSONResponse(answer)
         except AgentSetAside as error:
             return PlainTextResponse(str(error), 503)
+        except (AgentElsewhere, LeaseLost) as error:
+            log.info("%s", error)
+            return PlainTextResponse(ELSEWHERE, 503, LATER)
         except Exception as error:  # noqa: BLE001 - what it says stays here
             return raised(request, "on_request", error)
 

@@ -187,7 +187,7 @@ def _agent(commit: Commit) -> str | None:
 
 
 def _agent_of(statement: Statement) -> str | None:
-    sql, params, _ = statement
+    sql, params, *_ = statement
     before, found, _ = sql.partition("agent = ?")
     place = before.count("?") if found else 0
     value = params[place] if place < len(params) else None

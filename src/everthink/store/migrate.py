@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..errors import StoreError, StoreTooNew
-from .port import Migration, TextIndex
+from .port import Engine, Migration, TextIndex
 from .wording import shortened
 
 __all__ = [
@@ -47,10 +47,14 @@ class Table(NamedTuple):
     key: tuple[str, ...]
 
 
-def tables_of(migrations: Sequence[Migration]) -> tuple[Table, ...]:
-    """The tables that these steps make, in order, read from their definitions: none can be forgotten."""
+def tables_of(migrations: Sequence[Migration], engine: Engine | None = None) -> tuple[Table, ...]:
+    """The tables that these steps make, in order, read from their definitions: none can be forgotten.
+
+    Those of every engine, and with `engine` also those that only that one has.
+    """
     found: dict[str, Table] = {}
-    for sql in (step for migration in migrations for step in migration.statements if isinstance(step, str)):
+    made_here = (migration for migration in migrations if migration.only in (None, engine))
+    for sql in (step for migration in made_here for step in migration.statements if isinstance(step, str)):
         if made := _CREATES.match(sql):
             words = [column.split()[0] for column in _INSIDE.sub("", made[2]).split(",")]
             key = _KEY.search(made[2])
@@ -62,8 +66,13 @@ def tables_of(migrations: Sequence[Migration]) -> tuple[Table, ...]:
     return tuple(found.values())
 
 
-def outstanding(migrations: Sequence[Migration], applied: int, *, where: str) -> Sequence[Migration]:
-    """The steps above number `applied`, in order. `where` names the database in errors."""
+def outstanding(
+    migrations: Sequence[Migration], applied: int, *, where: str, engine: Engine | None = None
+) -> Sequence[Migration]:
+    """The steps above number `applied`, in order; those for another engine are empty.
+
+    `where` names the database in errors.
+    """
     numbers = [migration.number for migration in migrations]
     if numbers != list(range(1, len(numbers) + 1)):
         raise StoreError(
@@ -77,7 +86,8 @@ def outstanding(migrations: Sequence[Migration], applied: int, *, where: str) ->
             kept="Nothing in it was changed.",
             next_step="Upgrade everthink to the release that wrote it, or open another database.",
         )
-    return migrations[applied:]
+    steps = migrations[applied:]
+    return [step if step.only in (None, engine) else step._replace(statements=()) for step in steps]
 
 
 def failed_step(migration: Migration, sql: str | TextIndex, reason: object, *, where: str) -> StoreError:

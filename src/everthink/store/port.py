@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 __all__ = [
     "LONGEST_QUERY",
     "Commit",
+    "Engine",
     "Migration",
     "Row",
     "Rows",
@@ -40,12 +41,13 @@ class Statement(NamedTuple):
     """One SQL statement with its parameters (str, int, float or None).
 
     A `guard` must touch (or return) at least one row; otherwise the whole commit is
-    refused with `CommitRefused`.
+    refused with `CommitRefused`, whose `guard` is the `name` of the one that was not met.
     """
 
     sql: str
     params: tuple[Any, ...] = ()
     guard: bool = False
+    name: str = ""
 
 
 Commit = Sequence[Statement]
@@ -69,12 +71,19 @@ class TextIndex(NamedTuple):
     size: str | None = None
 
 
+Engine = Literal["sqlite", "postgres"]
+
+
 class Migration(NamedTuple):
-    """A numbered, forward-only step of the schema. Numbers start at 1 without gaps."""
+    """A numbered, forward-only step of the schema. Numbers start at 1 without gaps.
+
+    With `only` it changes the databases of one engine; on others its number is noted and nothing is done.
+    """
 
     number: int
     name: str
     statements: tuple[str | TextIndex, ...]
+    only: Engine | None = None
 
 
 LONGEST_QUERY = 32 * 200

@@ -19,13 +19,15 @@ def shortened(sql: str, *, limit: int = 100) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def refused(sql: str) -> CommitRefused:
+def refused(sql: str, name: str = "") -> CommitRefused:
     """A guard matched nothing."""
-    return CommitRefused(
+    letter = CommitRefused(
         f"A commit was refused because its guard matched no row: {shortened(sql)}",
         kept=NOTHING_WRITTEN,
         next_step="Read the row again and decide anew: somebody changed it, or it is not there.",
     )
+    letter.guard = name
+    return letter
 
 
 def rejected(where: str, reason: object) -> StoreError:

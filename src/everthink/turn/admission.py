@@ -398,6 +398,13 @@ class Door:
 
     # --- stopping
 
+    def cut(self) -> None:
+        """Cut running turns where they are, at once. Follow with `close`."""
+        self.is_closed = True
+        for admitted in self._open:
+            if admitted.task is not None:
+                admitted.task.cancel()
+
     async def close(self, grace: float = 0.0) -> None:
         """Admit nothing more; give running turns `grace` seconds, then cut them where they are.
 

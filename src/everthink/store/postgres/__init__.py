@@ -7,6 +7,7 @@ writer.py    commits in order, grouped behind the one in flight
 migrate.py   the schema
 texts.py     full-text search
 vacuum.py    drop what was deleted
+pooler.py    refuse a pooler that does not keep sessions
 failures.py  what the server says, as our errors
 """
 

@@ -28,6 +28,8 @@ from .sql import Kinds, elements, kinds_of, numbered, present, returns_rows, sub
 __all__ = ["Session"]
 
 _Arguments = tuple[list[int], list[int], list[str]]
+_Key = tuple[str, bool, str, Kinds]
+"""What makes a function its own: the SQL, whether it guards, the name of the guard, the parameters."""
 
 _REFUSED = "ET001"
 _MOST_FUNCTIONS = 2000
@@ -92,8 +94,9 @@ class Session:
         self.connection = connection
         self._where = where
         self._failures = failures()
-        self._numbers: dict[tuple[str, bool, Kinds], int] = {}
-        self._guards: dict[str, str] = {}
+        self._numbers: dict[_Key, int] = {}
+        # What each number refuses: the statement and the name of the guard.
+        self._guards: dict[str, tuple[str, str]] = {}
         # None until the first attempt.
         self._may_create: bool | None = None
 
@@ -112,7 +115,7 @@ class Session:
             answers: list[str | None] = await self.connection.fetchval(call, *arguments)
         except self._failures as error:
             if state_of(error) == _REFUSED:
-                raise refused(self._guards[error.args[0]]) from None
+                raise refused(*self._guards[error.args[0]]) from None
             raise
         return list(map(_rows, answers))
 
@@ -153,7 +156,7 @@ class Session:
             tag = await self.connection.execute(sql, *present(params))
             is_touched = not tag.endswith(" 0")
         if statement.guard and not is_touched:
-            raise refused(statement.sql)
+            raise refused(statement.sql, statement.name)
         return rows
 
     async def _run_plainly(self, commit: Commit) -> list[Rows]:
@@ -177,17 +180,17 @@ class Session:
         texts: list[str] = []
         for statement in commit:
             params = storable(statement.params)
-            key = (statement.sql, statement.guard, kinds_of(params))
+            key = (statement.sql, statement.guard, statement.name, kinds_of(params))
             numbers.append(self._numbers.get(key) or await self._create(key))
             offsets.append(len(texts))
             texts += elements(params)
         return numbers, offsets, texts
 
-    async def _create(self, key: tuple[str, bool, Kinds]) -> int:
+    async def _create(self, key: _Key) -> int:
         """Make a function of a statement that this connection has not met before."""
         if len(self._numbers) == _MOST_FUNCTIONS:
             raise _Plain
-        sql, guard, kinds = key
+        sql, guard, name, kinds = key
         number = len(self._numbers) + 1
         body = subscripted(sql, kinds).rstrip().removesuffix(";")
         has_rows = returns_rows(sql)
@@ -198,7 +201,7 @@ class Session:
         body = _ROWS.format(sql=body) if has_rows else body
         await self.connection.execute(_STATEMENT.format(number=number, sql=body, guard=check))
         self._numbers[key] = number
-        self._guards[str(number)] = sql
+        self._guards[str(number)] = sql, name
         return number
 
     async def _can_create(self) -> bool:
@@ -216,7 +219,7 @@ class Session:
             return list(map(_rows, rest))
         message = rest[0] or ""
         return (
-            refused(self._guards[message]) if state == _REFUSED else from_state(state, message, self._where)
+            refused(*self._guards[message]) if state == _REFUSED else from_state(state, message, self._where)
         )
 
 

@@ -12,11 +12,12 @@ from typing import Any, Protocol, cast
 
 from ...errors import MissingExtra
 
-__all__ = ["Connection", "Pool", "connect", "connect_readers", "load"]
+__all__ = ["Connection", "Pool", "connect", "connect_readers", "load", "rename_readers"]
 
 _CONNECT_TIMEOUT = 10.0
-_COMMAND_TIMEOUT = 60.0
-"""A server that has gone without a word must not hold a commit for ever."""
+_COMMAND_TIMEOUT = 20.0
+"""A server that has gone without a word must not hold a commit for ever, nor for much longer than a lease."""
+_NAME = "everthink"
 
 
 class Connection(Protocol):
@@ -62,6 +63,14 @@ class Pool(Protocol):
         """Borrow a connection."""
         ...
 
+    async def expire_connections(self) -> None:
+        """Replace each connection before it is borrowed again."""
+        ...
+
+    def set_connect_args(self, dsn: str, **settings: Any) -> None:
+        """How connections are made from now on."""
+        ...
+
     async def close(self) -> None:
         """Wait for the borrowed ones, then close all."""
         ...
@@ -81,14 +90,16 @@ def load() -> Any:
         ) from error
 
 
-async def connect(url: str, *, command_timeout: float | None = _COMMAND_TIMEOUT) -> Connection:
-    """A connection that may write."""
-    connection = await load().connect(url, **_settings(command_timeout))
+async def connect(
+    url: str, *, name: str = _NAME, command_timeout: float | None = _COMMAND_TIMEOUT
+) -> Connection:
+    """A connection that may write. The server's administrator sees it under its `name`."""
+    connection = await load().connect(url, **_settings(command_timeout, name))
     await _set_up(connection)
     return cast(Connection, connection)
 
 
-async def connect_readers(url: str, *, most: int) -> Pool:
+async def connect_readers(url: str, *, most: int, name: str = _NAME) -> Pool:
     """A pool of at most `most` connections that may only read."""
     pool = load().create_pool(
         url,
@@ -97,18 +108,24 @@ async def connect_readers(url: str, *, most: int) -> Pool:
         init=_set_up_reader,
         reset=_keep_as_it_is,
         max_inactive_connection_lifetime=0,
-        **_settings(_COMMAND_TIMEOUT),
+        **_settings(_COMMAND_TIMEOUT, name),
     )
     return cast(Pool, await pool)
 
 
-def _settings(command_timeout: float | None) -> dict[str, Any]:
+async def rename_readers(pool: Pool, url: str, *, name: str) -> None:
+    """Let the connections of a pool come back under another name."""
+    pool.set_connect_args(url, **_settings(_COMMAND_TIMEOUT, name))
+    await pool.expire_connections()
+
+
+def _settings(command_timeout: float | None, name: str) -> dict[str, Any]:
     return {
         "timeout": _CONNECT_TIMEOUT,
         "command_timeout": command_timeout,
         "statement_cache_size": 1024,
         "max_cached_statement_lifetime": 0,
-        "server_settings": {"application_name": "everthink"},
+        "server_settings": {"application_name": name},
     }
 
 

@@ -11,7 +11,14 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable, StoreUnreadable
+from ...errors import (
+    CommitInDoubt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    StoreUnreadable,
+)
 from ...masking import mask
 from ..wording import NOTHING_WRITTEN, rejected
 from .driver import load
@@ -123,9 +130,9 @@ def unreachable(error: Exception, where: str, *, kept: str) -> StoreUnavailable:
     )
 
 
-def in_doubt(error: BaseException, where: str) -> StoreUnavailable:
+def in_doubt(error: BaseException, where: str) -> CommitInDoubt:
     """The connection broke between sending a commit and hearing what became of it."""
-    letter = StoreUnavailable(
+    letter = CommitInDoubt(
         f"The connection to the database {where} was lost during a commit"
         f" ({mask(str(error)) or type(error).__name__}).",
         kept="This commit may or may not have been stored, whole or not at all; earlier ones are intact.",

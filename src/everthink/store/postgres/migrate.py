@@ -35,7 +35,7 @@ async def migrate(connection: Connection, migrations: Sequence[Migration], where
     await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
     known = await connection.fetchval("SELECT to_regclass('everthink_schema') IS NOT NULL")
     applied: int = await connection.fetchval(READ_APPLIED) if known else 0
-    steps = outstanding(migrations, applied, where=f"The database {where}")
+    steps = outstanding(migrations, applied, where=f"The database {where}", engine="postgres")
     if not known:
         await connection.execute(CREATE_SCHEMA_TABLE)
     for step in steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -13,10 +14,11 @@ from ..port import Commit, Migration, Rows, Search, TextIndex
 from ..texts import not_indexed, text_indexes, words_of
 from ..wording import closed, only_reads
 from .calls import Session
-from .driver import Pool, connect, connect_readers, load
+from .driver import Connection, Pool, connect, connect_readers, load, rename_readers
 from .failures import failures, from_server, place, state_of
 from .migrate import migrate
 from .patience import patiently
+from .pooler import is_pooled, pooled, refuse_pooled_transactions
 from .sql import kinds_of, numbered, present
 from .texts import answer, query
 from .vacuum import Vacuum
@@ -30,40 +32,67 @@ _WORTH = 1.0
 
 
 async def open_postgres(
-    url: str, migrations: Sequence[Migration], *, readers: int = 4, patience: float = 10.0
+    url: str,
+    migrations: Sequence[Migration],
+    *,
+    readers: int = 4,
+    patience: float = 10.0,
+    lease: float = 3.0,
 ) -> PostgresStore:
     """Connect to the database at `url` and bring its schema up to date.
 
     One connection writes and up to `readers` read. When the server goes away, reads and
     commits not sent yet wait for it for up to `patience` seconds. A commit is as durable as the server's
-    `synchronous_commit` makes it. A connection pooler in front of the server must pool sessions.
+    `synchronous_commit` makes it. A connection pooler in front of the server must pool sessions; one that
+    pools transactions is refused with `StorePooled`. `lease` is for how many seconds a process that is not
+    heard of keeps its agents (see `cluster/`).
     """
     load()
-    where = place(url)
+    address = _Address(url, place(url))
     try:
-        await _migrate(url, migrations, where)
-        session = await _connect(url, where)
+        session = await address.session()
         try:
-            pool = await connect_readers(url, most=readers)
+            await _migrate(address, migrations, session.connection)
+            pool = await connect_readers(url, most=readers, name=address.name)
         except BaseException:
             session.connection.terminate()
             raise
     except failures() as error:
-        raise from_server(error, where, kept=_UNTOUCHED) from error
-    writer = Writer(session, partial(_connect, url, where), where=where, patience=patience)
-    vacuum = Vacuum(url, [table.name for table in tables_of(migrations)], where)
-    return PostgresStore(where, writer, pool, text_indexes(migrations), vacuum, patience=patience)
+        if is_pooled(error):
+            raise pooled(address.where) from error
+        raise from_server(error, address.where, kept=_UNTOUCHED) from error
+    writer = Writer(session, address.session, where=address.where, patience=patience)
+    tables = [table.name for table in tables_of(migrations, "postgres")]
+    vacuum = Vacuum(url, tables, address.where)
+    indexes = text_indexes(migrations)
+    return PostgresStore(address, writer, pool, indexes, vacuum, patience=patience, lease=lease)
 
 
-async def _connect(url: str, where: str) -> Session:
-    return Session(await connect(url), where)
+class _Address:
+    """Where the database is, and as whom we connect."""
+
+    def __init__(self, url: str, where: str) -> None:
+        self.url, self.where = url, where
+        self.peer = _new_peer()
+
+    @property
+    def name(self) -> str:
+        return f"everthink {self.peer}"
+
+    async def session(self) -> Session:
+        return Session(await connect(self.url, name=self.name), self.where)
 
 
-async def _migrate(url: str, migrations: Sequence[Migration], where: str) -> None:
+def _new_peer() -> str:
+    return secrets.token_hex(6)
+
+
+async def _migrate(address: _Address, migrations: Sequence[Migration], other: Connection) -> None:
     # A connection of its own, because a step may take longer than a command ever should.
-    connection = await connect(url, command_timeout=None)
+    connection = await connect(address.url, name=address.name, command_timeout=None)
     try:
-        await migrate(connection, migrations, where)
+        await refuse_pooled_transactions(connection, other, address.where)
+        await migrate(connection, migrations, address.where)
     finally:
         await connection.close()
 
@@ -73,15 +102,18 @@ class PostgresStore:
 
     def __init__(
         self,
-        where: str,
+        address: _Address,
         writer: Writer,
         pool: Pool,
         indexes: Mapping[str, TextIndex],
         vacuum: Vacuum,
         *,
         patience: float,
+        lease: float,
     ) -> None:
-        self.where = where
+        self._address, self.where = address, address.where
+        self.lease = lease
+        """For how many seconds a process that is not heard of keeps its agents."""
         self._vacuum = vacuum
         self._indexes = indexes
         self._writer = writer
@@ -96,6 +128,22 @@ class PostgresStore:
         Cancelling the future gives up the answer, not the commit.
         """
         return self._writer.submit(commit)
+
+    @property
+    def peer(self) -> str:
+        """Who we are for the server: our connections are called `everthink {peer}` there."""
+        return self._address.peer
+
+    async def rename(self) -> str:
+        """Be somebody else from now on: all connections are made anew, under another name. Returns it."""
+        self._address.peer = _new_peer()
+        self._writer.reconnect()
+        await rename_readers(self._pool, self._address.url, name=self._address.name)
+        return self._address.peer
+
+    async def dial(self, *, command_timeout: float) -> Connection:
+        """One more connection to the same database, on the event loop that runs. The caller closes it."""
+        return await connect(self._address.url, name=self._address.name, command_timeout=command_timeout)
 
     async def fetch(self, sql: str, *params: Any) -> Rows:
         """Read rows. Sees every commit whose `apply` has resolved."""

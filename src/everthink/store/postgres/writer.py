@@ -54,6 +54,10 @@ class Writer:
             self._sending = self._loop.create_task(self._send())
         return future
 
+    def reconnect(self) -> None:
+        """Write through a new connection from now on. What is in flight on the present one is in doubt."""
+        self._session.connection.terminate()
+
     def seal(self) -> None:
         """Accept no more commits."""
         self._is_sealed = True

@@ -93,12 +93,12 @@ class Commits:
         return rows
 
     def _run(self, statement: Statement) -> Rows:
-        sql, params, guard = statement
+        sql, params, guard, name = statement
         cursor = self._cursor
         cursor.execute(sql, storable(params))
         rows: Rows = cursor.fetchall() if cursor.description is not None else []
         if guard and not rows and not self._is_touched():
-            raise refused(sql)
+            raise refused(sql, name)
         return rows
 
     def _is_touched(self) -> bool:

@@ -168,7 +168,7 @@ def _migrate(connection: sqlite3.Connection, migrations: Sequence[Migration], pa
     where = f"The database {path}" if path else "The database in memory"
     known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'everthink_schema'").fetchall()
     applied: int = connection.execute(READ_APPLIED).fetchone()[0] if known else 0
-    steps = outstanding(migrations, applied, where=where)
+    steps = outstanding(migrations, applied, where=where, engine="sqlite")
     if known and not steps:
         return
     connection.execute("BEGIN IMMEDIATE")

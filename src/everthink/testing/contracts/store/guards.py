@@ -56,6 +56,18 @@ class GuardsContract(StoreCase):
             assert guard.sql[:20] in str(refusal)
             assert set(await notes(store)) == {"known", "before", "after"}
 
+    async def test_a_refusal_tells_the_name_of_the_guard(self) -> None:
+        same = [Statement(BUMP, (1, "missing"), guard=True, name=name) for name in ("one", "two", "")]
+        async with self.opened() as store:
+            commits = [*([guard] for guard in same), *([put("a"), guard] for guard in same)]
+            told = await asyncio.gather(*map(store.apply, commits), return_exceptions=True)
+            alone = await asyncio.gather(store.apply(commits[4]), return_exceptions=True)
+            assert [error.guard for error in (*told, *alone) if isinstance(error, CommitRefused)] == [
+                *("one", "two", ""),
+                *("one", "two", ""),
+                "two",
+            ]
+
     async def test_a_guard_that_matches_lets_the_commit_pass(self) -> None:
         async with self.opened() as store:
             await store.apply([put("known", guard=True)])

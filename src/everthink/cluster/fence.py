@@ -1,0 +1,182 @@
+"""An agent's way to the store: it passes what the agent's owner writes, until it is shut for good.
+
+    turn/, session/, fibers, … --commit--> Fence --[guard, commit]--> Store
+                                             ^ shut: it is erased, somebody else has it, or it is in doubt
+
+Whatever of such an agent still runs (a tool that ignores being stopped, code that kept the instance) can
+write no row any more. Where several processes share the database, each commit begins with a statement that
+refuses it unless this process still owns the agent.
+
+What the agent must not hear is held back: that its owner is another one, or that a commit may or may not be
+stored. It would act on it, and tell people of a failure that is none. It is stopped instead, as by a crash,
+and read again; then `answer` tells those outside of it who still wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CoroutineType
+from typing import Any, Literal
+
+from ..errors import CommitInDoubt, CommitRefused, LeaseLost, StoreClosed, StoreError
+from ..store.port import Commit, Rows, Search, Statement, Store
+from . import queries
+
+__all__ = ["Claim", "Fence", "Loss"]
+
+Loss = Literal["taken", "doubt"]
+"""Another process owns the agent; or what is stored may not be what the agent in memory goes by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """That this process owns an agent."""
+
+    agent: str
+    owner: str
+    """The id under which this process claimed it."""
+    epoch: int
+    """Grows with each claim."""
+    head: int
+    """How many commits the agent had made when it was claimed."""
+
+    @property
+    def guard(self) -> Statement:
+        """The statement that refuses a commit when the claim is not ours any more."""
+        return queries.guard(self.agent, self.owner, self.epoch)
+
+
+class Fence:
+    """A `Store` for one agent. Without a `claim` everything passes as it is until it is shut.
+
+    `lost` is called once, when the agent must leave memory: why, and what happened in words.
+    """
+
+    __slots__ = ("_agent", "_guard", "_head", "_held", "_lost", "_reason", "_store", "claim")
+
+    def __init__(
+        self,
+        store: Store,
+        agent: str,
+        claim: Claim | None = None,
+        lost: Callable[[Loss, str], object] | None = None,
+    ) -> None:
+        self._store, self._agent, self.claim, self._lost = store, agent, claim, lost
+        self._guard = None if claim is None else claim.guard
+        self._head = 0 if claim is None else claim.head
+        # Why nothing is written any more.
+        self._reason: Callable[[], StoreError] | None = None
+        self._held: list[tuple[asyncio.Future[list[Rows]], StoreError]] = []
+
+    # --- shutting it
+
+    def shut(self) -> None:
+        """Write nothing any more. What was asked for before is written before what is asked for next."""
+        self._reason = self._erased
+
+    def lose(self, why: Loss, what: str) -> None:
+        """The agent is not ours any more, or not what we think: nothing more is written, and it must go."""
+        if self._reason is None:
+            self._reason = self._taken
+        told, self._lost = self._lost, None
+        if told is not None:
+            told(why, what)
+
+    def answer(self) -> None:
+        """Tell those who still wait for a commit. After the agent was stopped."""
+        held, self._held = self._held, []
+        for future, error in held:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # most often nobody is left to hear it
+
+    # --- as a store
+
+    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+        """See `Store.apply`."""
+        if self._reason is not None:
+            return _refused(self._reason())
+        return self._store.apply(commit) if self._guard is None else self._guarded(self._guard, commit)
+
+    def apply_last(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+        """Write one more commit although it is shut, if the agent is still ours: the one that erases it."""
+        return self._store.apply(commit) if self._guard is None else self._guarded(self._guard, commit)
+
+    def fetch(self, sql: str, *params: Any) -> CoroutineType[Any, Any, Rows]:
+        """See `Store.fetch`."""
+        return self._store.fetch(sql, *params)
+
+    def search(self, search: Search) -> CoroutineType[Any, Any, Rows]:
+        """See `Store.search`."""
+        return self._store.search(search)
+
+    def scrub(self, *, patience: float = 0.0) -> CoroutineType[Any, Any, bool]:
+        """See `Store.scrub`."""
+        return self._store.scrub(patience=patience)
+
+    def close(self) -> CoroutineType[Any, Any, None]:
+        """See `Store.close`."""
+        return self._store.close()
+
+    def __getattr__(self, name: str) -> Any:
+        # What an adapter offers besides the port: its path, its place.
+        return getattr(self._store, name)
+
+    # ---
+
+    def _guarded(self, guard: Statement, commit: Sequence[Statement]) -> asyncio.Future[list[Rows]]:
+        written = self._store.apply([guard, *commit])
+        told: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
+        # The work goes on even if nobody waits for it: what it says about the claim is always heard.
+        written.add_done_callback(lambda done: self._heard(done, told))
+        return told
+
+    def _heard(self, done: asyncio.Future[list[Rows]], told: asyncio.Future[list[Rows]]) -> None:
+        if done.cancelled():
+            told.cancel()
+            return
+        error = done.exception()
+        if error is None:
+            self._stored(done.result(), told)
+        elif isinstance(error, CommitRefused) and error.guard == queries.GUARD:
+            self._hold(told, self._taken())
+            self.lose("taken", "a commit was refused")
+        elif isinstance(error, CommitInDoubt):
+            self._hold(told, error)
+            self.lose("doubt", error.what)
+        elif not told.done():
+            told.set_exception(error)
+
+    def _stored(self, rows: list[Rows], told: asyncio.Future[list[Rows]]) -> None:
+        before, self._head = self._head, rows[0][0][0]
+        if self._head <= before:
+            # A copy of the database that lagged behind was put in its place.
+            self.lose("doubt", f"the database has lost commits: it is at {self._head}, and was at {before}")
+        if not told.done():
+            told.set_result(rows[1:])
+
+    def _hold(self, told: asyncio.Future[list[Rows]], error: StoreError) -> None:
+        if not told.done():
+            self._held.append((told, error))
+
+    def _erased(self) -> StoreError:
+        return StoreClosed(
+            f"{self._agent} was erased.",
+            kept="Nothing was stored.",
+            next_step="Reach it anew, through the app, to begin from nothing.",
+        )
+
+    def _taken(self) -> StoreError:
+        return LeaseLost(
+            f"{self._agent} is not run by this instance any more.",
+            kept="Nothing of this commit was stored; what was stored before is intact.",
+            next_step="Reach it anew, through the app: here, or in the process that has it now.",
+        )
+
+
+def _refused(error: StoreError) -> asyncio.Future[list[Rows]]:
+    refused: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
+    refused.set_exception(error)
+    return refused
