@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
@@ -43,7 +44,12 @@ def exists(name: str) -> bool:
     home, _, member = name.rpartition(".")
     if home:
         cls = getattr(everthink, home, None)
-        return hasattr(cls, member) or member in getattr(cls, "__dataclass_fields__", {})
+        made = inspect.getsource(cls) if inspect.isclass(cls) else ""
+        return (
+            hasattr(cls, member)
+            or member in getattr(cls, "__dataclass_fields__", {})
+            or f"self.{member} = " in made
+        )
     return any(hasattr(home, name) for home in HOMES) or name in ELSEWHERE
 
 
