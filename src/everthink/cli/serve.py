@@ -18,9 +18,9 @@ UNGUARDED = (
     short_help="Serve your agents in production.",
     help="""Serve your agents in production.
 
-    TARGET is module:app, or a folder with agents. One process serves them all, with either database: an
-    agent lives in one process, and a process mostly waits for models. PostgreSQL keeps the data on another
-    machine; it does not make several processes share the agents.
+    TARGET is module:app, or a folder with agents. One process serves them all: an agent lives in one
+    process, and a process mostly waits for models. A second one may use the same PostgreSQL database: each
+    agent has one owner at a time, and the other process answers 503 for it. Requests are not passed on yet.
 
     SIGTERM or Ctrl-C stops it gracefully: connections are told to come back, running turns get time
     to finish, the rest are cut at a chunk and kept. Exit code 0 after that, 1 when it could not start.
