@@ -15,7 +15,7 @@ from everthink.turn.audience import RecoveryChanged, TurnEnded
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.recovery import Room
-from tests.support.turns import Database, Witness, record_events
+from tests.support.turns import Database, Witness, all_over, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -105,6 +105,41 @@ async def test_a_turn_that_dies_again_and_again_is_given_up_and_keeps_what_it_sa
     assert (room.model.asked, len(gone)) == (3, 1)
     (incident,) = await room.incidents()
     assert (incident.status, incident.reason) == ("exhausted", "max_attempts_exceeded")
+
+
+async def test_a_process_that_dies_every_two_seconds_asks_the_model_so_often_and_no_more(
+    open_app: OpenApp,
+) -> None:
+    gone: list[Exhausted] = []
+    recovery = ChatRecovery(max_attempts=2, on_exhausted=gone.append)
+    room = await Room.open(open_app, says("Half ").then_hangs(), *[hangs()] * 9, chat_recovery=recovery)
+    await room.ask()
+    for _ in range(2):
+        await room.cut(after=2)
+        await room.wake_into_silence()
+    await room.cut(after=2)
+    await room.wake()
+    assert (room.model.asked, [told.reason for told in gone]) == (3, ["max_attempts_exceeded"])
+    assert await room.texts() == ["Hi", "Half "]
+
+
+async def test_a_provider_that_hangs_is_asked_so_often_however_short_the_window_is(open_app: OpenApp) -> None:
+    gone: list[Exhausted] = []
+    recovery = ChatRecovery(max_attempts=4, on_exhausted=gone.append)
+    room = await Room.open(
+        open_app,
+        says("Half ").then_hangs(),
+        *[hangs()] * 20,
+        chat_recovery=recovery,
+        chat_stream_stall_timeout=0.5,
+    )
+    await room.ask()
+    for _ in range(5):
+        await room.model.until_silent()
+        await room.clock.advance(0.6)
+    await all_over(await room.home())
+    assert (room.model.asked, [told.reason for told in gone]) == (5, ["max_attempts_exceeded"])
+    assert await room.texts() == ["Hi", "Half "]
 
 
 @pytest.mark.case(420, 421)

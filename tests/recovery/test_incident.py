@@ -152,10 +152,10 @@ def test_the_first_cut_opens_an_incident_and_later_ones_only_attempt() -> None:
 @pytest.mark.case(411, 413, 414)
 def test_the_worked_example() -> None:
     log = Log()
-    # The first wake; another one right after it; one a while later
+    # The first wake; another one right after it, which counts as one a while later does
     assert log.cut(0, 5).incident.attempt == 1
-    assert log.cut(10, 5).incident.attempt == 1
-    assert log.cut(50, 5).incident.attempt == 2
+    assert log.cut(10, 5).incident.attempt == 2
+    assert log.cut(50, 5).incident.attempt == 3
     # Something was produced: the count starts again
     progressed = log.cut(90, 9).incident
     assert (progressed.attempt, progressed.last_progress_at, progressed.work) == (1, 90_000, 4)
@@ -182,11 +182,20 @@ def test_a_retry_and_a_continuation_share_one_record() -> None:
 
 
 @pytest.mark.case(413)
-def test_a_storm_of_wakes_counts_once_in_thirty_seconds() -> None:
-    log = Log()
-    assert log.attempts(0, 1, 5, 20, 29.9) == [1, 1, 1, 1, 1]
-    # 30 seconds after the attempt that counted, not after the last of the storm
-    assert log.attempts(30, 35, 59.9, 60) == [2, 2, 2, 3]
+def test_attempts_without_progress_count_however_close_together_they_are() -> None:
+    """The original counts those within thirty seconds once: then a process that dies every two seconds, or a
+    provider that hangs with a short window, is asked for ever. One process owns an agent here, so that no
+    two wakes are about the same cut."""
+    log = Log(max_attempts=3)
+    assert log.attempts(0, 2, 4, 6) == [1, 2, 3, "max_attempts_exceeded"]
+
+
+def test_a_deploy_loop_whose_processes_get_on_is_never_given_up() -> None:
+    log = Log(max_attempts=3)
+    for life in range(100):
+        at = life * 8
+        # Each process is cut off three times before it has said a little more.
+        assert log.attempts(at, at + 2, at + 4, progress=life) == [1, 2, 3]
 
 
 @pytest.mark.case(414)
@@ -221,7 +230,7 @@ def test_too_many_attempts_end_it() -> None:
 
 @pytest.mark.case(419)
 def test_none_allowed_means_one() -> None:
-    assert Log(max_attempts=0).attempts(0, 10, 40) == [1, 1, "max_attempts_exceeded"]
+    assert Log(max_attempts=0).attempts(0, 10) == [1, "max_attempts_exceeded"]
 
 
 @pytest.mark.case(420)
@@ -234,7 +243,7 @@ def test_five_minutes_without_progress_end_it_below_the_cap() -> None:
 @pytest.mark.parametrize("timeout", [0, 0.5, 45.0])
 def test_how_long_that_is_can_be_set(timeout: float) -> None:
     log = Log(no_progress_timeout=timeout)
-    assert log.attempts(0, timeout) == [1, 1 if timeout < 30 else 2]
+    assert log.attempts(0, timeout) == [1, 2]
     assert log.attempts(timeout + 0.001) == ["no_progress_timeout"]
 
 

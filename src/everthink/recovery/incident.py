@@ -47,8 +47,6 @@ ExhaustedReason = Literal[
 ]
 
 TERMINAL_MESSAGE = "The assistant was interrupted and could not recover. Please try again."
-DEBOUNCE_MS = 30_000
-"""Wakes this close together (a deploy, a crash loop) count as one attempt."""
 DELTA_WINDOW_MS = 5_000
 """Deltas count as progress once in so many milliseconds."""
 INCIDENT_TTL_MS = 3_600_000
@@ -95,7 +93,7 @@ class ChatRecovery:
     """
 
     max_attempts: int = 10
-    """Attempts without progress. Progress starts the count again."""
+    """Attempts without progress, however close together. Progress starts the count again."""
     no_progress_timeout: float = 300.0
     """Seconds without anything new after which a turn counts as stuck."""
     stable_timeout: float = 10.0
@@ -203,15 +201,14 @@ def evaluate(
         return Assessment(incident, True, None, False)
     progressed = progress > known.progress
     last_progress = now if progressed or awaiting else known.last_progress_at
-    debounced = not progressed and now - known.last_attempt_at < DEBOUNCE_MS
-    attempt = 1 if progressed else known.attempt if debounced else known.attempt + 1
+    attempt = 1 if progressed else known.attempt + 1
     incident = replace(
         known,
         kind=kind,
         attempt=attempt,
         max_attempts=limit,
         status="attempting",
-        last_attempt_at=known.last_attempt_at if debounced else now,
+        last_attempt_at=now,
         last_progress_at=last_progress,
         progress=max(known.progress, progress),
         reason=None,
