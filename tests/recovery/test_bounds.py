@@ -15,7 +15,7 @@ from everthink.turn.audience import RecoveryChanged, TurnEnded
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.recovery import Room
-from tests.support.turns import Database, Witness, all_over, record_events
+from tests.support.turns import Database, Witness, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -134,10 +134,11 @@ async def test_a_provider_that_hangs_is_asked_so_often_however_short_the_window_
         chat_stream_stall_timeout=0.5,
     )
     await room.ask()
-    for _ in range(5):
-        await room.model.until_silent()
+    for _ in range(4):
         await room.clock.advance(0.6)
-    await all_over(await room.home())
+        await room.model.until_silent()
+    await room.clock.advance(0.6)
+    await room.wake()
     assert (room.model.asked, [told.reason for told in gone]) == (5, ["max_attempts_exceeded"])
     assert await room.texts() == ["Hi", "Half "]
 
