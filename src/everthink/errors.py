@@ -6,15 +6,15 @@
     ├── Unreadable                  what is stored of a turn cannot be read
     ├── AgentSetAside               an agent that took the process down too often is not started
     ├── AgentElsewhere              another process on the same database has the agent
-
-
     ├── InvalidSettings             a setting, a hook or what it returned that is not understood
     ├── InvalidTurn                 options of a turn API that make no sense together
     ├── NestedTurn                  a turn was asked for from inside a running turn
     ├── TooManyTurns                so many turns wait already that a client may not add one
     ├── TurnInterrupted             the process is stopping while the turn runs or waits
     ├── TurnFailed                  a turn ended with status "error"
+    ├── TurnGivenUp                 an answer was interrupted and does not go on
     ├── StreamStalled               the model fell silent for longer than it may
+    ├── StreamCut                   the model's stream ended before the answer did
     ├── NoModel / NoMessages        the turn has nothing to run with
     ├── UnknownMessage              a message id that is not in this session
     ├── InvalidContext              a context block that cannot be declared
@@ -112,6 +112,7 @@ __all__ = [
     "StoreTooNew",
     "StoreUnavailable",
     "StoreUnreadable",
+    "StreamCut",
     "StreamStalled",
     "StructuredOutputError",
     "SubmissionConflict",
@@ -123,6 +124,7 @@ __all__ = [
     "ToolOutputError",
     "ToolTimeout",
     "TurnFailed",
+    "TurnGivenUp",
     "TurnInterrupted",
     "UnknownMessage",
     "UnknownModel",
@@ -268,6 +270,25 @@ class StreamStalled(AgentError):
             "the turn was aborted by the stall watchdog."
         )
         self.seconds = seconds
+
+
+class StreamCut(AgentError):
+    """The model's stream ended without saying that the answer is over: a connection broke, most likely."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"The answer of {model} was cut off: its stream ended without a finish reason.",
+            kept="What it had said is kept.",
+            next_step="Ask again, or let it go on.",
+        )
+
+
+class TurnGivenUp(AgentError):
+    """An answer was interrupted and does not go on. `reason`: which bound it hit, or who declined."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 class NoModel(AgentError):

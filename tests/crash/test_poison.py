@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from everthink.recovery.recover import SET_ASIDE_TEXT
+from everthink.recovery.aside import SET_ASIDE_TEXT
 from everthink.testing.node import Node, NodeFailed
 from tests.cli.processes import Command
 from tests.crash.poison_child import Patient

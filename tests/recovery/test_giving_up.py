@@ -19,7 +19,7 @@ from everthink.turn.audience import TurnEnded
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.cuts import Reports, cut, incidents, kept, pull
-from tests.support.turns import Database, Witness, all_over, gated_app, home_of
+from tests.support.turns import Database, Witness, all_over, gated_app, home_of, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -272,28 +272,63 @@ def unavailable(commit: Commit) -> Exception:
 
 
 @pytest.mark.case(470)
-async def test_a_database_that_is_away_leaves_the_turn_for_the_next_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_a_database_that_is_away_is_tried_again_and_then_everybody_is_told(
+    tmp_path: Path, comes_back: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     # Given a turn that was cut off, and a database that goes away as soon as it is looked at
-    model = ScriptedModel(HALF, says("whole."))
+    model, told = ScriptedModel(HALF, says("whole.")), list[Any]()
     arrived, goes = asyncio.Event(), asyncio.Event()
 
     async def on_chat_recovery(agent: Think, ctx: Any) -> None:
         arrived.set()
         await goes.wait()
 
-    cls = assistant(model, on_chat_recovery=on_chat_recovery)
-    async with gated_app(tmp_path, cls) as (app, store):
+    def on_chat_error(agent: Think, error: Exception, ctx: Any) -> str:
+        told.append(ctx.stage)
+        return "Sorry."
+
+    cls, clock = (
+        assistant(
+            model,
+            on_chat_recovery=on_chat_recovery,
+            on_chat_error=on_chat_error,
+            chat_recovery=ChatRecovery(max_attempts=2),
+        ),
+        ManualClock(),
+    )
+    async with gated_app(tmp_path, cls, clock=clock) as (app, store):
         await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
         await model.until_silent()
         await cut(app, cls)
         await arrived.wait()
+        witness = Witness(await home_of(app, cls, "room"))
+        events = record_events(app, "chat:recovery:failed")
         store.refuse(unavailable)
         goes.set()
-        await all_over(app, cls, "room")
 
-        # Then nothing is sealed
+        # Then it comes again, twice, a while later
+        for number in (1, 2):
+            while len(events) < number:
+                await asyncio.sleep(0)
+            await clock.until_waiting()
+            if comes_back and number == 2:
+                store.refuse(lambda commit: None)
+            await clock.advance(number)
+        await all_over(app, cls, "room")
+        ended = [(shown.status, shown.error) for shown in witness.shown if isinstance(shown, TurnEnded)]
+        assert (await home_of(app, cls, "room")).recovering is None
+        assert "StoreUnavailable" in caplog.text
+        if comes_back:
+            # and goes on
+            assert (ended, len(events)) == ([("completed", None)], 2)
+            assert Database(tmp_path).texts() == ["Hi", "Half whole."]
+            return
+        # or nothing is sealed, everybody is told, and whoever waits for it need not wait any more
+        assert (ended, told, len(events)) == ([("error", "Sorry.")], ["recovery"], 3)
         assert Database(tmp_path).statuses() == ["running"]
         store.refuse(lambda commit: None)
+        assert await app.agent(cls, "room").wait_for_submission("job") is not None
 
         # And the next start brings it to its end
         await cut(app, cls)
@@ -302,13 +337,36 @@ async def test_a_database_that_is_away_leaves_the_turn_for_the_next_start(tmp_pa
     assert Database(tmp_path).texts() == ["Hi", "Half whole."]
 
 
+async def test_a_hook_that_returns_nonsense_is_named_and_does_not_hold_the_turn_for_ever(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, clock = ScriptedModel(HALF), ManualClock()
+    cls = assistant(model, on_chat_recovery=lambda self, ctx: 7, chat_recovery=ChatRecovery(max_attempts=2))
+    async with gated_app(tmp_path, cls, clock=clock) as (app, _):
+        await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
+        await model.until_silent()
+        events = record_events(app, "chat:recovery:failed")
+        await cut(app, cls)
+        for number in (1, 2):
+            while len(events) < number:
+                await asyncio.sleep(0)
+            await clock.until_waiting()
+            await clock.advance(30 * number)
+        await all_over(app, cls, "room")
+        job = await app.agent(cls, "room").inspect_submission("job")
+        assert (job.status, job.error) == ("error", TERMINAL_MESSAGE)
+        assert (await home_of(app, cls, "room")).recovering is None
+    assert "What on_chat_recovery returned" in caplog.text
+    assert Database(tmp_path).texts() == ["Hi", "Half "]
+
+
 @pytest.mark.case(474, 487)
 async def test_an_end_that_cannot_be_written_is_no_end_and_comes_at_the_next_start(tmp_path: Path) -> None:
     # Given a turn whose work budget is spent, and a database that takes everything but its end
     model, gone = ScriptedModel(HALF, says("more ").then_hangs()), list[Exhausted]()
-    recovery = ChatRecovery(max_recovery_work=0, on_exhausted=gone.append)
-    cls = assistant(model, chat_recovery=recovery)
-    async with gated_app(tmp_path, cls) as (app, store):
+    recovery = ChatRecovery(max_recovery_work=0, max_attempts=1, on_exhausted=gone.append)
+    cls, clock = assistant(model, chat_recovery=recovery), ManualClock()
+    async with gated_app(tmp_path, cls, clock=clock) as (app, store):
         await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
         await model.until_silent()
         await cut(app, cls)
@@ -319,9 +377,18 @@ async def test_an_end_that_cannot_be_written_is_no_end_and_comes_at_the_next_sta
             lambda commit: unavailable(commit) if any("ended_at = ?" in s.sql for s in commit) else None
         )
         await _age(tmp_path)
+        events = record_events(app, "chat:recovery:failed")
         await cut(app, cls)
+        witness = Witness(await home_of(app, cls, "room"))
+        while not events:
+            await asyncio.sleep(0)
+        await clock.until_waiting()  # it is tried once more
+        await clock.advance(1)
         await all_over(app, cls, "room")
+        # Then people are told, once, and nobody waits
         assert [told.reason for told in gone] == ["work_budget_exceeded"]
+        assert [shown.status for shown in witness.shown if isinstance(shown, TurnEnded)] == ["error"]
+        assert (await home_of(app, cls, "room")).recovering is None
         assert Database(tmp_path).statuses() == ["running"]
         assert Database(tmp_path).texts() == ["Hi"]
 

@@ -13,7 +13,7 @@ import pytest
 from everthink import tool
 from everthink.errors import AgentSetAside
 from everthink.recovery import suspects
-from everthink.recovery.recover import SET_ASIDE_TEXT
+from everthink.recovery.aside import SET_ASIDE_TEXT
 from everthink.recovery.trials import WINDOW, Trials
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store

@@ -11,7 +11,8 @@ import pytest
 
 from everthink import ChatRecoveryContext, Message, RecoveryDecision, Think, TurnContext, tool
 from everthink import chunks as ui
-from everthink.recovery.recover import DECLINED_TEXT, UNREADABLE_TEXT
+from everthink.recovery.aside import UNREADABLE_TEXT
+from everthink.recovery.recover import DECLINED_TEXT
 from everthink.testing import calls, hangs, opens, says
 from everthink.turn.audience import ShownChunks, TurnRewound
 from everthink.turn.requests import ChatRequest, accept_request

@@ -13,7 +13,7 @@ import pytest
 from everthink import App
 from everthink.errors import InvalidMessage, TooDeep
 from everthink.messages import DEEPEST, copy_json, decode_json, encode_json, read_stored
-from everthink.recovery.recover import UNREADABLE_TEXT
+from everthink.recovery.aside import UNREADABLE_TEXT
 from everthink.testing import ScriptedModel, says
 from tests.support.agents import assistant
 from tests.support.postgres import postgres_database, postgres_server, postgres_url

@@ -47,6 +47,7 @@ __all__ = [
     "ChatStoredUnreadable",
     "ChatStreamStalled",
     "ChatTranscriptRepaired",
+    "ChatTurnBrokeOff",
     "ChatTurnFinish",
     "ChatTurnSetAside",
     "ChatTurnStart",
@@ -500,6 +501,15 @@ class ChatStoredUnreadable(EventBody, frozen=True, kw_only=True):
     what: str
     """`message`, or the name of a kept value: `state`, `config`, …"""
     id: str | None = None
+    error: str
+
+
+@event("chat:turn:broke_off", level=logging.ERROR)
+class ChatTurnBrokeOff(EventBody, frozen=True, kw_only=True):
+    """A turn failed, and that could not be stored either. It stays open; the next start takes it up."""
+
+    request_id: str
+    turn_id: str
     error: str
 
 

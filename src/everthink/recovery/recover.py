@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..errors import AgentError, CommitRefused, StoreError
-from ..messages import copy_json, decode_json, is_tool_part, text_of
+from ..errors import CommitRefused, StoreClosed, StoreError, TurnGivenUp
+from ..messages import Part, copy_json, decode_json, is_tool_part, text_of
 from ..observe.events import (
     ChatRecoveryAttempt,
     ChatRecoveryCompleted,
@@ -25,7 +25,6 @@ from ..observe.events import (
     ChatRecoveryFailed,
     ChatRecoveryScheduled,
     ChatRecoverySkipped,
-    ChatTurnSetAside,
 )
 from ..session.tree import Plan
 from ..settings import as_settings
@@ -38,9 +37,10 @@ from ..turn.hooks import TurnStatus, call_hook
 from ..turn.interactions import is_pending
 from ..turn.journal import Journal, keep_answer, read_journal
 from ..turn.outcome import Outcome, PutOff, reason_of
-from ..turn.perform import close, closing, end_unstarted, remembered
+from ..turn.perform import Explained, close, closing, end_unstarted, explain, remembered
 from ..turn.turn import Turn
 from . import queries
+from .aside import SET_ASIDE_TEXT, UNREADABLE_TEXT, put_aside, tell_aside
 from .context import ChatRecoveryContext, RecoveryDecision
 from .incident import (
     INCIDENT_TTL_MS,
@@ -59,27 +59,10 @@ from .incident import (
 from .suspects import Suspect
 from .trials import Trial, Trials
 
-__all__ = [
-    "DECLINED_TEXT",
-    "RECOVERING_TTL_MS",
-    "SET_ASIDE_TEXT",
-    "UNREADABLE_TEXT",
-    "Recovering",
-    "Recovery",
-    "put_aside",
-]
+__all__ = ["DECLINED_TEXT", "RECOVERING_TTL_MS", "Recovering", "Recovery"]
 
 log = logging.getLogger("everthink.recovery")
 
-SET_ASIDE_TEXT = (
-    "This answer was interrupted several times in a way that stopped the server, and is set aside."
-    " What was said is kept. You can go on with the conversation; an operator can have it tried again."
-)
-"""What people read of a turn that took the process down too often."""
-UNREADABLE_TEXT = (
-    "This answer was interrupted, and what is stored of it cannot be read, so it is set aside."
-    " Nothing was deleted. You can go on with the conversation."
-)
 SUBMISSION_TEXT = "Submission was interrupted after messages were applied."
 DECLINED_TEXT = "The answer was interrupted and is not continued."
 RECOVERING_TTL_MS = 15 * 60 * 1000
@@ -87,6 +70,9 @@ RECOVERING_TTL_MS = 15 * 60 * 1000
 PUT_OFF = 3.0
 FIRST_RETRY = 30.0
 LONGEST_RETRY = 300.0
+AGAIN = 1.0
+"""Seconds until a turn that could not be read is tried again; twice as many each time."""
+LONGEST_AGAIN = 30.0
 
 
 class Patient(House, Protocol):
@@ -115,6 +101,10 @@ class Recovery:
         self._house = house
         # The incidents of turns that are being recovered.
         self._incidents: dict[str, Incident] = {}
+        # How often the store has failed, in a row, while a turn was being picked up.
+        self._failures: dict[str, int] = {}
+        # Turns that are given up, with the words for it: they are asked for once, though the end may fail.
+        self._given_up: dict[str, Explained] = {}
 
     @property
     def settings(self) -> ChatRecovery | None:
@@ -147,8 +137,19 @@ class Recovery:
     async def pick_up(self, turn: Turn) -> Outcome | PutOff | None:
         """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`.
 
-        The attempt is counted before anything of the turn is read: it may be what took the process down.
+        Only a store that is closed raises: the agent stops.
         """
+        try:
+            outcome = await self._counted(turn)
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            return await self._unreached(turn, error)
+        self._failures.pop(turn.id, None)
+        return outcome
+
+    async def _counted(self, turn: Turn) -> Outcome | PutOff | None:
+        """An attempt, counted before anything of the turn is read: it may be what took the process down."""
         house = self._house
         [(said,)] = await house.store.fetch(turns.LAST_CHUNK, house.id, turn.id)
         trial = await house.trials.begin(house.id, turn.id, said=said, what=f"{turn.trigger} turn")
@@ -193,7 +194,7 @@ class Recovery:
         settings = self.settings
         if settings is None:
             text = SUBMISSION_TEXT if turn.trigger == "submission" else TERMINAL_MESSAGE
-            return await self._end(turn, journal, "error", text)
+            return await self._fail(turn, journal, TurnGivenUp(text, "recovery_off"))
         incident, reason = await self._assess(turn, journal, settings)
         if reason is not None:
             return await self._give_up(turn, journal, incident, reason, settings)
@@ -354,22 +355,20 @@ class Recovery:
 
     async def crowded_out(self, turn: Turn) -> Outcome | PutOff:
         """The turn waited for its place in vain: it comes again, or is given up after too many times."""
+        try:
+            return await self._crowded_out(turn)
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            return await self._unreached(turn, error)
+
+    async def _crowded_out(self, turn: Turn) -> Outcome | PutOff:
         house, settings = self._house, self.settings or ChatRecovery()
         id = incident_id(turn.request_id, self._asked_by(turn))
         rows = await house.store.fetch(queries.ONE, house.id, id)
         now = house.clock.now_ms()
         known = queries.opened(rows[0]) if rows else None
-        incident = known or Incident(
-            id=id,
-            request_id=turn.request_id,
-            kind="retry",
-            attempt=0,
-            max_attempts=settings.max_attempts,
-            status="scheduled",
-            first_seen_at=now,
-            last_attempt_at=now,
-            last_progress_at=now,
-        )
+        incident = known or self._blank(turn, id, settings)
         incident = replace(
             incident,
             attempt=incident.attempt + 1,
@@ -384,6 +383,47 @@ class Recovery:
         house.emit(ChatRecoveryScheduled(**_fields(incident)))
         return PutOff(PUT_OFF)
 
+    def _blank(self, turn: Turn, id: str, settings: ChatRecovery) -> Incident:
+        """The incident of a turn that nothing is known of yet."""
+        now = self._house.clock.now_ms()
+        return Incident(
+            id=id,
+            request_id=turn.request_id,
+            kind="retry",
+            attempt=0,
+            max_attempts=settings.max_attempts,
+            status="scheduled",
+            first_seen_at=now,
+            last_attempt_at=now,
+            last_progress_at=now,
+        )
+
+    async def _unreached(self, turn: Turn, error: StoreError) -> Outcome | PutOff:
+        """The store failed: the turn comes again, so often and no more. Then it is set aside, and told."""
+        house, settings = self._house, self.settings or ChatRecovery()
+        failures = self._failures[turn.id] = self._failures.get(turn.id, 0) + 1
+        log.error("turn %s of %s cannot be picked up (%d)", turn.id, house.id, failures, exc_info=error)
+        known = self._incidents.get(turn.id)
+        known = known or self._blank(turn, incident_id(turn.request_id, None), settings)
+        incident = self._incidents[turn.id] = replace(known, attempt=max(known.attempt, failures))
+        house.emit(ChatRecoveryFailed(**_fields(incident), reason=str(error)))
+        house.inflight, turn.is_interrupted = None, True
+        if failures <= settings.max_attempts:
+            return PutOff(min(LONGEST_AGAIN, AGAIN * 2 ** min(failures - 1, 8)))
+        self._incidents[turn.id] = incident = replace(incident, status="exhausted", reason="recovery_error")
+        await self._tell_exhausted(turn, None, incident, "recovery_error", settings)
+        now = house.clock.now_ms()
+        suspect = Suspect(agent=house.id, turn=turn.id, first_at=now, last_at=now)
+        try:
+            return await self._set_aside(turn, suspect, error)
+        except StoreClosed:
+            raise
+        except StoreError as broken:
+            log.error("turn %s stays open in the database; the next start takes it up: %s", turn.id, broken)
+            said = self._given_up[turn.id]
+            close(house, TurnEnded(turn, "error", said.shown, streamed=False))
+            return Outcome(turn, "error", error=error, text=said.text, stage="recovery")
+
     # --- it does not
 
     async def _give_up(
@@ -394,30 +434,43 @@ class Recovery:
         reason: ExhaustedReason,
         settings: ChatRecovery,
     ) -> Outcome:
-        house, text = self._house, settings.terminal_message
         self._incidents[turn.id] = incident = replace(incident, status="exhausted", reason=reason)
+        await self._tell_exhausted(turn, journal, incident, reason, settings)
+        return await self._fail(turn, journal, TurnGivenUp(settings.terminal_message, reason))
+
+    async def _tell_exhausted(
+        self,
+        turn: Turn,
+        journal: Journal | None,
+        incident: Incident,
+        reason: ExhaustedReason,
+        settings: ChatRecovery,
+    ) -> None:
+        house = self._house
+        if turn.id in self._given_up:
+            return  # it was told so; only its end could not be written
         house.emit(ChatRecoveryExhausted(**_fields(incident), reason=reason))
-        if settings.on_exhausted is not None:
-            parts = copy_json(journal.fold.message().parts)
-            told = Exhausted(
-                incident_id=incident.id,
-                request_id=turn.request_id,
-                recovery_root_request_id=turn.request_id,
-                attempt=incident.attempt,
-                max_attempts=incident.max_attempts,
-                recovery_kind=incident.kind,
-                stream_id=turn.id if journal.next_seq else "",
-                created_at=turn.created_at,
-                partial_text=text_of(parts),
-                partial_parts=parts,
-                reason=reason,
-                terminal_message=text,
-            )
-            try:
-                await call_hook(settings.on_exhausted, told)
-            except Exception as error:  # noqa: BLE001 - people must be told all the same
-                house.complain("chat_recovery.on_exhausted", error)
-        return await self._end(turn, journal, "error", text)
+        if settings.on_exhausted is None:
+            return
+        parts: list[Part] = copy_json(journal.fold.message().parts) if journal is not None else []
+        told = Exhausted(
+            incident_id=incident.id,
+            request_id=turn.request_id,
+            recovery_root_request_id=turn.request_id,
+            attempt=incident.attempt,
+            max_attempts=incident.max_attempts,
+            recovery_kind=incident.kind,
+            stream_id=turn.id if journal is not None and journal.next_seq else "",
+            created_at=turn.created_at,
+            partial_text=text_of(parts),
+            partial_parts=parts,
+            reason=reason,
+            terminal_message=settings.terminal_message,
+        )
+        try:
+            await call_hook(settings.on_exhausted, told)
+        except Exception as error:  # noqa: BLE001 - people must be told all the same
+            house.complain("chat_recovery.on_exhausted", error)
 
     async def _decline(self, turn: Turn, journal: Journal, incident: Incident, *, keeps: bool) -> Outcome:
         house = self._house
@@ -430,7 +483,7 @@ class Recovery:
         if leaf is not None and leaf.role == "assistant" and leaf.id not in (turn.question, turn.message_id):
             # The hook has brought the answer from elsewhere.
             return await self._end(turn, journal, "completed", None, keeps=keeps)
-        return await self._end(turn, journal, "error", DECLINED_TEXT, keeps=keeps)
+        return await self._fail(turn, journal, TurnGivenUp(DECLINED_TEXT, "declined"), keeps=keeps)
 
     async def _set_aside(self, turn: Turn, suspect: Suspect, error: Exception | None = None) -> Outcome:
         """End a turn without reading what is stored of it. It is kept, and may be released."""
@@ -438,17 +491,41 @@ class Recovery:
         if house.generation != turn.generation:
             return await end_unstarted(house, turn, "skipped")
         text = SET_ASIDE_TEXT if error is None else UNREADABLE_TEXT
+        said = await self._explained(turn, TurnGivenUp(text, "set_aside"))
         turn.is_interrupted = False
-        await house.store.apply(
-            [*put_aside(house, turn.id, turn.request_id, suspect, text, error), remembered(house, turn, text)]
-        )
-        close(house, TurnEnded(turn, "error", text, streamed=False))
-        return Outcome(turn, "error", text=text, stage="stream")
+        aside = put_aside(house, turn.id, suspect, said.text, error)
+        await house.store.apply([*aside, remembered(house, turn, said.shown)])
+        tell_aside(house, turn.id, turn.request_id, suspect, error)
+        close(house, TurnEnded(turn, "error", said.shown, streamed=False))
+        return Outcome(turn, "error", error=error, text=said.text, stage="recovery")
+
+    async def _explained(self, turn: Turn, error: TurnGivenUp) -> Explained:
+        """Ask `on_chat_error` for its words, once."""
+        said = self._given_up.get(turn.id)
+        if said is None:
+            said = self._given_up[turn.id] = await explain(
+                self._house, error, "recovery", turn.request_id, turn.is_applied, identity=turn.identity
+            )
+        return said
+
+    async def _fail(self, turn: Turn, journal: Journal, error: TurnGivenUp, *, keeps: bool = True) -> Outcome:
+        """End a turn that does not go on, with the words that `on_chat_error` has for it."""
+        said = await self._explained(turn, error)
+        outcome = await self._end(turn, journal, "error", said.text, shown=said.shown, keeps=keeps)
+        outcome.error, outcome.stage = said.error, "recovery"
+        return outcome
 
     async def _end(
-        self, turn: Turn, journal: Journal, status: TurnStatus, text: str | None, *, keeps: bool = True
+        self,
+        turn: Turn,
+        journal: Journal,
+        status: TurnStatus,
+        text: str | None,
+        *,
+        shown: str | None = None,
+        keeps: bool = True,
     ) -> Outcome:
-        """End a turn where it was cut off, keeping what it said."""
+        """End a turn where it was cut off, keeping what it said. `shown`: what people read of a failure."""
         house = self._house
         await house.session.refresh()
         # From here to the commit nothing is awaited, so a reset comes either before or after it.
@@ -459,13 +536,13 @@ class Recovery:
             message = journal.fold.message()
             plan = keep_answer(house.session, message, turn.parent)
         last: list[Statement] = [turns.abandoned(house.id, turn.id, now=house.clock.now_ms())]
-        if status == "error" and text is not None:
-            last.append(remembered(house, turn, text))
+        if shown is not None:
+            last.append(remembered(house, turn, shown))
         await house.session.write(plan, *closing(house, turn, status, text), *last)
         if message is not None:
             house.audience.show(HistoryChanged(turn, "answer"))
         streamed = journal.next_seq > 0
-        close(house, TurnEnded(turn, status, text, streamed=streamed, stored=message is not None))
+        close(house, TurnEnded(turn, status, shown or text, streamed=streamed, stored=message is not None))
         return Outcome(turn, status, text=text, message=message, fires_response=message is not None)
 
     # --- the turn ends
@@ -490,6 +567,8 @@ class Recovery:
     def closed(self, turn: Turn, status: TurnStatus) -> None:
         """The turn's end is durable: tell how its recovery ended."""
         house, incident = self._house, self._incidents.pop(turn.id, None)
+        self._failures.pop(turn.id, None)
+        self._given_up.pop(turn.id, None)
         house.trials.passed(house.id, turn.id)
         if incident is not None:
             ended = self._closed_as(incident, status)
@@ -505,38 +584,6 @@ class Recovery:
         if house.recovering is not None and house.recovering.request_id == turn.request_id:
             house.recovering = None
             house.audience.show(RecoveryChanged(turn, False))
-
-
-def put_aside(
-    house: Patient, turn_id: str, request_id: str, suspect: Suspect, text: str, error: Exception | None
-) -> list[Statement]:
-    """The statements that set a turn aside; tells observers and operators."""
-    why = f"the process died, or was killed, in {suspect.strikes} attempts"
-    if error is not None:
-        why = error.what.rstrip(".") if isinstance(error, AgentError) else f"{type(error).__name__}: {error}"
-    log.error(
-        "turn %s of %s is set aside: %s. All of it is kept; `everthink release %s --turn %s` tries again.",
-        turn_id,
-        house.id,
-        why,
-        house.id,
-        turn_id,
-        exc_info=None if isinstance(error, AgentError) else error,
-    )
-    house.emit(
-        ChatTurnSetAside(
-            request_id=request_id,
-            turn_id=turn_id,
-            reason="strikes" if error is None else "unreadable",
-            strikes=suspect.strikes,
-            error=why,
-        )
-    )
-    aside = suspect if error is None else replace(suspect, what=why)
-    return [
-        turns.set_aside(house.id, turn_id, error=text, now=house.clock.now_ms()),
-        house.trials.aside(aside),
-    ]
 
 
 def _fields(incident: Incident) -> dict[str, Any]:

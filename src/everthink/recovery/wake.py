@@ -21,8 +21,9 @@ from ..turn.admission import Door
 from ..turn.envelope import opened
 from ..turn.outcome import Failure
 from ..turn.turn import Turn
+from .aside import UNREADABLE_TEXT, put_aside, tell_aside
 from .incident import TERMINAL_MESSAGE
-from .recover import UNREADABLE_TEXT, Patient, Recovery, put_aside
+from .recover import Patient, Recovery
 from .suspects import Suspect
 
 __all__ = ["take_up", "wake"]
@@ -87,10 +88,11 @@ async def _unreadable(house: Sleeper, row: Row, error: Exception) -> None:
     now, id = house.clock.now_ms(), row[0]
     suspect = Suspect(agent=house.id, turn=id, strikes=0, first_at=now, last_at=now)
     text = INVALID_TEXT if row[2] == "submission" else UNREADABLE_TEXT
-    statements = put_aside(house, id, row[1], suspect, text, error)
+    statements = put_aside(house, id, suspect, text, error)
     failure = Failure(id=row[1], turn=id, error=text, continuation=bool(row[4]))
     house.last_failure = msgspec.to_builtins(failure)
     await house.store.apply([*statements, house.remember("lastFailure", house.last_failure)])
+    tell_aside(house, id, row[1], suspect, error)
     if row[2] == "submission":
         await house.submissions.tell(id)
 

@@ -18,17 +18,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..abort import AbortController, AbortSignal
-from ..errors import NestedTurn, StoreClosed, TurnInterrupted
+from ..errors import UNTOLD, NestedTurn, StoreClosed, TurnInterrupted, is_for_people
 from ..messages import UNSET, Message, Unset
+from ..observe.events import ChatTurnBrokeOff
 from ..session.tree import Plan
 from ..store.port import Statement
 from ..tools.tool import Tool
 from . import queries
-from .audience import HistoryChanged, TurnAccepted
+from .audience import HistoryChanged, TurnAccepted, TurnEnded
 from .envelope import sealed
 from .hooks import TurnResult, call_hook
 from .outcome import Outcome, PutOff
-from .perform import end_unstarted, perform
+from .perform import close, end_unstarted, perform
 from .queue import Ticket, TurnQueue
 from .turn import Host, InputFunction, Trigger, Turn
 
@@ -329,7 +330,7 @@ class Door:
                 admitted.ended.set_exception(TurnInterrupted(turn.request_id) if stopped else error)
                 admitted.ended.exception()  # whoever waits sees it; nobody may be waiting
             if isinstance(error, Exception):
-                log.error("turn %s of %s broke off and stays open", turn.id, host.id, exc_info=error)
+                await self._broke_off(turn, error)
             if isinstance(error, asyncio.CancelledError | Exception):
                 return
             raise
@@ -343,6 +344,21 @@ class Door:
             await self._respond(outcome)
         finally:
             self._open.discard(admitted)
+
+    async def _broke_off(self, turn: Turn, error: Exception) -> None:
+        """A turn could not even be ended. Its row stays open, for the next start; people are told now."""
+        host = self._host
+        log.error("turn %s of %s broke off and stays open", turn.id, host.id, exc_info=error)
+        if isinstance(error, StoreClosed):
+            return  # the agent stops, or is gone: nobody is there to be told
+        shown = str(error) if is_for_people(error) else UNTOLD
+        host.emit(ChatTurnBrokeOff(request_id=turn.request_id, turn_id=turn.id, error=str(error)))
+        close(host, TurnEnded(turn, "error", shown, streamed=turn.is_started))
+        if turn.watch is not None:
+            try:
+                await turn.watch("error", shown)
+            except Exception as failed:  # noqa: BLE001 - told: whoever waits has been woken
+                host.complain("on_submission_status", failed)
 
     async def _wait(self, turn: Turn, seconds: float) -> None:
         """Let time pass, unless somebody cancels the turn."""
