@@ -31,6 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "tools": {"errors", "abort", "messages", "models.port"},
     # What happened, told to whoever listens.
     "observe": {"errors", "masking", "logs", "models.port"},
+    "tasks": {"observe.events"},
     # The core: values and ports only.
     "wire": {"errors", "limits", "messages", "chunks"},
     "session": {
@@ -115,6 +116,7 @@ ARROWS: dict[str, set[str]] = {
         "models",
         "tools",
         "observe",
+        "tasks",
         "session",
         "turn",
         "recovery",

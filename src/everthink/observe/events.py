@@ -91,6 +91,7 @@ __all__ = [
     "SubmissionCreate",
     "SubmissionError",
     "SubmissionStatus",
+    "TaskFailed",
     "ToolApproval",
     "ToolCallFinish",
     "ToolCallStart",
@@ -757,6 +758,15 @@ class FiberRecoveryFailed(_Fiber, frozen=True, kw_only=True):
 
 
 # --- lifecycle ---------------------------------------------------------------------------
+
+
+@event("task:failed", level=logging.ERROR)
+class TaskFailed(EventBody, frozen=True, kw_only=True):
+    """Work that nobody awaits raised. The log has the traceback."""
+
+    task: str
+    error: str
+    error_type: str
 
 
 @event("loop:blocked")

@@ -39,6 +39,7 @@ from ..session.session import Session
 from ..session.sessions import MAIN, Sessions
 from ..store.port import Statement, Store
 from ..submissions import Submission, Submissions
+from ..tasks import begin
 from ..tools.collect import client_tools_from, collect_tools
 from ..tools.tool import Tool
 from ..turn import queries as turns
@@ -551,14 +552,9 @@ class Actor:
 
     def background(self, work: Awaitable[Any]) -> None:
         """Keep a task alive until it ends; what it raises is logged."""
-        task = asyncio.ensure_future(work)
+        task = begin(work, f"background work of {self.id}", tell=self.emit)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Future[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("background work of %s failed", self.id, exc_info=error)
+        task.add_done_callback(self._tasks.discard)
 
     async def submission_changed(self, submission: Submission) -> None:
         """Call the agent's `on_submission_status`."""

@@ -35,12 +35,13 @@ from ..errors import (
 from ..limits import Limits
 from ..models.port import Model
 from ..observe.bus import EventBus
-from ..observe.events import Audit, Destroy, Released, SetAside
+from ..observe.events import Audit, Destroy, Released, SetAside, TaskFailed
 from ..recovery import suspects
 from ..recovery.suspects import Suspect
 from ..recovery.trials import Trial, Trials
 from ..recovery.wake import take_up
 from ..store.port import Store
+from ..tasks import begin
 from ..turn import queries as turn_queries
 from ..turn.perform import SEGMENT_GRACE_MS
 from . import alarm_queries, cleaning, fiber_queries, job_queries, queries
@@ -112,7 +113,7 @@ class Directory:
         # The agents that are reached for what is due.
         self._rousing: set[str] = set()
         self._live: dict[tuple[str, str], asyncio.Task[Actor]] = {}
-        self._leaving: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        self._leaving: dict[tuple[str, str], asyncio.Future[Any]] = {}
         self._erasing: dict[tuple[str, str], asyncio.Task[int]] = {}
         self._scrubs: set[asyncio.Future[bool]] = set()
         self._closed = False
@@ -125,7 +126,7 @@ class Directory:
         self._sweep: Timer | None = None
         # Chunks of ended turns are dropped now and then, for all agents at once.
         self._broom: Timer | None = None
-        self._sweeping: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Future[None] | None = None
         if self._retention is not None:
             self._tidy_later()
         self.waker = Waker(
@@ -194,7 +195,7 @@ class Directory:
         return cls.__name__, name
 
     async def _start(
-        self, cls: type[Resident], name: str, props: Any, *, after: asyncio.Task[Any] | None
+        self, cls: type[Resident], name: str, props: Any, *, after: asyncio.Future[Any] | None
     ) -> Actor:
         if after is not None:
             await asyncio.wait([after])  # what is being cut there must not be taken up here meanwhile
@@ -412,8 +413,12 @@ class Directory:
                 SEGMENT_GRACE_MS / 1000, self._begin_tidying, housekeeping=True
             )
 
+    def _tell(self, failed: TaskFailed) -> None:
+        """Tell of a failure that is no agent's."""
+        self._bus.emit("", "", failed)
+
     def _begin_tidying(self) -> None:
-        self._sweeping = asyncio.create_task(self._tidy(), name="tidy up", context=contextvars.Context())
+        self._sweeping = begin(self._tidy(), "tidying up", tell=self._tell, context=contextvars.Context())
 
     async def _tidy(self) -> None:
         """Drop old chunks and idle agents, and come again while there are any or somebody may make some."""
@@ -504,7 +509,7 @@ class Directory:
         if task is not None:
             await asyncio.shield(self._leave(key, task, grace))
 
-    def _leave(self, key: tuple[str, str], start: asyncio.Task[Actor], grace: float) -> asyncio.Task[None]:
+    def _leave(self, key: tuple[str, str], start: asyncio.Task[Actor], grace: float) -> asyncio.Future[None]:
         """Stop an agent that cannot be reached any more. The next start at its address waits for that."""
 
         async def stop() -> None:
@@ -515,12 +520,13 @@ class Directory:
 
         if self._retention is not None:
             self._left.add("/".join(key))
-        leaving = asyncio.create_task(stop(), name=f"evict {key}")
+        agent = "/".join(key)
+        leaving = begin(stop(), f"stopping {agent}", tell=lambda failed: self._bus.emit(*key, failed))
         self._note_leaving(key, leaving)
         return leaving
 
-    def _note_leaving(self, key: tuple[str, str], leaving: asyncio.Task[Any]) -> None:
-        def done(_: asyncio.Task[Any]) -> None:
+    def _note_leaving(self, key: tuple[str, str], leaving: asyncio.Future[Any]) -> None:
+        def done(_: asyncio.Future[Any]) -> None:
             if self._leaving.get(key) is leaving:
                 del self._leaving[key]
 
@@ -552,7 +558,7 @@ class Directory:
     async def _erase(
         self,
         key: tuple[str, str],
-        leaving: asyncio.Task[Any] | None,
+        leaving: asyncio.Future[Any] | None,
         start: asyncio.Task[Actor] | None,
         *,
         identity: Any,
@@ -572,7 +578,7 @@ class Directory:
         finally:
             await self._give_back(fence, id)
         # Not by whoever asked: that may have been the agent itself, which is gone.
-        scrub = asyncio.ensure_future(self.store.scrub(patience=patience))
+        scrub = begin(self.store.scrub(patience=patience), "overwriting what was erased", tell=self._tell)
         self._scrubs.add(scrub)
         scrub.add_done_callback(self._scrubs.discard)
         return rows

@@ -21,6 +21,7 @@ import msgspec
 from ..errors import StoreClosed, StoreError
 from ..observe.events import QueueCreate, QueueError, QueueRetry
 from ..store.port import Statement
+from ..tasks import begin
 from . import job_queries as queries
 from .callbacks import (
     Home,
@@ -71,7 +72,7 @@ class Jobs:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Future[None] | None = None
         self._is_open = False
         self._is_stopped = False
         # Set by whoever adds a job, taken back by the flusher before it looks.
@@ -156,8 +157,11 @@ class Jobs:
         self._has_news = True
         if self._is_open and (self._task is None or self._task.done()):
             # A context of its own: a job belongs to no request and no turn, whoever queued it.
-            self._task = asyncio.create_task(
-                self._run(), name=f"jobs of {self._home.id}", context=contextvars.Context()
+            self._task = begin(
+                self._run(),
+                f"the queue of {self._home.id}",
+                tell=self._home.emit,
+                context=contextvars.Context(),
             )
 
     async def _run(self) -> None:

@@ -1,0 +1,54 @@
+"""Nothing fails unheard: every place that starts a task, and who hears what it raises."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from .source import modules
+
+STARTS = {"create_task", "ensure_future"}
+
+# Where a task is started by hand, and who awaits it. Everything else goes through `tasks.begin`, or the
+# `background` of an agent, which does: what it raises is logged with its traceback and told as an event.
+AWAITED = {
+    "cli.dev": "the command waits for all of them",
+    "cli.line": "closing the line awaits the keeper; what cannot be sent is told on the line",
+    "devtools.inspector": "awaited when the socket ends",
+    "observe.bus": "`_finish` logs what a subscriber raises",
+    "recovery.trials": "`load` awaits; `_written` logs",
+    "runtime.alarms": "`run_due` awaits, for the waker, which tries again",
+    "runtime.directory": "whoever reaches, evicts or erases the agent awaits; `_erase_idle` awaits",
+    "runtime.control": "awaited in the same function",
+    "runtime.fiber_recovery": "awaited by whoever scans; a handler that is late goes to `background`",
+    "runtime.fibers": "`_ended` logs and tells; a caller awaits the acceptance",
+    "runtime.waker": "`_run` and `_wake` catch everything, log it and try again",
+    "server.app": "whoever opens the app awaits",
+    "server.asgi": "awaited when the socket ends",
+    "server.hall": "`_catch_up` logs; whoever joins awaits it",
+    "session.slot": "the caller awaits; when it has left, `_report` logs",
+    "store.crashpoints": "`close` awaits",
+    "store.postgres.store": "`close` awaits",
+    "store.postgres.writer": "each commit's future gets what is raised",
+    "store.sqlite.store": "`close` awaits",
+    "submissions": "the caller awaits; asyncio logs what a caller that has left does not hear",
+    "tasks": "this is the place",
+    "turn.admission": "the caller awaits the admission; `_run` tells of everything that breaks a turn off",
+    "turn.calls": "`finished` awaits; what is abandoned goes to `background`",
+    "turn.overlap": "a timer, cancelled in the same function",
+    "turn.perform": "awaited in the same function",
+}
+
+
+def started() -> Iterator[str]:
+    """The modules that start tasks by hand."""
+    for module in modules():
+        if module.room == "testing":
+            continue
+        calls = (node.func for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+        if any(isinstance(func, ast.Attribute) and func.attr in STARTS for func in calls):
+            yield module.short
+
+
+def test_every_place_that_starts_a_task_says_who_hears_what_it_raises() -> None:
+    assert set(started()) == set(AWAITED)
