@@ -282,7 +282,7 @@ async def test_one_cancelled_before_the_process_stopped_stays_cancelled(open_app
     await app.agent(cls).submit_messages("Runs", submission_id="runs")
     await app.agent(cls).submit_messages("Waits", submission_id="waits")
     await model.until_silent()
-    for id in ("runs", "waits"):
+    for id in ("waits", "runs"):
         await app.agent(cls).cancel_submission(id, "enough")
     await app.close()
 

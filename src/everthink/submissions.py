@@ -23,7 +23,7 @@ from .messages import Message, MessageInput, as_messages, decode_json, encode_js
 from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
 from .store.port import Row
 from .turn import queries
-from .turn.admission import Door, House, Record
+from .turn.admission import Door, House, Record, in_active_turn
 from .turn.envelope import opened
 from .turn.hooks import call_hook
 from .turn.perform import with_stamps
@@ -196,6 +196,8 @@ class Submissions:
             return False
         turn = self._turn(envelope.messages, id, envelope.channel)
         turn.message_id, turn.seq, turn.created_at = row[8], row[13], row[10]
+        if row[16] is not None:
+            desk.aborts.cancel(turn.request_id, row[16] or None)
         desk.door.enter(turn, desk.queue.reserve(turn.request_id))
         return True
 
@@ -229,18 +231,28 @@ class Submissions:
     # --- cancelling and deleting
 
     async def cancel(self, submission_id: str, reason: object = None) -> None:
-        """Stop a submission. One that has not begun never does; one that runs keeps what it said."""
+        """Stop a submission. One that has not begun never does; one that runs ends with what it said.
+
+        Its end is durable when this returns, unless the caller is part of a turn: nobody waits for itself.
+        """
         desk, is_open = self._desk, self._open.get(submission_id)
         known = await self.inspect(submission_id)
         if known is None or known.status in TERMINAL:
             return
-        text = None if reason is None else str(reason)
-        rows = await desk.store.apply(
-            [queries.ended(desk.id, submission_id, status="aborted", error=text, now=desk.clock.now_ms())]
+        text, request_id = None if reason is None else str(reason), known.request_id or submission_id
+        now = desk.clock.now_ms()
+        written = desk.store.apply(
+            [
+                queries.ended_early(desk.id, submission_id, status="aborted", error=text, now=now),
+                queries.stopped(desk.id, request_id, reason=text),
+            ]
         )
-        desk.aborts.cancel(known.request_id or submission_id, reason)
-        if rows[0]:
+        desk.aborts.cancel(request_id, reason)
+        [ended, *_] = await written
+        if ended:
             await self._tell_end(submission_id, is_open)
+        elif is_open is not None and not in_active_turn(desk.id):
+            await is_open.over.wait()
 
     async def delete(self, submission_id: str) -> bool:
         """Forget a submission that is over. Its id and key are new again afterwards."""

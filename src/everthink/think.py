@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .models.port import Model
     from .recovery.context import ChatRecoveryContext, RecoveryDecision
     from .recovery.incident import ChatRecovery
-    from .runtime import control
+    from .runtime import control, stopping
     from .runtime.actor import Degradation
+    from .runtime.stopping import Stop
     from .schedules.task import ScheduledTask
     from .session.budget import Shortening
     from .session.media import MediaEviction
@@ -55,12 +56,15 @@ else:
     class _OnUse:
         """The machinery is loaded with the first turn, so that declaring an agent costs little."""
 
+        def __init__(self, module):
+            self._module = module
+
         def __getattr__(self, name):
-            from .runtime import control
+            from importlib import import_module
 
-            return getattr(control, name)
+            return getattr(import_module(f".runtime.{self._module}", __package__), name)
 
-    control = _OnUse()
+    control, stopping = _OnUse("control"), _OnUse("stopping")
 
 __all__ = ["Think"]
 
@@ -370,13 +374,16 @@ class Think(Agent):
             on_client_tool_call=on_client_tool_call,
         )
 
-    def cancel_chat(self, request_id: str, reason: object = None) -> bool:
-        """Stop a turn, queued or running. What it said is kept. False when there is none of that id."""
-        return control.cancel(self._home, request_id, reason)
+    def cancel_chat(self, request_id: str, reason: object = None) -> Stop:
+        """Stop a turn, queued or running. What it said is kept. False when there is none of that id.
 
-    def abort_all_requests(self, reason: object = None) -> None:
-        """Stop every turn of this agent."""
-        self._home.aborts.abort_all(reason)
+        It stops at once; await the answer to know that the stop outlives a crash.
+        """
+        return stopping.cancel(self._home, request_id, reason)
+
+    def abort_all_requests(self, reason: object = None) -> Stop:
+        """Stop every turn of this agent, at once. Await it to know that it outlives a crash."""
+        return stopping.cancel_all(self._home, reason)
 
     async def reset_turn_state(self) -> None:
         """Stop the running turn, skip those that wait, and start with an empty queue."""

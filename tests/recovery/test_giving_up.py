@@ -19,7 +19,7 @@ from everthink.turn.audience import TurnEnded
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.cuts import Reports, cut, incidents, kept, pull
-from tests.support.turns import Database, Witness, all_over, gated_app, home_of, record_events
+from tests.support.turns import Database, Witness, all_over, gated_app, home_of
 
 pytestmark = pytest.mark.anyio
 
@@ -303,14 +303,13 @@ async def test_a_database_that_is_away_is_tried_again_and_then_everybody_is_told
         await cut(app, cls)
         await arrived.wait()
         witness = Witness(await home_of(app, cls, "room"))
-        events = record_events(app, "chat:recovery:failed")
+        reports = Reports(app)
         store.refuse(unavailable)
         goes.set()
 
         # Then it comes again, twice, a while later
         for number in (1, 2):
-            while len(events) < number:
-                await asyncio.sleep(0)
+            await reports.until("failed", number)
             await clock.until_waiting()
             if comes_back and number == 2:
                 store.refuse(lambda commit: None)
@@ -321,11 +320,11 @@ async def test_a_database_that_is_away_is_tried_again_and_then_everybody_is_told
         assert "StoreUnavailable" in caplog.text
         if comes_back:
             # and goes on
-            assert (ended, len(events)) == ([("completed", None)], 2)
+            assert (ended, len(reports.of("failed"))) == ([("completed", None)], 2)
             assert Database(tmp_path).texts() == ["Hi", "Half whole."]
             return
         # or nothing is sealed, everybody is told, and whoever waits for it need not wait any more
-        assert (ended, told, len(events)) == ([("error", "Sorry.")], ["recovery"], 3)
+        assert (ended, told, len(reports.of("failed"))) == ([("error", "Sorry.")], ["recovery"], 3)
         assert Database(tmp_path).statuses() == ["running"]
         store.refuse(lambda commit: None)
         assert await app.agent(cls, "room").wait_for_submission("job") is not None
@@ -345,11 +344,10 @@ async def test_a_hook_that_returns_nonsense_is_named_and_does_not_hold_the_turn_
     async with gated_app(tmp_path, cls, clock=clock) as (app, _):
         await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
         await model.until_silent()
-        events = record_events(app, "chat:recovery:failed")
+        reports = Reports(app)
         await cut(app, cls)
         for number in (1, 2):
-            while len(events) < number:
-                await asyncio.sleep(0)
+            await reports.until("failed", number)
             await clock.until_waiting()
             await clock.advance(30 * number)
         await all_over(app, cls, "room")
@@ -377,11 +375,10 @@ async def test_an_end_that_cannot_be_written_is_no_end_and_comes_at_the_next_sta
             lambda commit: unavailable(commit) if any("ended_at = ?" in s.sql for s in commit) else None
         )
         await _age(tmp_path)
-        events = record_events(app, "chat:recovery:failed")
+        reports = Reports(app)
         await cut(app, cls)
         witness = Witness(await home_of(app, cls, "room"))
-        while not events:
-            await asyncio.sleep(0)
+        await reports.until("failed")
         await clock.until_waiting()  # it is tried once more
         await clock.advance(1)
         await all_over(app, cls, "room")

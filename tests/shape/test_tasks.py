@@ -16,6 +16,7 @@ AWAITED = {
     "cli.line": "closing the line awaits the keeper; what cannot be sent is told on the line",
     "devtools.inspector": "awaited when the socket ends",
     "observe.bus": "`_finish` logs what a subscriber raises",
+    "recovery.recover": "awaited in the same function; a hook that does not end goes to `background`",
     "recovery.trials": "`load` awaits; `_written` logs",
     "runtime.alarms": "`run_due` awaits, for the waker, which tries again",
     "runtime.directory": "whoever reaches, evicts or erases the agent awaits; `_erase_idle` awaits",

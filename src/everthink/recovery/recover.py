@@ -9,7 +9,9 @@ chunk has the next number. Every step is one commit, and may itself be cut off.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -199,10 +201,10 @@ class Recovery:
         if reason is not None:
             return await self._give_up(turn, journal, incident, reason, settings)
         try:
-            decision = await self._ask(turn, journal, incident)
+            decision = await self._unless_stopped(turn, self._ask(turn, journal, incident))
         except Exception as error:  # noqa: BLE001 - the turn is kept and comes again
             return await self._hook_failed(turn, incident, error)
-        if turn.signal.aborted:  # while the hook was asked
+        if decision is None or turn.signal.aborted:  # while the hook was asked
             return await self._end(turn, journal, "aborted", reason_of(turn))
         if not decision.continue_:
             return await self._decline(turn, journal, incident, keeps=decision.persist)
@@ -279,6 +281,20 @@ class Recovery:
         except Exception as error:  # noqa: BLE001 - a broken policy must not cost anybody an answer
             self._house.complain("chat_recovery.should_keep_recovering", error)
             return True
+
+    async def _unless_stopped(
+        self, turn: Turn, asking: Coroutine[Any, Any, RecoveryDecision]
+    ) -> RecoveryDecision | None:
+        """What the hook says; `None` when somebody stops the turn first, which does not wait for it."""
+        asked, stopped = asyncio.ensure_future(asking), asyncio.ensure_future(turn.signal.wait())
+        try:
+            await asyncio.wait([asked, stopped], return_when=asyncio.FIRST_COMPLETED)
+            return asked.result() if asked.done() else None
+        finally:
+            stopped.cancel()
+            if not asked.done():
+                asked.cancel()
+                self._house.background(asked)
 
     async def _ask(self, turn: Turn, journal: Journal, incident: Incident) -> RecoveryDecision:
         house = self._house

@@ -71,7 +71,10 @@ async def _entered(house: Sleeper, row: Row) -> None:
     if row[3] != "accepted":
         turn = _turn(house, row)
         turn.is_applied = turn.is_started = True
-        house.recovery.interrupt(turn)
+        if turn.signal.aborted:
+            turn.is_interrupted = True  # it is ended where it was, and nobody waits for more
+        else:
+            house.recovery.interrupt(turn)
     elif row[2] == "submission":
         await house.submissions.resume(row)
         return
@@ -118,6 +121,8 @@ def _turn(house: Sleeper, row: Row) -> Turn:
     turn.is_applied, turn.is_readonly = envelope.is_applied, envelope.is_readonly
     turn.answers, turn.identity = envelope.answers, envelope.identity
     turn.message_ids = envelope.message_ids or envelope.answers
+    if row[16] is not None:
+        house.aborts.cancel(turn.request_id, row[16] or None)
     if row[2] == "submission":
         turn.body = house.last_body  # as when it began
         house.submissions.watch(turn)

@@ -17,7 +17,7 @@ from ..abort import AbortSignal
 from ..errors import InvalidTurn, UnknownMessage
 from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json, encode_json, json_object
 from ..models.classify import default_context_overflow_classifier
-from ..observe.events import MessageCancel, MessageClear, ToolApproval, ToolResult
+from ..observe.events import MessageClear, ToolApproval, ToolResult
 from ..session.attachments import read_attachment
 from ..session.repair import as_interrupted
 from ..session.summary import model_summarizer
@@ -43,7 +43,6 @@ __all__ = [
     "apply_approval",
     "apply_result",
     "as_interrupted",
-    "cancel",
     "clear",
     "config_of",
     "configure",
@@ -61,6 +60,8 @@ __all__ = [
 ]
 
 log = logging.getLogger("everthink.turn")
+
+RESET = "Turn state reset"
 
 
 def _input(home: Actor, given: Any, channel: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
@@ -279,24 +280,17 @@ def _check_run(given: Any, mode: Any, continuation: bool, callback: Any) -> None
 # --- stopping
 
 
-def cancel(home: Actor, request_id: str, reason: object = None) -> bool:
-    """See `Think.cancel_chat`."""
-    stopped = home.aborts.cancel(request_id, reason)
-    if stopped:
-        home.emit(MessageCancel(request_id=request_id))
-    return stopped
-
-
 async def reset(home: Actor) -> None:
     """See `Think.reset_turn_state`."""
-    rows = await home.store.apply([_stop(home), home.continuations.forget()])
+    stopped = queries.all_stopped(home.id, reason=RESET)
+    rows = await home.store.apply([_stop(home), stopped, home.continuations.forget()])
     await home.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
 
 
 def _stop(home: Actor) -> Statement:
     """Stop what runs and what waits. The statement ends the rows of the latter."""
     home.queue.reset()
-    home.aborts.abort_all("Turn state reset")
+    home.aborts.abort_all(RESET)
     home.submits.reset()
     return queries.skipped(home.id, error=SKIPPED_TEXT, now=home.clock.now_ms())
 

@@ -39,4 +39,5 @@ MIGRATIONS = (
     Migration(10, "what tools said", turn.SAID),
     Migration(11, "who approved", turn.APPROVED),
     Migration(12, "several processes", cluster.TABLES, only="postgres"),
+    Migration(13, "what was stopped", turn.STOPPED),
 )

@@ -21,7 +21,7 @@ from ..errors import AgentError
 from ..messages import Message, encode_json
 from ..observe.events import Audit, Connect, Disconnect, StateUpdate
 from ..recovery.recover import RECOVERING_TTL_MS
-from ..runtime import control
+from ..runtime import control, stopping
 from ..runtime.actor import Actor
 from ..runtime.callables import callable_of
 from ..runtime.context import current_connection
@@ -452,7 +452,7 @@ class Hall:
             case wire.UseChat():
                 await self._request(connection, frame)
             case wire.CancelRequest(id):
-                control.cancel(self.actor, id)
+                stopping.cancel(self.actor, id)
             case wire.ClearChat():
                 await self._clear(connection)
                 self._audit(connection, "clear")

@@ -171,7 +171,8 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | 
     elif failure is not None:
         status = "error"
     else:
-        status = "completed"
+        # Stopped while it said its last word: whoever stopped it was told so.
+        status = "aborted" if turn.signal.aborted else "completed"
     if failure is not None and not isinstance(failure, Exception):
         raise failure
     if isinstance(failure, Exception):

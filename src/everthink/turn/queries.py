@@ -40,6 +40,7 @@ __all__ = [
     "CallState",
     "abandoned",
     "accepted",
+    "all_stopped",
     "answered",
     "approved",
     "approved_by",
@@ -60,6 +61,7 @@ __all__ = [
     "skipped",
     "started",
     "stashed",
+    "stopped",
     "swept",
     "unsaid",
 ]
@@ -125,13 +127,16 @@ SAID = ("ALTER TABLE calls ADD COLUMN words TEXT",)
 # Migration 11: in whose name an approved call runs.
 APPROVED = ("ALTER TABLE calls ADD COLUMN approved_by TEXT",)
 
+# Migration 13: that somebody stopped a turn, and why.
+STOPPED = ("ALTER TABLE turns ADD COLUMN stop TEXT",)
+
 CallState = Literal["asked", "approved", "started", "done", "failed", "denied", "unknown"]
 CLIENT = "client"
 """What the ledger notes instead of a policy for a call that runs in a browser."""
 
 _TURN = (
     "id, request_id, trigger, status, continuation, input, metadata, idempotency_key, message_id,"
-    " error, created_at, started_at, ended_at, seq, question, stash"
+    " error, created_at, started_at, ended_at, seq, question, stash, stop"
 )
 TURNS = f"SELECT {_TURN} FROM turns WHERE agent = ? ORDER BY seq"
 ACCEPTED = (
@@ -301,6 +306,19 @@ def stashed(agent: str, id: str, *, data: str) -> Statement:
     return Statement(
         "UPDATE turns SET stash = ? WHERE agent = ? AND id = ? AND ended_at IS NULL", (data, agent, id)
     )
+
+
+def stopped(agent: str, request_id: str, *, reason: str | None) -> Statement:
+    """Somebody stopped the turn: whatever happens, it does not go on. Empty: for no particular reason."""
+    return Statement(
+        "UPDATE turns SET stop = ? WHERE agent = ? AND request_id = ? AND ended_at IS NULL",
+        (reason or "", agent, request_id),
+    )
+
+
+def all_stopped(agent: str, *, reason: str | None) -> Statement:
+    """The same for every turn of an agent that runs or waits."""
+    return Statement("UPDATE turns SET stop = ? WHERE agent = ? AND ended_at IS NULL", (reason or "", agent))
 
 
 def ended(agent: str, id: str, *, status: str, error: str | None, now: int) -> Statement:
