@@ -1,0 +1,111 @@
+"""Processes to be killed while somebody stops a turn.
+
+    python -m tests.crash.stop_child
+
+A nursery, as in memory_child: each process plays one story in a room of its own, may die at a chosen commit,
+and writes into EFFECTS what whoever stopped the turn was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+from everthink import App, Think
+from everthink.messages import user_message
+from everthink.runtime import stopping
+from everthink.store.crashpoints import COUNT_COMMITS
+from everthink.testing.scripted import ScriptedModel, says
+from everthink.turn.audience import Shown, ShownChunks, TurnEnded
+from everthink.turn.requests import ChatRequest, accept_request
+
+__all__ = ["HALF", "REASON", "STORIES", "assistant"]
+
+HALF, REASON = "Half an ", "enough"
+STORIES = ("chat", "page", "submission", "waits", "all", "reset")
+
+
+def assistant(*, is_first: bool) -> tuple[type[Think], ScriptedModel]:
+    """The agent: the first process falls silent in the middle of an answer."""
+    model = ScriptedModel.forever(says(HALF).then_hangs() if is_first else says("answer."))
+
+    class Assistant(Think):
+        def get_model(self) -> ScriptedModel:
+            return model
+
+    return Assistant, model
+
+
+def tell(what: str) -> None:
+    """Write down what somebody was told, surely."""
+    with open(os.environ["EFFECTS"], "a") as file:
+        file.write(what + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+async def run(store: str, story: str, room: str) -> None:
+    cls, _ = assistant(is_first=True)
+    said, over = asyncio.Event(), asyncio.Event()
+
+    def see(shown: Shown) -> None:
+        if isinstance(shown, ShownChunks) and any(HALF in body for body in shown.bodies):
+            said.set()
+        if isinstance(shown, TurnEnded):
+            over.set()
+
+    async with App(cls, store=store, grace=0.0) as app:
+        agent: Any = await app.agent(cls, room).instance()
+        home = agent._home
+        home.audience.join(see)
+        if story in ("submission", "waits"):
+            await agent.submit_messages("Hi", submission_id="r")
+        else:
+            await accept_request(home, ChatRequest("r", [user_message("Hi", id="u")]))
+        await said.wait()
+        match story:
+            case "chat":
+                await agent.cancel_chat("r", REASON)
+            case "page":
+                stopping.cancel(home, "r", REASON)
+                await over.wait()
+            case "submission":
+                await agent.cancel_submission("r", REASON)
+            case "waits":
+                await agent.submit_messages("Later", submission_id="later")
+                await agent.cancel_submission("later", REASON)
+            case "all":
+                await agent.abort_all_requests(REASON)
+            case _:
+                await agent.reset_turn_state()
+        tell("stopped")
+        if story != "waits":
+            await over.wait()
+            tell("over")
+
+
+def nursery() -> None:
+    """Fork a process for each line, and say how it ended."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        process = os.fork()
+        if not process:
+            os.environ.update(asked["environ"])
+            os.environ.setdefault(COUNT_COMMITS, os.devnull)
+            try:
+                asyncio.run(run(asked["store"], asked["story"], asked["room"]))
+            except BaseException as error:
+                print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(process, 0)
+        is_killed = os.WIFSIGNALED(status)
+        ended = {"signal": os.WTERMSIG(status)} if is_killed else {"code": os.WEXITSTATUS(status)}
+        print(json.dumps(ended), flush=True)
+
+
+if __name__ == "__main__":
+    nursery()
