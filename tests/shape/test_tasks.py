@@ -14,6 +14,7 @@ STARTS = {"create_task", "ensure_future"}
 AWAITED = {
     "cli.dev": "the command waits for all of them",
     "cli.line": "closing the line awaits the keeper; what cannot be sent is told on the line",
+    "cluster.membership": "whoever claims an agent, or leaves, awaits it",
     "devtools.inspector": "awaited when the socket ends",
     "observe.bus": "`_finish` logs what a subscriber raises",
     "recovery.recover": "awaited in the same function; a hook that does not end goes to `background`",
