@@ -84,6 +84,11 @@ class Fence:
         if told is not None:
             told(why, what)
 
+    @property
+    def is_lost(self) -> bool:
+        """True when the agent is not ours any more, or not what we think."""
+        return self._reason == self._taken
+
     def answer(self) -> None:
         """Tell those who still wait for a commit. After the agent was stopped."""
         held, self._held = self._held, []

@@ -158,9 +158,12 @@ class Lease:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, until - time.monotonic())):
                 await self._wanted.wait()
+        self._wanted.clear()
 
     async def _connected(self) -> Connection:
         connection = await self._dial(command_timeout=self.seconds)
+        # The lock goes with it: nobody should see us without one in two looks.
+        connection.add_termination_listener(lambda _: self._wanted.set())
         self._is_locked = False
         await self._take_lock(connection)
         if self._renewed is None:

@@ -60,6 +60,8 @@ ERASED = (4410, "Erased")
 """How the sockets of an agent that is erased are closed."""
 RESTART = (1012, "Service restart")
 """How those of an agent are closed that has to leave memory: clients come back."""
+STARTS = 3
+"""So often a start is begun anew that was cut because of the database, or by another process."""
 HELD = 0.05
 """Seconds after which those hear of a lost agent who were not stopped with it."""
 STOPPING = 5.0
@@ -149,6 +151,17 @@ class Directory:
 
     async def reach(self, cls: type[Resident], name: str, props: Any = None) -> Actor:
         """The live agent at this address, started if need be."""
+        for _ in range(STARTS):
+            if (actor := await self._reach(cls, name, props)) is not None:
+                return actor
+        raise LeaseLost(
+            f"{cls.__name__} {name!r} was taken away {STARTS} times while it started.",
+            kept="Everything that was stored is there.",
+            next_step="Reach it again: here, or in the process that has it now.",
+        )
+
+    async def _reach(self, cls: type[Resident], name: str, props: Any) -> Actor | None:
+        """The live agent; `None` when it had to be dropped while it started, and may be tried again."""
         key = self._key(cls, name)
         task = self._live.get(key)
         if task is None:
@@ -172,13 +185,9 @@ class Directory:
                     kept="Nothing was stored.",
                     next_step="Reach it again to begin from nothing.",
                 ) from None
-            is_taken = task.cancelled() and not (self._closed or _is_cancelled())
-            if isinstance(error, asyncio.CancelledError) and is_taken:
-                raise LeaseLost(
-                    f"{cls.__name__} {name!r} was taken away from this process while it started.",
-                    kept="Everything that was stored is there.",
-                    next_step="Reach it again: here, or in the process that has it now.",
-                ) from None
+            is_lost = task.cancelled() and not (self._closed or _is_cancelled())
+            if isinstance(error, asyncio.CancelledError) and is_lost:
+                return None
             raise
 
     def _key(self, cls: type[Resident], name: str) -> tuple[str, str]:
@@ -206,6 +215,8 @@ class Directory:
             try:
                 actor = await self._started(cls, name, props, fence)
             except BaseException:
+                if fence.is_lost:
+                    self.trials.forget(id)
                 await self.trials.undo_all(id)  # it failed in good order: that takes nobody down
                 raise
         except BaseException:

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
-from ..errors import AgentError
+from ..errors import AgentError, CommitInDoubt, LeaseLost
 from ..messages import Message, encode_json
 from ..observe.events import Audit, Connect, Disconnect, StateUpdate
 from ..recovery.recover import RECOVERING_TTL_MS
@@ -597,6 +597,10 @@ class Hall:
         try:
             accepted = await accept_request(self.actor, request)
             connection.client_tools = tools
+        except (CommitInDoubt, LeaseLost) as error:
+            # The agent has left memory, this socket is closed: the window comes back and sees what is stored.
+            log.info("the request %s is not answered: %s", frame.id, error)
+            return
         except Exception as error:  # noqa: BLE001 - whatever it is, the window must not wait for ever
             said = await explain(self.actor, error, "persist", frame.id, False, identity=connection.who)
             if body.messages and self.actor.session.find(body.messages[-1].id) is not None:

@@ -6,7 +6,7 @@ The protocols below are the part of asyncpg that we rely on, and give it types.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, cast
 
@@ -41,6 +41,10 @@ class Connection(Protocol):
 
     async def set_type_codec(self, typename: str, **options: Any) -> None:
         """Say how a type is read."""
+        ...
+
+    def add_termination_listener(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback` when the connection is gone."""
         ...
 
     def is_closed(self) -> bool:

@@ -1,0 +1,164 @@
+"""Real server processes on one real database: they are killed, stopped and stopped for good."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everthink.testing.client import Client
+from everthink.testing.node import Node
+from tests.cluster.talker import ANSWER, HELD_AFTER, WORDS, Talker
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[2]
+PLAIN = "tests.cluster.talker:Talker"
+QUICK = "tests.cluster.talker:app"
+FIRST = "".join(WORDS[:HELD_AFTER])
+
+
+def plain(store: str, **env: str) -> Node:
+    """`everthink serve` with a store and nothing else."""
+    return Node(PLAIN, store=store, folder=ROOT, env=env)
+
+
+def quick(store: str, **env: str) -> Node:
+    """A server with a short lease."""
+    return Node(QUICK, folder=ROOT, env={"TALKER_STORE": store, **env})
+
+
+class Database:
+    """What is stored, as another connection sees it."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def value(self, sql: str, *params: Any) -> Any:
+        return await self._connection.fetchval(sql, *params)
+
+    async def until(self, sql: str, *params: Any) -> Any:
+        """The value of a query once it has one; the server does the waiting."""
+        async with asyncio.timeout(30):
+            while not (found := await self.value(sql, *params)):
+                await self._connection.execute("SELECT pg_sleep(0.02)")
+        return found
+
+    async def answers(self) -> list[str]:
+        rows = await self._connection.fetch("SELECT content FROM messages WHERE role = 'assistant'")
+        return ["".join(p.get("text", "") for p in json.loads(row[0])["parts"]) for row in rows]
+
+
+@pytest.fixture
+async def database(postgres_url: str) -> AsyncIterator[Database]:
+    import asyncpg
+
+    connection = await asyncpg.connect(postgres_url)
+    yield Database(connection)
+    await connection.close()
+
+
+async def let_in(node: Node, name: str) -> Client:
+    """A tab that comes back until it is let in, as browsers do."""
+    async with asyncio.timeout(30):
+        while True:
+            chat = await node.connect(Talker, name, resumes=True)
+            await chat.until(lambda chat=chat: chat.closed or chat.identity)
+            if chat.identity is not None:
+                return chat
+
+
+async def begun(node: Node, name: str = "room") -> Client:
+    """A tab whose answer has begun and is held up."""
+    chat = await node.connect(Talker, name)
+    await chat.say("Talk.")
+    await chat.until_text(FIRST.strip())
+    return chat
+
+
+DONE = "SELECT count(*) = 1 FROM turns WHERE status = 'completed'"
+
+
+async def test_two_plain_servers_serve_their_own_agents_and_one_says_why_not(
+    postgres_url: str, database: Database
+) -> None:
+    async with plain(postgres_url) as one, plain(postgres_url) as two:
+        first = await one.connect(Talker, "a")
+        second = await two.connect(Talker, "b")
+        for chat in (first, second):
+            await chat.until_done(await chat.say("Talk."))
+            assert chat.text.endswith(ANSWER)
+        # Asked for each other's agent they say who has it
+        for node, name in ((one, "b"), (two, "a")):
+            answer = await node.http(f"/agents/talker/{name}/get-messages")
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+            stranger = await node.connect(Talker, name)
+            assert (await stranger.until_closed())[0] == 1013
+        assert await database.answers() == [ANSWER, ANSWER]
+        # And when one of them stops, the other has what it had, without anybody having died
+        assert await one.term() == 0
+        chat = await let_in(two, "a")
+        await chat.until_done(await chat.say("Again."))
+        assert "is dead" not in two.log
+
+
+async def test_a_killed_servers_turn_is_finished_by_the_other_with_the_exact_words(
+    postgres_url: str, database: Database, tmp_path: Path
+) -> None:
+    async with (
+        plain(postgres_url, TALKER_GATE=str(tmp_path / "never")) as owner,
+        plain(postgres_url) as other,
+    ):
+        await begun(owner)
+        await owner.kill()
+        # Nobody asks for it: the other one finds out
+        await database.until(DONE)
+        assert await database.answers() == [ANSWER]
+        assert "is dead" in other.log
+        chat = await let_in(other, "room")
+        await chat.until_text(ANSWER)
+
+
+async def test_a_killed_server_that_comes_back_alone_goes_on_at_once(
+    postgres_url: str, database: Database, tmp_path: Path
+) -> None:
+    async with plain(postgres_url, TALKER_GATE=str(tmp_path / "never")) as node:
+        await begun(node)
+        await node.kill()
+        await node.start(TALKER_GATE="")
+        chat = await node.connect(Talker, "room", resumes=True)
+        await chat.until_text(ANSWER)
+        assert await database.answers() == [ANSWER]
+
+
+async def test_a_server_that_stood_still_is_fenced_and_comes_back_under_another_name(
+    postgres_url: str, database: Database, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    async with quick(postgres_url, TALKER_GATE=str(gate)) as owner, quick(postgres_url) as other:
+        chat = await begun(owner)
+        before = await database.value("SELECT owner FROM claims WHERE agent = 'Talker/room'")
+        # When it stands still for longer than its lease
+        await owner.pause()
+        await database.until(DONE)
+        assert "is dead" in other.log
+        # and then goes on, in the middle of its words
+        gate.touch()
+        owner.resume()
+        # Then nothing of what it says is stored or shown
+        assert (await chat.until_closed())[0] in (1006, 1012)
+        assert chat.text.strip().endswith(FIRST.strip())
+        assert await database.answers() == [ANSWER]
+        segments = "SELECT sum(last_seq - first_seq + 1) = max(last_seq) + 1 FROM segments"
+        assert await database.value(segments) in (True, None)
+        # and it serves again, as somebody else
+        live = "SELECT count(*) = 2 FROM nodes WHERE state = 'live'"
+        await database.until(live)
+        assert await database.value("SELECT state FROM nodes WHERE id = $1", before) == "dead"
+        again = await let_in(owner, "another")
+        await again.until_done(await again.say("Talk."))
+        assert again.text.endswith(ANSWER)
