@@ -75,9 +75,9 @@ class Talker(Think):
         return "held"
 
     @callable
-    async def note_later(self, path: str, at: int) -> None:
-        """Plan to add a line to a file, at a time in seconds since 1970."""
-        await self.schedule(at, "note", path)
+    async def note_later(self, path: str, seconds: float) -> None:
+        """Plan to add a line to a file."""
+        await self.schedule(seconds, "note", path)
 
     def note(self, path: str, item: Any = None) -> None:
         with Path(path).open("a") as file:

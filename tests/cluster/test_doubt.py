@@ -101,6 +101,23 @@ async def test_at_every_commit_of_a_turn_a_lost_answer_costs_no_word_and_tells_n
         assert "leaves memory" in caplog.text
 
 
+async def test_an_agent_is_read_again_from_a_database_that_has_lost_what_it_acknowledged(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = await asyncpg.connect(postgres_url)
+    async with App(Reader, store=postgres_url, idle_after=None, grace=0.0) as app:
+        await app.agent(Reader, "a").save_messages("Talk.")
+        await app.agent(Reader, "a").add_messages("And more.")
+        # When a copy takes over that lagged behind: the last commits are gone
+        await other.execute("DELETE FROM messages WHERE content LIKE '%And more.%'")
+        await other.execute("UPDATE claims SET head = 1")
+        await app.agent(Reader, "a").set_state({"read": "again"})
+        # Then people see what is stored, and a line in the log says why
+        assert await ended(app, "a") == ["Talk.", ANSWER]
+        assert "the database has lost commits: it is at 2" in caplog.text
+    await other.close()
+
+
 async def test_a_connection_that_breaks_in_a_commit_closes_sockets_with_1012_and_the_turn_goes_on(
     postgres_url: str,
 ) -> None:

@@ -10,7 +10,9 @@ import asyncpg
 import pytest
 
 from everthink import App, Think
-from everthink.errors import AgentElsewhere
+from everthink.errors import AgentElsewhere, AgentSetAside
+from everthink.recovery import suspects
+from everthink.recovery.suspects import Suspect
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.postgres import open_postgres
 from everthink.testing import ManualClock, ScriptedModel, says
@@ -61,6 +63,19 @@ async def test_a_process_that_left_nothing_but_its_row_is_declared_dead_before_w
             assert (await app.agent(agent, "late").save_messages("Hello?")).text == "Hi."
             assert await app.agent(agent, "killed").messages() == []
     await store.close()
+
+
+async def test_what_took_others_down_is_known_to_those_who_take_it_over(postgres_url: str) -> None:
+    agent = assistant(ScriptedModel())
+    async with app_of(postgres_url, agent) as app:
+        await app.agent(agent, "poison").add_messages("Hello.")
+        await app.evict(agent, "poison")
+        # Given three processes that died in its start while we were up
+        store = (await app.open()).store
+        strikes = Suspect(agent="Assistant/poison", strikes=3, what="its start")
+        await store.apply([suspects.counted(strikes)])
+        with pytest.raises(AgentSetAside):
+            await app.agent(agent, "poison").messages()
 
 
 async def test_one_that_holds_its_lock_and_its_lease_keeps_its_agents(postgres_url: str) -> None:

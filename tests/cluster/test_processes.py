@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -162,3 +163,70 @@ async def test_a_server_that_stood_still_is_fenced_and_comes_back_under_another_
         again = await let_in(owner, "another")
         await again.until_done(await again.say("Talk."))
         assert again.text.endswith(ANSWER)
+
+
+async def test_a_tool_that_holds_the_loop_for_too_long_costs_its_agents_and_not_more(
+    postgres_url: str, database: Database
+) -> None:
+    async with quick(postgres_url) as owner, quick(postgres_url) as other:
+        chat = await owner.connect(Talker, "room")
+        await chat.until_done(await chat.say("Talk."))
+        before = await database.value("SELECT owner FROM claims WHERE agent = 'Talker/room'")
+        await chat.send({"type": "rpc", "id": "1", "method": "block", "args": [4.0]})
+        # Nobody keeps agents for ever while it serves nobody
+        await database.until("SELECT 1 FROM nodes WHERE id = $1 AND state = 'dead'", before)
+        taken = await let_in(other, "room")
+        await taken.until_text(ANSWER)
+        # And when it goes on it has them no more, says so, and serves others
+        assert (await chat.until_closed())[0] in (1006, 1012)
+        await database.until("SELECT count(*) = 2 FROM nodes WHERE state = 'live'")
+        again = await let_in(owner, "another")
+        await again.until_done(await again.say("Talk."))
+        stranger = await owner.connect(Talker, "room")
+        assert (await stranger.until_closed())[0] == 1013
+
+
+async def test_the_timer_of_an_agent_whose_process_was_killed_rings_in_the_other(
+    postgres_url: str, database: Database, tmp_path: Path
+) -> None:
+    rung = tmp_path / "rung"
+    async with quick(postgres_url) as owner, quick(postgres_url) as other:
+        for name in ("a", "b"):
+            chat = await owner.connect(Talker, name)
+            await chat.send({"type": "rpc", "id": "1", "method": "note_later", "args": [str(rung), 2]})
+        await database.until("SELECT count(*) = 2 FROM alarms")
+        await owner.kill()
+        await database.until("SELECT count(*) = 0 FROM alarms")
+        assert sorted(rung.read_text().split()[::2]) == ["a", "b"]
+        assert set(rung.read_text().split()[1::2]) == {str(other.pid)}
+
+
+async def test_commands_beside_a_running_server_read_and_what_would_harm_is_refused(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    async with plain(postgres_url) as node:
+        chat = await node.connect(Talker, "room")
+        await chat.until_done(await chat.say("Talk."))
+        assert "Talker/room" in await everthink("inspect", "--store", postgres_url)
+        assert ANSWER in await everthink("export", "talker/room", "--store", postgres_url)
+        checked = await everthink("doctor", "--store", postgres_url)
+        assert f"in use by process {node.pid} on " in checked
+        erased = await everthink("erase", "talker/room", "--yes", "--store", postgres_url, fails=True)
+        assert "A server of everthink is connected" in erased
+        assert "Nothing was erased" in erased
+        # The server is as it was
+        await chat.until_done(await chat.say("Again."))
+    assert "is erased" in await everthink("erase", "talker/room", "--yes", "--store", postgres_url)
+
+
+async def everthink(*command: str, fails: bool = False) -> str:
+    """What a command says."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "everthink.cli", *command),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=ROOT,
+    )
+    said, _ = await process.communicate()
+    assert bool(process.returncode) == fails, said.decode()
+    return " ".join(said.decode().split())

@@ -140,6 +140,7 @@ def _keys() -> Iterator[Check]:
 
 
 def _store(store: str) -> Check:
+    from ..cluster.queries import LIVING
     from ..errors import AgentError
     from .journal import open_journal, sqlite_path
 
@@ -158,11 +159,26 @@ def _store(store: str) -> Check:
         journal = open_journal(store)
         try:
             [row] = journal.rows("SELECT MAX(number) AS number FROM everthink_schema")
+            number = int(row["number"] or 0)
+            if shown == "PostgreSQL" and _has_nodes(number):
+                shown = _in_use(shown, [row["place"] for row in journal.rows(LIVING)])
         finally:
             journal.close()
     except AgentError as error:
         return Check("store", "problem", error.what, error.next_step)
-    return _schema(shown, int(row["number"] or 0))
+    return _schema(shown, number)
+
+
+def _has_nodes(number: int) -> bool:
+    """True when a database of this schema knows who uses it."""
+    from ..cluster.queries import TABLES
+    from ..runtime.schema import MIGRATIONS
+
+    return number >= next(step.number for step in MIGRATIONS if step.statements == TABLES)
+
+
+def _in_use(shown: str, places: list[str]) -> str:
+    return f"{shown}, in use by {', '.join(places)}," if places else shown
 
 
 def _schema(shown: str, number: int) -> Check:

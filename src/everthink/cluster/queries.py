@@ -16,6 +16,7 @@ __all__ = [
     "DECLARE_DEAD",
     "FOREIGN",
     "GUARD",
+    "LIVING",
     "LOCK",
     "OWNER",
     "PEERS",
@@ -75,6 +76,7 @@ PEERS = f"""SELECT id, place, lease_until < {_NOW} AS is_late, NOT EXISTS (
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND ((l.classid::bigint << 32) | l.objid::bigint) = nodes.lock
 ) AS is_unlocked FROM nodes WHERE id <> $1 AND state <> 'dead'"""
+LIVING = f"SELECT place FROM nodes WHERE state <> 'dead' AND lease_until >= {_NOW} ORDER BY started_at"
 DECLARE_DEAD = "UPDATE nodes SET state = 'dead' WHERE id = $1 AND state <> 'dead' RETURNING 1"
 # A process that stands still may hold row locks in the middle of a commit: its sessions go with it.
 CUT = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity

@@ -290,8 +290,7 @@ class Directory:
         else:
             claim = await self.membership.claim(id)
             fence = Fence(self.store, id, claim, lambda why, what: self._lost(key, fence, why, what))
-            if not self.membership.is_alone:
-                await self.trials.learn(id)
+            await self.trials.learn(id)  # others may have tried it, and not survived that
         self._fences[id] = fence
         return fence
 
