@@ -171,7 +171,7 @@ class ToolApprovalRequest(_Chunk, tag="tool-approval-request"):
 
 
 class ToolOutputAvailable(_Chunk, tag="tool-output-available"):
-    """A tool's result; `preliminary` while it is still working."""
+    """A tool's result; `preliminary` while it is still working, `False` when there were such before it."""
 
     tool_call_id: str
     output: Any
@@ -179,7 +179,7 @@ class ToolOutputAvailable(_Chunk, tag="tool-output-available"):
     provider_metadata: Metadata | None = None
     tool_metadata: Metadata | None = None
     dynamic: bool = False
-    preliminary: bool = False
+    preliminary: bool | None = None
 
 
 class ToolOutputError(_Chunk, tag="tool-output-error"):

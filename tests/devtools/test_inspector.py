@@ -40,6 +40,35 @@ async def ask(server: Served, cls: Any, *questions: str) -> Any:
 # --- turns and calls
 
 
+async def test_turns_that_did_not_end_well_are_told_with_what_they_said_or_were_to_answer(
+    develop: Develop,
+) -> None:
+    go = asyncio.Event()
+    cls = assistant(
+        ScriptedModel(
+            says("Half").then_fails("it broke"), fails("down"), says("One ").waits(go), says("Fine.")
+        )
+    )
+    server = await develop(cls)
+    chat = await ask(server, cls, "first", "second")
+    stopped = await chat.say("third")
+    await chat.until_text("One ")
+    await chat.cancel(stopped)
+    await chat.until_done(stopped)
+    await chat.until_done(await chat.say("fourth"))
+
+    told = (await server.http(ROOM)).json["endings"]
+    asked = {message.text: message.id for message in chat.messages if message.role == "user"}
+    said = {message.text: message.id for message in chat.messages if message.role == "assistant"}
+    assert [(one["status"], one["error"]) for one in told] == [
+        ("aborted", None),
+        ("error", "down"),
+        ("error", "it broke"),
+    ]
+    assert [one["question"] for one in told] == [asked["third"], asked["second"], asked["first"]]
+    assert (told[0]["message_id"], told[2]["message_id"]) == (said["One "], said["Half"])
+
+
 async def test_a_turn_is_shown_with_its_steps_and_what_they_took(develop: Develop) -> None:
     # Given a turn of two steps
     cls = with_weather(
@@ -183,6 +212,7 @@ async def test_looking_at_an_agent_does_not_start_it(develop: Develop) -> None:
         "messages": [],
         "leaf": None,
         "forks": {},
+        "endings": [],
         "set_aside": [],
     }
     assert started == []

@@ -393,7 +393,7 @@ async def test_a_step_may_still_change_what_the_turn_has_set(open_app: OpenApp) 
     assert second.settings.provider_options == {"p": {"of": "step"}}
 
 
-async def test_sources_reach_hooks_but_are_not_shown_to_readers(open_app: OpenApp) -> None:
+async def test_sources_reach_hooks_and_readers(open_app: OpenApp) -> None:
     seen: list[Any] = []
     model = ScriptedModel(says("See there.").cites("https://example.org", title="Example"))
     cls = assistant(model, on_chunk=lambda self, context: seen.append(context.chunk))
@@ -402,4 +402,4 @@ async def test_sources_reach_hooks_but_are_not_shown_to_readers(open_app: OpenAp
     shown = await watch(handle)
     await handle.save_messages("Where?")
     assert [chunk.url for chunk in seen if isinstance(chunk, Source)] == ["https://example.org"]
-    assert only(shown, "source-url") == []
+    assert [chunk.title for chunk in only(shown, "source-url")] == ["Example"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from everthink import Allow, Block, Substitute, Tool, ToolContext, tool
+from everthink.chunks import encode
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.turn.words import UNTOLD_TOOL
 from tests.conftest import OpenApp
@@ -56,7 +58,7 @@ def generator_function() -> Iterator[int]:
 
 
 def shown_outputs(chunks: list[Any]) -> list[tuple[Any, bool]]:
-    return [(chunk.output, chunk.preliminary) for chunk in only(chunks, "tool-output-available")]
+    return [(chunk.output, bool(chunk.preliminary)) for chunk in only(chunks, "tool-output-available")]
 
 
 @pytest.mark.case(185)
@@ -283,3 +285,22 @@ async def test_an_interrupted_generators_half_result_is_mended_in_the_next_turn(
     (part,) = results(model.last_request)
     assert (part.id, part.is_error) == ("c1", True)
     assert "interrupted" in part.output
+
+
+async def test_the_result_after_progress_says_that_it_is_not_preliminary(open_app: OpenApp) -> None:
+    # The published hook of a tab that watches keeps the mark until a chunk takes it away
+    @tool
+    def at_once() -> str:
+        """Answer at once."""
+        return "done"
+
+    model = ScriptedModel(calls("count", to=1).calls("at_once"), says("So."))
+    app = await open_app(cls := assistant(model, get_tools=lambda self: [count, at_once]))
+    seen = await watch(agent := app.agent(cls, "room"))
+    await agent.save_messages("Count")
+    told = {
+        json.dumps(chunk.output): json.loads(encode(chunk)) for chunk in only(seen, "tool-output-available")
+    }
+    assert told['{"at": 1}']["preliminary"] is False
+    assert "preliminary" not in told['"done"']
+    assert all("preliminary" not in part for part in (await agent.messages())[-1].tool_parts)

@@ -17,9 +17,11 @@ import {
   placeFromUrl,
   urlOf,
   useConversations,
+  visited,
   type AgentInfo,
   type Place,
 } from "./places";
+import type { Elsewhere } from "./search";
 import { Sidebar } from "./sidebar";
 import { Tap, useTap } from "./tap";
 import { useTheme } from "./theme";
@@ -55,8 +57,8 @@ export function App() {
 
   const agent = place.agent ?? agents?.[0]?.kebab;
   const name = place.name ?? (agent && (latest(agent) ?? newName()));
-  const known = useConversations(agent);
-  const { remember } = known;
+  const known = useConversations(agent, name);
+  const [wanted, setWanted] = useState<Elsewhere | null>(null);
   const feed = useMemo(() => new JournalFeed(agent ?? "", name ?? ""), [agent, name]);
 
   const go = (next: Place) => {
@@ -77,8 +79,8 @@ export function App() {
       history.replaceState(null, "", urlOf({ agent, name }));
       setPlace({ agent, name });
     }
-    remember(name);
-  }, [agent, name, place, remember]);
+    visited({ agent, name });
+  }, [agent, name, place]);
 
   // Over the conversation the list takes the focus, and gives it back.
   const listed = useRef(listing);
@@ -121,15 +123,19 @@ export function App() {
             agents={infos}
             place={{ agent, name }}
             conversations={known.list}
+            trouble={known.trouble}
             memory={feed.memory}
             onGo={go}
             onShown={() => !wide() && setListing(false)}
             onRename={known.rename}
-            onForget={(gone) => {
-              known.forget(gone);
-              if (gone !== name) return;
-              const next = known.list.find((one) => one.name !== gone)?.name ?? newName();
-              go({ agent, name: next });
+            onErase={async (gone) => {
+              // Its own tab leaves first: whoever stays is told that the conversation is gone.
+              if (gone === name) go({ agent, name: known.list.find((one) => one.name !== gone)?.name ?? newName() });
+              return known.erase(gone);
+            }}
+            onElsewhere={(hit) => {
+              setWanted(hit);
+              go({ agent, name: hit.conversation });
             }}
             onClose={() => setListing(false)}
           />
@@ -149,8 +155,13 @@ export function App() {
         onOffer={toggleOffer}
         tab={tab}
         onTab={inspect}
-        onSaid={(text) => known.touch(name, text.slice(0, 60))}
-        onFirst={(text) => !current?.title && known.rename(name, text.slice(0, 60))}
+        wanted={wanted?.conversation === name ? wanted : null}
+        onFound={() => setWanted(null)}
+        onFirst={(text) => known.begun(name, text)}
+        onOver={() => {
+          void known.refresh();
+          if (!info.stand_in) void fetchAgents().then((found) => found.length > 0 && setAgents(found));
+        }}
       />
     </div>
   );
@@ -168,17 +179,28 @@ type RoomProps = {
   onOffer: () => void;
   tab: Tab | null;
   onTab: (tab: Tab | null) => void;
-  onSaid: (text: string) => void;
+  /** A message in it that somebody looks for. */
+  wanted: Elsewhere | null;
+  onFound: () => void;
   onFirst: (text: string) => void;
+  /** A turn is over. */
+  onOver: () => void;
 };
 
 function Room(props: RoomProps) {
-  const { agent: kebab, name, feed, info, title, listing, onList, offers, onOffer, tab, onTab, onSaid, onFirst } = props;
+  const { agent: kebab, name, feed, info, title, listing, onList, offers, onOffer, tab, onTab, onFirst, onOver } = props;
+  const { wanted, onFound } = props;
   const [tap] = useState(() => new Tap());
   const agent = useConnection(kebab, name, tap);
   useEffect(() => {
     document.title = `${title} · ${info.class}`;
   }, [title, info.class]);
+  const { sessions } = useMemory(feed.memory);
+  useEffect(() => {
+    if (!wanted || !sessions) return;
+    void feed.memory.goTo(wanted);
+    onFound();
+  }, [wanted, sessions]);
 
   const bar = (clear: () => void, empty: boolean) => (
     <header className="bar">
@@ -231,8 +253,8 @@ function Room(props: RoomProps) {
           offers={offers}
           tab={tab}
           onTab={onTab}
-          onSaid={onSaid}
           onFirst={onFirst}
+          onOver={onOver}
           bar={bar}
         />
       </Suspense>

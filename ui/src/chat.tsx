@@ -10,6 +10,7 @@ import { Inspector, type Tab } from "./inspector";
 import { useFeed, type CallRow, type Fork, type JournalFeed, type Version } from "./journal";
 import { CopyButton } from "./markdown";
 import { SUMMARY, useMemory } from "./memory";
+import { ending, Mark, type Marked } from "./marks";
 import { MessageView, textOf, type ToolActions } from "./parts";
 import type { AgentInfo } from "./places";
 import { Composer, Transcript } from "./reading";
@@ -24,8 +25,8 @@ type Props = {
   offers: boolean;
   tab: Tab | null;
   onTab: (tab: Tab | null) => void;
-  onSaid: (text: string) => void;
   onFirst: (text: string) => void;
+  onOver: () => void;
   bar: (clear: () => void, empty: boolean) => ReactNode;
 };
 
@@ -57,7 +58,7 @@ function durations(calls: CallRow[]): Map<string, number> {
   return found;
 }
 
-export function Chat({ agent, info, tap, feed, offers, tab, onTab, onSaid, onFirst, bar }: Props) {
+export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOver, bar }: Props) {
   const chat = useAgentChat({
     agent,
     tools: offers ? browserTools : undefined,
@@ -88,6 +89,12 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onSaid, onFir
   useEffect(() => {
     if (!busy && line === "open") feed.refresh();
   }, [feed, ids, told, busy, line]);
+  const worked = useRef(false);
+  useEffect(() => {
+    if (line !== "open") return;
+    if (worked.current && !busy) onOver();
+    worked.current = busy;
+  }, [busy, line]);
 
   const first = turns[0]?.asked ? textOf(turns[0].asked) : "";
   const { sessions, missed } = useMemory(feed.memory);
@@ -123,7 +130,6 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onSaid, onFir
   );
 
   const send = (text: string) => {
-    onSaid(text);
     setRefusal(null);
     chat.clearError();
     void chat.sendMessage({ text });
@@ -154,7 +160,8 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onSaid, onFir
   const asking = messages
     .at(-1)
     ?.parts.find((part) => isToolUIPart(part) && part.state === "approval-requested");
-  const failed = status === "error" && error && line === "open" && !isRecovering;
+  const failed = Boolean(status === "error" && error && line === "open" && !isRecovering);
+  const endings = journal?.endings;
   const refused = agent.connectionError;
 
   let notice: { text: string; tone: "work" | "wait" | "bad" } | null = null;
@@ -179,6 +186,11 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onSaid, onFir
     <>
       <main className="chat">
         {bar(clear, messages.length === 0)}
+        {info.stand_in && (
+          <p className="stand-in" role="note">
+            <Icon name="thought" size={15} /> {info.stand_in}
+          </p>
+        )}
         <Transcript count={messages.length} growth={messages} memory={feed.memory}>
           <div
             className="log"
@@ -202,6 +214,7 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onSaid, onFir
                   actions={actions}
                   newest={turn === newest}
                   live={turn === newest && writes}
+                  mark={turn === newest && busy ? null : ending(turn.asked, turn.answer, endings, turn === newest && failed)}
                   onRegenerate={turn === newest && turn.asked && !busy && line === "open" ? regenerate : undefined}
                   onFork={!busy && line === "open" && feed.status === "ready" ? fork : undefined}
                 />
@@ -210,7 +223,7 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onSaid, onFir
           </div>
           {failed && (
             <div className="failure" role="alert">
-              <p>{error.message || "The turn failed."}</p>
+              <p>{error?.message || "The turn failed."}</p>
               <div>
                 {newest?.asked && (
                   <button type="button" onClick={tryAgain}>
@@ -251,11 +264,12 @@ type ExchangeProps = {
   actions: ToolActions;
   newest: boolean;
   live: boolean;
+  mark: Marked | null;
   onRegenerate?: () => void;
   onFork?: (message: string) => void;
 };
 
-function ExchangeView({ turn, fork, feed, busy, actions, newest, live, onRegenerate, onFork }: ExchangeProps) {
+function ExchangeView({ turn, fork, feed, busy, actions, newest, live, mark, onRegenerate, onFork }: ExchangeProps) {
   const other = useOther(feed, turn.after ?? undefined, fork);
   const old = other.messages !== null;
   const answer = other.messages ?? turn.answer;
@@ -294,6 +308,7 @@ function ExchangeView({ turn, fork, feed, busy, actions, newest, live, onRegener
           })}
         </div>
       )}
+      {mark && !old && <Mark mark={mark} />}
       {done && (
         <div className="under">
           {fork && (

@@ -2,7 +2,8 @@
 
 import type { UIMessage } from "ai";
 import { useSyncExternalStore } from "react";
-import { MemoryFeed, type Told } from "./memory";
+import { ask, type Told } from "./asking";
+import { MemoryFeed } from "./memory";
 import type { Chunk } from "./tap";
 
 export type Usage = Partial<
@@ -47,7 +48,9 @@ export type CallRow = {
 
 export type JournalChunk = { seq: number; commit: number; written_at: number | null; chunk: Chunk };
 export type Fork = { versions: string[]; active: number };
-export type Journal = { turns: TurnRow[]; calls: CallRow[]; forks: Record<string, Fork> };
+/** A turn that did not end well: the message of its answer, if it has one, and the one it was to answer. */
+export type Ending = { message_id: string | null; question: string | null; status: string; error: string | null };
+export type Journal = { turns: TurnRow[]; calls: CallRow[]; forks: Record<string, Fork>; endings: Ending[] };
 export type Version = { id: string; messages: UIMessage[] };
 export type Happening = {
   id: string;
@@ -162,16 +165,8 @@ export class JournalFeed {
   }
 
   /** Ask the inspector, or with a body change something; what it says when it refuses. */
-  private async ask<T>(rest: string, body?: Record<string, string>): Promise<Told<T>> {
-    const options = body ? { method: "POST", body: JSON.stringify(body) } : { headers: { accept: "application/json" } };
-    try {
-      const answer = await fetch(this.url(rest), options);
-      if (answer.ok) return { value: (await answer.json()) as T, trouble: null };
-      const told = (await answer.json()) as { error?: string };
-      return { value: null, trouble: told.error ?? `The server answered ${answer.status}.` };
-    } catch {
-      return { value: null, trouble: `The server could not be reached.${body ? " Nothing was changed." : ""}` };
-    }
+  private ask<T>(rest: string, body?: Record<string, string>): Promise<Told<T>> {
+    return ask<T>(this.url(rest), body);
   }
 
   private url(rest: string): string {

@@ -1,7 +1,9 @@
 import { memo, useRef, useState, type ReactElement, type ReactNode } from "react";
-import Markdown, { type Components } from "react-markdown";
+import Markdown, { defaultUrlTransform, type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
 import { Icon } from "./icons";
+import { indented } from "./lists";
+import { Picture } from "./sources";
 
 const plugins = [remarkGfm];
 
@@ -11,12 +13,7 @@ const components: Components = {
       {children}
     </a>
   ),
-  // A picture from elsewhere would tell its host what is read here; it is offered as a link instead.
-  img: ({ src, alt }) => (
-    <a href={typeof src === "string" ? src : undefined} target="_blank" rel="noopener noreferrer">
-      {alt || "picture"}
-    </a>
-  ),
+  img: ({ src, alt }) => <Picture url={typeof src === "string" ? src : ""} alt={alt ?? ""} />,
   pre: ({ children }) => <CodeBlock>{children}</CodeBlock>,
   table: ({ children }) => (
     <div className="scroll-x" tabIndex={0} role="region" aria-label="Table">
@@ -25,11 +22,15 @@ const components: Components = {
   ),
 };
 
+/** Pictures may be in the text itself; everything else only links. */
+const url = (given: string, key: string): string =>
+  key === "src" && given.startsWith("data:image/") ? given : defaultUrlTransform(given);
+
 export const Prose = memo(function Prose({ text }: { text: string }) {
   return (
     <div className="prose">
-      <Markdown remarkPlugins={plugins} components={components}>
-        {text}
+      <Markdown remarkPlugins={plugins} components={components} urlTransform={url}>
+        {indented(text)}
       </Markdown>
     </div>
   );

@@ -2,6 +2,7 @@
 
 import type { UIMessage } from "ai";
 import { useSyncExternalStore } from "react";
+import type { Told } from "./asking";
 
 export type Block = {
   label: string;
@@ -64,7 +65,6 @@ export type Hit = {
 };
 
 export type Behind = { messages: UIMessage[]; left_out: number };
-export type Told<T> = { value: T; trouble: null } | { value: null; trouble: string };
 
 /** A message that somebody wants to see, and the summary it is behind. */
 export type Target = { id: string; summary: string | null };

@@ -4,6 +4,7 @@ import { getToolName, isToolUIPart, type DynamicToolUIPart, type ToolUIPart, typ
 import { memo, useId, useState } from "react";
 import { Icon } from "./icons";
 import { CopyButton, pretty, Prose } from "./markdown";
+import { FileView, isSource, Sources } from "./sources";
 
 export type ToolPart = ToolUIPart | DynamicToolUIPart;
 
@@ -29,6 +30,7 @@ type Props = {
 export const MessageView = memo(
   function MessageView({ message, actions, open, live, readOnly = false }: Props) {
     const last = message.parts.length - 1;
+    const first = message.parts.findIndex(isSource);
     return message.parts.map((part, index) => {
       const now = live && index === last;
       switch (part.type) {
@@ -44,23 +46,10 @@ export const MessageView = memo(
         case "reasoning":
           return part.text ? <Reasoning key={index} text={part.text} live={now && part.state !== "done"} /> : null;
         case "file":
-          return (
-            <a key={index} className="chip" href={part.url} target="_blank" rel="noopener noreferrer">
-              <Icon name="file" size={15} /> {part.filename ?? part.mediaType}
-            </a>
-          );
+          return <FileView key={index} file={part} />;
         case "source-url":
-          return (
-            <a key={index} className="chip" href={part.url} target="_blank" rel="noopener noreferrer">
-              {part.title ?? part.url}
-            </a>
-          );
         case "source-document":
-          return (
-            <span key={index} className="chip">
-              <Icon name="file" size={15} /> {part.title}
-            </span>
-          );
+          return index === first ? <Sources key={index} parts={message.parts} /> : null;
         case "step-start":
           return null;
         default:
@@ -127,17 +116,19 @@ function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
   const asks = part.state === "approval-requested";
   const waits = part.state === "input-available" && open && !live;
   const byHand = waits && !actions.own.has(name);
-  const left = readOnly && ["input-streaming", "input-available", "approval-requested"].includes(part.state);
-  const running = !waits && !left && (part.state === "input-streaming" || part.state === "input-available");
+  // A tool that tells how far it is has an output before it is done.
+  const half = part.state === "output-available" && part.preliminary === true;
+  const left = half ? !live : readOnly && ["input-streaming", "input-available", "approval-requested"].includes(part.state);
+  const running = !waits && !left && (half || part.state === "input-streaming" || part.state === "input-available");
   const denied = part.state === "approval-responded" && part.approval.approved === false;
-  const label = left ? "Was not answered" : denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : LABELS[part.state];
-  const tone = denied ? "bad" : byHand ? "wait" : (TONES[part.state] ?? "");
+  const label = left ? (half ? "Was not finished" : "Was not answered") : half ? "Running" : denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : LABELS[part.state];
+  const tone = denied ? "bad" : half ? (left ? "bad" : "") : byHand ? "wait" : (TONES[part.state] ?? "");
   const seconds = actions.duration(part.toolCallId);
   const input = part.input;
   const empty = typeof input === "object" && input !== null && Object.keys(input).length === 0;
   const failed = part.state === "output-error";
   return (
-    <section className={`tool ${tone}`} aria-labelledby={title} data-tool={name} data-state={part.state}>
+    <section className={`tool ${tone}`} aria-labelledby={title} data-tool={name} data-state={half ? "progress" : part.state}>
       <header>
         <Icon name="tool" size={16} />
         <h3 id={title}>{name}</h3>
@@ -155,7 +146,7 @@ function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
       )}
       {part.state === "output-available" && (
         <details className="fold" open={short(part.output)}>
-          <summary>Output</summary>
+          <summary>{half ? "Progress" : "Output"}</summary>
           <Json value={part.output} what="output" />
         </details>
       )}

@@ -1,13 +1,14 @@
-/** Which agents there are, which conversations this browser knows, and where we are. */
+/** Which agents there are, which conversations, and where we are. */
 
 import { useCallback, useEffect, useState } from "react";
+import { ask } from "./asking";
 
-export type AgentInfo = { class: string; kebab: string; about?: string; examples?: string[] };
+/** `stand_in`: the demo model answers, and why. */
+export type AgentInfo = { class: string; kebab: string; about?: string; examples?: string[]; stand_in?: string };
 export type Conversation = { name: string; title: string; at: number };
 export type Place = { agent: string; name: string };
 
-const KEY = "everthink.conversations";
-const KNOWN = 200;
+const KEY = "everthink.last";
 
 export async function fetchAgents(): Promise<AgentInfo[]> {
   try {
@@ -43,67 +44,75 @@ export function newName(): string {
   return `chat-${Array.from(random, (byte) => letters[byte % letters.length]).join("")}`;
 }
 
-type Book = Record<string, Conversation[]>;
+// --- where this browser was last
 
-function read(): Book {
+function book(): Record<string, string> {
   try {
-    const book: unknown = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-    return typeof book === "object" && book !== null ? (book as Book) : {};
+    const found: unknown = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    return typeof found === "object" && found !== null ? (found as Record<string, string>) : {};
   } catch {
     return {};
   }
 }
 
-function write(book: Book): void {
+export function visited({ agent, name }: Place): void {
   try {
-    localStorage.setItem(KEY, JSON.stringify(book));
+    localStorage.setItem(KEY, JSON.stringify({ ...book(), [agent]: name }));
   } catch {
-    // Private mode or full: the list then lasts as long as the page.
+    // Private mode or full: then a new conversation is begun next time.
   }
 }
 
-export const latest = (agent: string): string | undefined =>
-  (read()[agent] ?? []).toSorted((a, b) => b.at - a.at)[0]?.name;
+export const latest = (agent: string): string | undefined => book()[agent];
 
-/** The conversations of one agent, newest first, shared between the tabs of this browser. */
-export function useConversations(agent: string | undefined) {
-  const [book, setBook] = useState(read);
+// --- the conversations of an agent class, from the server
+
+type List = { conversations: Conversation[]; more: boolean };
+
+/** Those one may look at, the one used last first; the one that is open is among them before anything is said. */
+export function useConversations(agent: string | undefined, name: string | undefined) {
+  const [told, setTold] = useState<{ agent: string; list: Conversation[]; trouble: string | null } | null>(null);
+  // What was said first here, until the server tells the name.
+  const [first, setFirst] = useState<Record<string, string>>({});
+
+  const refresh = useCallback(async () => {
+    if (!agent) return;
+    const { value, trouble } = await ask<List>(`/everthink/conversations/${agent}`);
+    setTold((before) => ({
+      agent,
+      list: value?.conversations ?? (before?.agent === agent ? before.list : []),
+      trouble,
+    }));
+  }, [agent]);
 
   useEffect(() => {
-    const follow = (event: StorageEvent) => event.key === KEY && setBook(read());
-    addEventListener("storage", follow);
-    return () => removeEventListener("storage", follow);
+    void refresh();
+    const look = () => document.visibilityState === "visible" && void refresh();
+    addEventListener("visibilitychange", look);
+    addEventListener("focus", look);
+    return () => {
+      removeEventListener("visibilitychange", look);
+      removeEventListener("focus", look);
+    };
+  }, [refresh, name]);
+
+  /** Returns what speaks against it. */
+  const change = useCallback(
+    async (name: string, deed: "rename" | "erase", body: Record<string, string>) => {
+      const { trouble } = await ask(`/everthink/conversations/${agent}/${name}/${deed}`, body);
+      await refresh();
+      return trouble;
+    },
+    [agent, refresh],
+  );
+  const rename = useCallback((name: string, title: string) => change(name, "rename", { title }), [change]);
+  const erase = useCallback((name: string) => change(name, "erase", {}), [change]);
+  const begun = useCallback((name: string, text: string) => {
+    setFirst((known) => (known[name] ? known : { ...known, [name]: text.slice(0, 60) }));
   }, []);
 
-  const change = useCallback(
-    (edit: (list: Conversation[]) => Conversation[]) => {
-      if (!agent) return;
-      const now = read();
-      now[agent] = edit(now[agent] ?? []).toSorted((a, b) => b.at - a.at).slice(0, KNOWN);
-      write(now);
-      setBook(now);
-    },
-    [agent],
-  );
-
-  const remember = useCallback(
-    (name: string) =>
-      change((list) => (list.some((one) => one.name === name) ? list : [...list, { name, title: "", at: Date.now() }])),
-    [change],
-  );
-  const rename = useCallback(
-    (name: string, title: string) => change((list) => list.map((one) => (one.name === name ? { ...one, title } : one))),
-    [change],
-  );
-  /** The first message names a conversation that has no name yet. */
-  const touch = useCallback(
-    (name: string, title: string) =>
-      change((list) =>
-        list.map((one) => (one.name === name ? { ...one, title: one.title || title, at: Date.now() } : one)),
-      ),
-    [change],
-  );
-  const forget = useCallback((name: string) => change((list) => list.filter((one) => one.name !== name)), [change]);
-
-  return { list: (agent && book[agent]) || [], remember, rename, touch, forget };
+  const known = told?.agent === agent ? (told?.list ?? []) : [];
+  const named = known.map((one) => ({ ...one, title: one.title || first[one.name] || "" }));
+  const list = !name || known.some((one) => one.name === name) ? named : [{ name, title: first[name] ?? "", at: 0 }, ...named];
+  return { list, trouble: told?.trouble ?? null, refresh, rename, erase, begun };
 }

@@ -75,9 +75,15 @@ export function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (tex
     area.style.height = "auto";
     area.style.height = `${Math.min(area.scrollHeight, 240)}px`;
   }, [text]);
+  // Enter while an answer is written sends nothing, and says so as long as that is true.
+  const [early, setEarly] = useState(false);
+  useEffect(() => {
+    if (!busy) setEarly(false);
+  }, [busy]);
   const send = () => {
     const said = text.trim();
-    if (!said || busy) return;
+    if (!said) return;
+    if (busy) return setEarly(true);
     setText("");
     onSend(said);
     field.current?.focus();
@@ -89,39 +95,47 @@ export function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (tex
     send();
   };
   return (
-    <form
-      className="composer"
-      onSubmit={(event) => {
-        event.preventDefault();
-        send();
-      }}
-    >
-      <label className="sr-only" htmlFor="message">
-        Message
-      </label>
-      <textarea
-        id="message"
-        ref={field}
-        rows={1}
-        value={text}
-        placeholder="Write a message"
-        enterKeyHint="send"
-        aria-describedby="keys"
-        onChange={(event) => setText(event.target.value)}
-        onKeyDown={key}
-      />
-      <span id="keys" className="sr-only">
-        Enter sends, Shift and Enter begins a line, Escape stops the answer.
-      </span>
-      {busy ? (
-        <button key="stop" type="button" className="round" onClick={onStop} aria-label="Stop" title="Stop (Esc)">
-          <Icon name="stop" />
-        </button>
-      ) : (
-        <button key="send" type="submit" className="round primary" disabled={!text.trim()} aria-label="Send" title="Send (Enter)">
-          <Icon name="send" />
-        </button>
+    <>
+      {early && (
+        <p className="early" role="alert">
+          Not sent yet: the answer is still being written. Your message stays here. Press Enter again when it is done, or Escape to stop
+          the answer.
+        </p>
       )}
-    </form>
+      <form
+        className="composer"
+        onSubmit={(event) => {
+          event.preventDefault();
+          send();
+        }}
+      >
+        <label className="sr-only" htmlFor="message">
+          Message
+        </label>
+        <textarea
+          id="message"
+          ref={field}
+          rows={1}
+          value={text}
+          placeholder="Write a message"
+          enterKeyHint="send"
+          aria-describedby="keys"
+          onChange={(event) => setText(event.target.value)}
+          onKeyDown={key}
+        />
+        <span id="keys" className="sr-only">
+          Enter sends, Shift and Enter begins a line, Escape stops the answer.
+        </span>
+        {busy ? (
+          <button key="stop" type="button" className="round" onClick={onStop} aria-label="Stop" title="Stop (Esc)">
+            <Icon name="stop" />
+          </button>
+        ) : (
+          <button key="send" type="submit" className="round primary" disabled={!text.trim()} aria-label="Send" title="Send (Enter)">
+            <Icon name="send" />
+          </button>
+        )}
+      </form>
+    </>
   );
 }

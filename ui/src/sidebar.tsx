@@ -1,25 +1,35 @@
 /** Where we are: agents, conversations, the sessions of the one that is open, and a search through it. */
 
 import { useState } from "react";
+import { Confirm } from "./confirm";
 import { Icon } from "./icons";
 import type { MemoryFeed } from "./memory";
 import { latest, newName, type AgentInfo, type Conversation, type Place } from "./places";
-import { Rename, Search, SessionList } from "./sessions";
+import { Search, type Elsewhere } from "./search";
+import { Rename, SessionList } from "./sessions";
 
 type SidebarProps = {
   agents: AgentInfo[];
   place: Place;
   conversations: Conversation[];
+  /** Why they could not be read. */
+  trouble: string | null;
   memory: MemoryFeed;
   onGo: (place: Place) => void;
   /** Something else is to be seen in the conversation now. */
   onShown: () => void;
-  onRename: (name: string, title: string) => void;
-  onForget: (name: string) => void;
+  /** Both return what speaks against it. */
+  onRename: (name: string, title: string) => Promise<string | null>;
+  onErase: (name: string) => Promise<string | null>;
+  /** A hit in another conversation is wanted. */
+  onElsewhere: (hit: Elsewhere) => void;
   onClose: () => void;
 };
 
-export function Sidebar({ agents, place, conversations, memory, onGo, onShown, onRename, onForget, onClose }: SidebarProps) {
+export function Sidebar(props: SidebarProps) {
+  const { agents, place, conversations, memory, onGo, onShown, onRename, onErase, onElsewhere, onClose } = props;
+  const [refusal, setRefusal] = useState<string | null>(null);
+  const trouble = refusal ?? props.trouble;
   const [editing, setEditing] = useState<string | null>(null);
   const [words, setWords] = useState("");
   const { agent } = place;
@@ -31,7 +41,7 @@ export function Sidebar({ agents, place, conversations, memory, onGo, onShown, o
           <Icon name="close" />
         </button>
       </div>
-      <Search memory={memory} words={words} onWords={setWords} onDone={onShown} />
+      <Search place={place} memory={memory} words={words} onWords={setWords} onDone={onShown} onElsewhere={onElsewhere} />
       {!words.trim() && (
         <>
           <h2>Agents</h2>
@@ -72,8 +82,8 @@ export function Sidebar({ agents, place, conversations, memory, onGo, onShown, o
                       title={one.title}
                       label="Name of the conversation"
                       onDone={(text) => {
-                        if (text) onRename(one.name, text);
                         setEditing(null);
+                        if (text) void onRename(one.name, text).then(setRefusal);
                       }}
                     />
                   </li>
@@ -95,15 +105,18 @@ export function Sidebar({ agents, place, conversations, memory, onGo, onShown, o
                       <button type="button" className="ghost small" aria-label={`Rename ${title}`} title="Rename" onClick={() => setEditing(one.name)}>
                         <Icon name="pen" size={15} />
                       </button>
-                      <button
-                        type="button"
+                      <Confirm
+                        label={`Delete ${title}`}
+                        title="Delete"
                         className="ghost small"
-                        aria-label={`Remove ${title} from this list`}
-                        title="Remove from this list (the agent keeps it)"
-                        onClick={() => onForget(one.name)}
+                        question="Delete this conversation?"
+                        action="Delete"
+                        icon={<Icon name="bin" size={15} />}
+                        onYes={() => void onErase(one.name).then(setRefusal)}
                       >
-                        <Icon name="close" size={15} />
-                      </button>
+                        “{title}” is erased for everyone: its messages, its sessions and what the agent remembers of it. This
+                        cannot be undone.
+                      </Confirm>
                     </span>
                   </div>
                   {here && <SessionList memory={memory} onDone={onShown} />}
@@ -111,7 +124,11 @@ export function Sidebar({ agents, place, conversations, memory, onGo, onShown, o
               );
             })}
           </ul>
-          <p className="quiet small-print">This list is kept in your browser.</p>
+          {trouble && (
+            <p className="tool-error" role="alert">
+              {trouble}
+            </p>
+          )}
         </>
       )}
     </nav>

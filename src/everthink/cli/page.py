@@ -18,6 +18,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from ..devtools.inspector import Inspector
+from ..models.demo import DemoModel
 from ..server.headers import with_headers
 from ..server.names import kebab
 from ..server.origins import Hosts
@@ -159,9 +160,20 @@ class WithPage:
                 "kebab": kebab(cls.__name__),
                 "prefix": address.rpartition("/")[0].lstrip("/"),
                 **_introduction(cls),
+                **self._stand_in(cls),
             }
             for cls, address in self._loaded.agents
         ]
+
+    def _stand_in(self, cls: type) -> dict[str, str]:
+        """Words for the page when the demo model answers: what is said then is no language model's."""
+        why = self._loaded.stand_ins.get(cls.__name__)
+        if why is not None:
+            return {"stand_in": f"The demo model stands in and answers by a few rules. {why}"}
+        model = getattr(cls, "model", None)
+        if model == "demo" or isinstance(model, DemoModel):
+            return {"stand_in": "The demo model answers, by a few rules. No language model is asked."}
+        return {}
 
     def _words(self, scope: Any) -> str:
         host = dict(scope["headers"]).get(b"host", b"127.0.0.1:8787").decode("latin-1")

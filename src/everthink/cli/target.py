@@ -40,6 +40,9 @@ class Loaded:
     mounts: list[tuple[str, App]] = field(default_factory=list[tuple[str, App]])
     """Every `App` in it, with the path below which it is."""
 
+    stand_ins: dict[str, str] = field(default_factory=dict[str, str])
+    """Classes for which the demo model answers, and what is missing of theirs."""
+
     def __post_init__(self) -> None:
         if self.app is not None and not self.mounts:
             self.mounts = [("", self.app)]
@@ -163,9 +166,10 @@ def use_demo_models(loaded: Loaded) -> None:
     """Let agents whose provider is not set up answer with the demo model, and note which."""
     for cls, _ in loaded.agents:
         if cls.get_model is not Think.get_model:
-            _with_fallback(cls)
+            _with_fallback(cls, loaded.stand_ins)
         elif isinstance(cls.model, str) and (missing := _missing(cls.model)):
             cls.model = "demo"
+            loaded.stand_ins[cls.__name__] = missing
             loaded.notes.append(f"{cls.__name__} answers with the demo model. {missing}")
 
 
@@ -184,7 +188,7 @@ def _missing(name: str) -> str | None:
 DEMO_HINT = 'To look around without a key, use the model "demo".'
 
 
-def _with_fallback(cls: type[Think]) -> None:
+def _with_fallback(cls: type[Think], stand_ins: dict[str, str]) -> None:
     """A model chosen by code is only known when a turn asks for it."""
     original = cast("Callable[[Think], Any]", cls.get_model)
     told: set[str] = set()
@@ -196,6 +200,7 @@ def _with_fallback(cls: type[Think]) -> None:
             return chosen
         if chosen not in told:
             told.add(chosen)
+            stand_ins[cls.__name__] = missing
             log.warning("%s answers with the demo model. %s", cls.__name__, missing)
         return "demo"
 

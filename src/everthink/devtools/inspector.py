@@ -5,6 +5,7 @@
     GET  /everthink/inspect/{class}/{name}/answers/{id}   every version of what follows a message
     POST /everthink/inspect/{class}/{name}/leaf           go on from another version
     …    /everthink/inspect/{class}/{name}/{memory, …}    memory, sessions, search: memory.py
+    …    /everthink/conversations/{class}                 the list beside the page: conversations.py
     WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
 
 Only `everthink dev` serves it, and only to those who may: the host (page.py), the origin, `authenticate`,
@@ -50,7 +51,7 @@ from ..turn import queries as turn
 from ..turn.audience import HistoryChanged
 from ..turn.fold import fold
 from ..turn.segments import readable
-from . import memory, view
+from . import conversations, memory, view
 from .layout import Layout
 from .recorder import Recorder
 from .replies import as_json, body_of, fields_of, letter
@@ -60,9 +61,11 @@ __all__ = ["Inspector"]
 log = logging.getLogger("everthink.devtools")
 
 HTTP, SOCKET = ["everthink", "inspect"], ["everthink", "events"]
-TURNS, CALLS, MESSAGES = 50, 100, 2000
+LIST = ["everthink", "conversations"]
+TURNS, CALLS, MESSAGES, ENDINGS = 50, 100, 2000, 500
 """So many of each are shown, the newest."""
 MAIN_SESSION = ""
+MAY_NOT = "You may look at this agent, but not change it. Nothing was changed."
 
 
 class Inspector:
@@ -74,9 +77,8 @@ class Inspector:
 
     def handles(self, scope: Any) -> bool:
         """True when a request is for the inspector."""
-        return scope["type"] in ("http", "websocket") and _parts(scope)[:2] == (
-            HTTP if scope["type"] == "http" else SOCKET
-        )
+        doors = {"http": (HTTP, LIST), "websocket": (SOCKET,)}.get(scope["type"], ())
+        return bool(doors) and _parts(scope)[:2] in doors
 
     def knows(self, scope: Any) -> bool:
         """True when the agent of a request is one of this app."""
@@ -89,7 +91,7 @@ class Inspector:
             return
         request = Request(scope, receive)
         try:
-            response = await self._http(request)
+            response = await (self._conversations if _parts(scope)[:2] == LIST else self._http)(request)
         except AgentError as error:
             response = letter(503, str(error))
         except HTTPException as error:
@@ -101,10 +103,9 @@ class Inspector:
 
     # --- who asks for what
 
-    async def _found(self, connection: HTTPConnection) -> tuple[type[Think], str, list[str], Pass] | Response:
-        """Class, name, the rest of the path and who asks; or a refusal."""
-        access = self._app.access
-        kind, name, *rest = [*_parts(connection.scope)[2:], "", ""]
+    def _class(self, connection: HTTPConnection) -> type[Think] | Response:
+        """The class that is asked for; or a refusal."""
+        access, (kind, name) = self._app.access, [*_parts(connection.scope)[2:], "", ""][:2]
         cls = next((cls for cls in self._app.classes if kebab(cls.__name__) == kind), None)
         if access.is_foreign(connection):
             access.wrong_origin(connection, "inspect", cls or Think, name)
@@ -114,13 +115,46 @@ class Inspector:
                 f" {connection.headers.get('origin', '')!r}. Nothing was shown."
                 " To allow it, name the origin in App(allow_origins=[…]).",
             )
+        known = ", ".join(kebab(cls.__name__) for cls in self._app.classes)
+        return cls or letter(404, f"There is no agent {kind!r} here. There are: {known}.")
+
+    async def _found(self, connection: HTTPConnection) -> tuple[type[Think], str, list[str], Pass] | Response:
+        """Class, name, the rest of the path and who asks; or a refusal."""
+        cls = self._class(connection)
+        if isinstance(cls, Response):
+            return cls
+        _, name, *rest = [*_parts(connection.scope)[2:], "", ""]
         if not name:
             return letter(404, "Name an agent: /everthink/inspect/{class}/{name}.")
-        if cls is None:
-            known = ", ".join(kebab(cls.__name__) for cls in self._app.classes)
-            return letter(404, f"There is no agent {kind!r} here. There are: {known}.")
-        entered = await access.enter(connection, "inspect", cls, name)
+        entered = await self._app.access.enter(connection, "inspect", cls, name)
         return entered if isinstance(entered, Response) else (cls, name, rest[:-2], entered)
+
+    async def _may_change(self, cls: type[Think], name: str, entered: Pass) -> bool:
+        """True when they might do everything on a socket, too. Otherwise it is told to the audit."""
+        if await self._app.access.may_change(entered, cls, name):
+            return True
+        reason, who = "no permission", {"identity": entered.who}
+        self._app.access.audit.refused(cls.__name__, name, "inspect", reason, **who)
+        return False
+
+    async def _conversations(self, request: Request) -> Response:
+        """The list beside the page."""
+        match request.method, _parts(request.scope)[2:]:
+            case "GET" | "HEAD", [_]:
+                asked = self._class(request)
+                if isinstance(asked, Response):
+                    return asked
+                return await conversations.listed(self._app, request, asked)
+            case "POST", [_, _, deed]:
+                found = await self._found(request)
+                if isinstance(found, Response):
+                    return found
+                cls, name, _, entered = found
+                if not await self._may_change(cls, name, entered):
+                    return letter(403, MAY_NOT)
+                return await conversations.change(self._app, request, cls, name, deed, entered)
+            case _:
+                return letter(404, "There is nothing at this address: /everthink/conversations/{class}.")
 
     async def _http(self, request: Request) -> Response:
         found = await self._found(request)
@@ -128,10 +162,8 @@ class Inspector:
             return found
         cls, name, rest, entered = found
         looks = request.method in ("GET", "HEAD")
-        if not looks and not await self._app.access.may_change(entered, cls, name):
-            reason, who = "no permission", {"identity": entered.who}
-            self._app.access.audit.refused(cls.__name__, name, "inspect", reason, **who)
-            return letter(403, "You may look at this agent, but not change it. Nothing was changed.")
+        if not looks and not await self._may_change(cls, name, entered):
+            return letter(403, MAY_NOT)
         match request.method, [unquote(part) for part in rest]:
             case "GET" | "HEAD", []:
                 return as_json(await self._overview(cls, name))
@@ -172,6 +204,7 @@ class Inspector:
             "messages": layout.tree.to_json(),
             "leaf": layout.tree.leaf,
             "forks": layout.forks(),
+            "endings": view.endings(await store.fetch(turn.BAD_ENDINGS, agent, ENDINGS)),
             "set_aside": [
                 view.aside(suspects.opened(row)) for row in await store.fetch(suspects.OF_AGENT, agent)
             ],

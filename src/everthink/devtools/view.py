@@ -21,7 +21,7 @@ from ..store.port import Row
 from ..turn.queries import CALL_FACTS, TURN_FACTS
 from ..turn.segments import unpack
 
-__all__ = ["Node", "Tree", "aside", "calls", "chunks", "facts", "in_and_out", "turns", "usage"]
+__all__ = ["Node", "Tree", "aside", "calls", "chunks", "endings", "facts", "in_and_out", "turns", "usage"]
 
 Json = dict[str, Any]
 Steps = Callable[[str], list[Json] | None]
@@ -65,6 +65,12 @@ def usage(steps: Iterable[Json]) -> dict[str, int] | None:
         for name, count in step.get("usage", {}).items():
             total[name] = total.get(name, 0) + count
     return total or None
+
+
+def endings(rows: Iterable[Row]) -> list[Json]:
+    """Rows of `BAD_ENDINGS`: which message was left half, or which was not answered, and why."""
+    names = ("message_id", "question", "status", "error")
+    return [{**dict(zip(names, row, strict=True)), "error": masked(row[3])} for row in rows]
 
 
 # --- what is set aside

@@ -10,6 +10,7 @@ __all__ = [
     "AGENTS",
     "IS_KNOWN",
     "IS_WISHING",
+    "LATEST",
     "RECOVERY",
     "SEEN",
     "TABLES",
@@ -20,6 +21,7 @@ __all__ = [
     "removed",
     "seen",
     "unseen",
+    "values_of",
 ]
 
 TABLES = (
@@ -55,7 +57,14 @@ IS_KNOWN = "SELECT 1 FROM agents WHERE agent = ?"
 
 AGENTS = "SELECT agent, class, name, created_at FROM agents"
 
+LATEST = "SELECT name FROM agents WHERE class = ? ORDER BY seen_at DESC, agent LIMIT ?"
+
 VALUES = "SELECT name, value FROM kv WHERE agent = ?"
+
+
+def values_of(agents: int) -> str:
+    """One value, by its name, of so many agents: agent and value."""
+    return f"SELECT agent, value FROM kv WHERE name = ? AND agent IN ({', '.join('?' * agents)})"
 
 
 def known(agent: str, *, cls: str, name: str, now: int) -> Statement:

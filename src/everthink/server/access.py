@@ -14,7 +14,7 @@ import difflib
 import inspect
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
@@ -176,6 +176,36 @@ class Access:
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody is known
             return raised(connection, "authenticate", error)
         return None
+
+    async def among(
+        self, connection: HTTPConnection, action: Action, cls: Any, names: Sequence[str]
+    ) -> list[str] | Response:
+        """Those of these agents that somebody may reach, or the refusal when it is not known who they are.
+
+        Nobody asked for the others by name: they are left out, and that is no refusal to tell of.
+        """
+        try:
+            known = await self._authenticated(connection)
+            connection.state.identity = known.identity
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing is shown
+            is_meant = isinstance(error, _Refused)
+            reason = error.reason if is_meant else "a check raised"
+            self.audit.refused(cls.__name__, "", action, reason, address=address_of(connection))
+            return error.response if is_meant else raised(connection, "a check", error)
+        return [name for name in names if await self._may(connection, known, action, cls, name)]
+
+    async def _may(
+        self, connection: HTTPConnection, known: Pass, action: Action, cls: Any, name: str
+    ) -> bool:
+        try:
+            await self._authorized(known.identity, action, AgentAddress(cls, name))
+            await self._before(connection, cls, name)
+        except (_Refused, HTTPException):
+            return False
+        except Exception as error:  # whatever it is, it is not shown
+            log.error("a check raised for %s/%s", cls.__name__, name, exc_info=error)
+            return False
+        return True
 
     async def may_change(self, entered: Pass, cls: Any, name: str) -> bool:
         """True when somebody who came in another way might do everything on a socket, too."""

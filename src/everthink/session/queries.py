@@ -35,6 +35,8 @@ __all__ = [
     "cleared",
     "compacted",
     "deleted",
+    "first_asked",
+    "latest_of",
     "overlay_of",
     "reparented",
     "selected",
@@ -139,6 +141,22 @@ LAST_COMPACTION = "SELECT COALESCE(MAX(seq), 0) FROM compactions WHERE agent = ?
 
 DEEPEST = 10_000
 """So many ancestors of a message are read."""
+
+
+def latest_of(agents: int) -> str:
+    """When something was said last to so many agents: agent and time, if anything was."""
+    some = ", ".join("?" * agents)
+    return f"SELECT agent, MAX(created_at) FROM messages WHERE agent IN ({some}) GROUP BY agent"
+
+
+def first_asked(agents: int) -> str:
+    """What a person said first in the main session of so many agents: agent, id, role, content."""
+    return (
+        "SELECT m.agent, m.id, m.role, m.content FROM messages m JOIN ("
+        "SELECT agent, session, MIN(seq) AS seq FROM messages"
+        f" WHERE agent IN ({', '.join('?' * agents)}) AND session = '' AND role = 'user'"
+        " GROUP BY agent, session) f ON f.agent = m.agent AND f.session = m.session AND f.seq = m.seq"
+    )
 
 
 def appended(

@@ -97,6 +97,8 @@ class StepCalls:
     """What `before_step` has for the tools."""
     asked: list[CalledTool] = field(default_factory=list[CalledTool])
     outcomes: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    # Calls that have told how far they are.
+    _shown: set[str] = field(default_factory=set[str])
     _begun: set[str] = field(default_factory=set[str])
     _by: dict[str, Any] = field(default_factory=dict[str, Any])
     """Who approved a call: it runs in their name, whoever's turn this is."""
@@ -245,6 +247,7 @@ class StepCalls:
     def _context(self, called: CalledTool, tool: Tool) -> ToolContext:
         async def show(value: Any) -> None:
             output = jsonable(value, tool=tool.name)
+            self._shown.add(called.tool_call_id)
             self.run.say(ui.ToolOutputAvailable(called.tool_call_id, output, preliminary=True))
             await self.run.tell(
                 ToolResult(called.tool_call_id, called.tool_name, called.input, output, preliminary=True)
@@ -422,6 +425,8 @@ class StepCalls:
             now=host.clock.now_ms(),
         )
         chunk = ui.ToolOutputError(call_id, output) if is_error else ui.ToolOutputAvailable(call_id, output)
+        if isinstance(chunk, ui.ToolOutputAvailable) and call_id in self._shown:
+            chunk.preliminary = False  # windows that watch keep the mark of what came before otherwise
         self.run.say(chunk, ledger)
 
     # --- calls that a crash or a stall cut off

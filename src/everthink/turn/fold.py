@@ -243,7 +243,7 @@ class Accumulator:
     def _output_available(self, chunk: ui.ToolOutputAvailable) -> Action:
         part = self._calls.get(chunk.tool_call_id)
         if part is None:
-            return CrossMessage(chunk.tool_call_id, chunk.output, preliminary=chunk.preliminary)
+            return CrossMessage(chunk.tool_call_id, chunk.output, preliminary=bool(chunk.preliminary))
         part["state"] = "output-available"
         part["output"] = chunk.output
         part.pop("errorText", None)

@@ -405,6 +405,7 @@ class Loop:
                 run.say(ui.File(url, media_type, metadata))
             case model.Source():
                 answer.sources.append(event)
+                run.say(_cited(event))
                 await run.tell(event)
             case model.Raw():
                 await run.tell(event)
@@ -624,6 +625,15 @@ def _chosen(change: StepConfig, config: TurnConfig, tools: Mapping[str, Tool]) -
         f"{hook}: tool_choice names {name!r}, and there is no such tool in this step.",
         next_step=f"Did you mean {near!r}?" if near else f"There are: {', '.join(tools) or 'none'}.",
     )
+
+
+def _cited(source: model.Source) -> ui.SourceUrl | ui.SourceDocument:
+    """A source as people are shown it: a web page by its address, anything else by its name."""
+    if source.url is not None:
+        return ui.SourceUrl(source.id, source.url, source.title, source.provider_metadata)
+    kind = source.media_type or "application/octet-stream"
+    title = source.title or source.filename or source.id
+    return ui.SourceDocument(source.id, kind, title, source.filename, source.provider_metadata)
 
 
 def _only(tools: Mapping[str, Tool], names: Any) -> dict[str, Tool]:

@@ -16,6 +16,7 @@ __all__ = [
     "ANSWERS",
     "ANY_CHUNKS",
     "ANY_OPEN",
+    "BAD_ENDINGS",
     "CALL",
     "CALLS",
     "CALLS_OF",
@@ -202,6 +203,11 @@ CALL_FACTS = (
     "words",
 )
 TURNS_OF = f"SELECT {', '.join(TURN_FACTS)} FROM turns WHERE agent = ? ORDER BY seq DESC LIMIT ?"
+# Turns that did not end well, for marks beside what they said.
+BAD_ENDINGS = (
+    "SELECT message_id, question, status, error FROM turns"
+    " WHERE agent = ? AND status IN ('error', 'aborted') ORDER BY seq DESC LIMIT ?"
+)
 CALLS_OF = (
     f"SELECT {', '.join(CALL_FACTS)} FROM calls WHERE agent = ? ORDER BY asked_at DESC, call_id DESC LIMIT ?"
 )
@@ -322,11 +328,13 @@ def all_stopped(agent: str, *, reason: str | None) -> Statement:
 
 
 def ended(agent: str, id: str, *, status: str, error: str | None, now: int) -> Statement:
-    """The turn is over. A row that is over already stays as it is. Its input is not needed any more."""
+    """The turn is over. A row that is over already stays as it is. Its input is not needed any more, nor is
+    what it was to answer, if it did."""
     return Statement(
-        "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL, stash = NULL, question = NULL"
+        "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL, stash = NULL,"
+        " question = CASE WHEN ? IN ('error', 'aborted') THEN question END"
         " WHERE agent = ? AND id = ? AND status IN ('accepted', 'running', 'interrupted') RETURNING id",
-        (status, error, now, agent, id),
+        (status, error, now, status, agent, id),
     )
 
 

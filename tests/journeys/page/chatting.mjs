@@ -279,38 +279,6 @@ export const journeys = {
     same(await tab.page.locator('[data-role="user"]').textContent(), "You said:text 10 30", "question");
   },
 
-  async conversations({ tab, room }) {
-    await tab.open(given.page, "think-peer", room);
-    await tab.say("text 2");
-    await tab.shows(/w1/);
-    await tab.button("New conversation").first().click();
-    await tab.page.locator(".welcome").waitFor();
-    if (tab.page.url().includes(room)) throw new Error("the address did not change");
-    await tab.connected();
-    await tab.say("text 3");
-    await tab.shows(/w2/);
-    await tab.quiet();
-    const list = tab.page.locator(".conversations");
-    same(await list.locator("> li").count(), 2, "conversations");
-    await list.getByRole("button", { name: "text 2", exact: true }).click();
-    await tab.shows(/w1/);
-    same(await tab.prose(), words(2), "the first one");
-    await tab.button("Rename text 2").click();
-    await tab.page.getByLabel("Name of the conversation").fill("Greetings");
-    await tab.page.getByLabel("Name of the conversation").press("Enter");
-    await tab.page.getByRole("heading", { name: "Greetings" }).waitFor();
-    await tab.page.goBack();
-    await tab.shows(/w2/);
-    await tab.button("Remove text 3 from this list").click();
-    await tab.page.getByRole("heading", { name: "Greetings" }).waitFor();
-    same(await list.locator("> li").count(), 1, "conversations");
-    await tab.button("TravelGuide").click();
-    await tab.page.getByRole("heading", { name: "TravelGuide" }).waitFor();
-    await tab.page.goto(given.page); // no address: back to what was used last
-    await tab.connected();
-    if (!tab.page.url().includes("agent=think-peer")) throw new Error(`opened ${tab.page.url()}`);
-  },
-
   /** The server dies in the middle of an answer and comes back. */
   async killed_server({ tab, room }) {
     if (!given.spare) return "skipped";

@@ -6,7 +6,9 @@
 
 import { chromium } from "playwright-core";
 import { journeys as chatting } from "./chatting.mjs";
+import { journeys as finding } from "./finding.mjs";
 import { journeys as inspecting } from "./inspecting.mjs";
+import { journeys as marking } from "./marking.mjs";
 import { journeys as remembering } from "./remembering.mjs";
 import { given, Tab } from "./tab.mjs";
 
@@ -15,7 +17,7 @@ const FLAGS = [
   "--disable-background-networking --disable-component-update --disable-sync",
 ].flatMap((line) => line.split(" "));
 
-const journeys = { ...chatting, ...inspecting, ...remembering };
+const journeys = { ...chatting, ...finding, ...inspecting, ...marking, ...remembering };
 
 async function travel(browser, name) {
   const began = performance.now();

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from everthink import App, Limits, Think, tool
+from everthink import App, Limits, Message, Think, tool
 from everthink.cli.page import WithPage
 from everthink.cli.target import Loaded
 from everthink.devtools import demo
@@ -157,9 +157,105 @@ class Demo(demo.Demo):
     model = DemoModel(pace=0.001)
 
 
+class Archive(ThinkPeer):
+    """Has conversations that one journey finds, names and deletes."""
+
+
+SQUARE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEUlEQVR42mPQz3+OFTEMLQkAOXp1"
+    "QVdTQY0AAAAASUVORK5CYII="
+)
+
+SHOWN = f"""1. Lighthouses
+  - on rocks
+    - of granite
+  - on sand
+2. Ships
+
+- one
+  - inside of one
+    1. a number
+
+![a square]({SQUARE})
+
+![a far picture](https://far.example/picture.png)
+"""
+
+
+class Painter:
+    """Answers with everything that is not plain text."""
+
+    name = "painter"
+    continues: Literal["prefill", "prompt"] = "prompt"
+
+    async def stream(self, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
+        yield model.Opened()
+        yield model.TextStart("t")
+        yield model.TextDelta("t", SHOWN)
+        yield model.TextEnd("t")
+        yield model.GeneratedFile(SQUARE, "image/png")
+        yield model.Source("s1", url="https://lights.example/rocks", title="About rocks")
+        yield model.Source("s2", title="Sand", media_type="application/pdf", filename="sand.pdf")
+        yield model.Source("s3", url="https://lights.example/rocks", title="About rocks")
+        yield model.Finish("stop", model.Usage(20, 5, 25))
+
+
+class Gallery(Think):
+    """Shows pictures and sources, and what an earlier server left half."""
+
+    model = Painter()
+
+    async def on_request(self, request: Any) -> Any:
+        """`POST …/cut`: an answer that was cut off, of which the journal knows nothing."""
+        if request.method != "POST":
+            return None
+        said = [{"type": "text", "text": "I was just about to", "state": "streaming"}]
+        asked = [{"type": "text", "text": "What were you saying?"}]
+        await self.add_messages([Message("asked", "user", asked), Message("cut", "assistant", said)])
+        return {}
+
+
+class Digger:
+    """Uses its tool, then says that it did."""
+
+    name = "digger"
+    continues: Literal["prefill", "prompt"] = "prompt"
+
+    async def stream(self, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
+        yield model.Opened()
+        if isinstance(request.messages[-1], model.ToolMessage):
+            yield model.TextStart("t")
+            yield model.TextDelta("t", "That was deep.")
+            yield model.TextEnd("t")
+            yield model.Finish("stop", model.Usage(20, 5, 25))
+        else:
+            yield model.ToolCallReady(f"dig-{len(request.messages)}", "dig", "{}")
+            yield model.Finish("tool-calls", model.Usage(20, 5, 25))
+
+
+class Mine(Think):
+    """Has a tool that tells how far it is, and waits for `POST …/go`."""
+
+    model = Digger()
+
+    async def on_start(self, props: Any = None) -> None:
+        self.go = asyncio.Event()
+
+    @tool
+    async def dig(self) -> AsyncGenerator[str, None]:
+        """Dig."""
+        yield "one metre"
+        await self.go.wait()
+        yield "ten metres"
+
+    async def on_request(self, request: Any) -> Any:
+        self.go.set()
+        return {}
+
+
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
-    app = App(ThinkPeer, TravelGuide, Muse, Demo, store=store, limits=LIMITS)
+    app = App(ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, store=store, limits=LIMITS)
     return WithPage(Loaded(app, "the journeys", app))
 
 

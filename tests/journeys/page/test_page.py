@@ -22,7 +22,7 @@ from tests.support.node import free_port, installed, judge, kept_for, needs, ser
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 STATIC = ROOT / "src" / "everthink" / "devtools" / "static"
-PARTS = ("chatting.mjs", "inspecting.mjs", "remembering.mjs")
+PARTS = ("chatting.mjs", "finding.mjs", "inspecting.mjs", "marking.mjs", "remembering.mjs")
 WALKS = [(HERE / name).read_text().split("const journeys")[1] for name in PARTS]
 JOURNEYS = re.findall(r"^  async (\w+)\(", "".join(WALKS), re.M)
 JOURNEYS.remove("pictures")

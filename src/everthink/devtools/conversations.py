@@ -1,0 +1,146 @@
+"""The conversations of an agent class, for the list beside the page.
+
+    GET  /everthink/conversations/{class}                  those one may look at, the one used last first
+    GET  /everthink/conversations/{class}?q=…              what was said in them, by words
+    POST /everthink/conversations/{class}/{name}/rename    {"title": "…"}
+    POST /everthink/conversations/{class}/{name}/erase     for good: App.erase
+
+A conversation is an agent in which something was said. Who asks is shown those of which `authorize`
+(`"inspect"`) says that they may look, and learns nothing of the others. Looking starts no agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..messages import decode_json, parse_stored
+from ..runtime import queries as runtime
+from ..server.access import Pass
+from ..server.app import App
+from ..session import queries
+from ..store.port import LONGEST_QUERY, Search, Store
+from ..think import Think
+from .memory import layout_of
+from .replies import as_json, body_of, fields_of, letter
+
+__all__ = ["change", "listed"]
+
+MOST = 300
+"""So many conversations are listed and searched, those that were used last."""
+HITS, HITS_EACH = 40, 5
+LONGEST_TITLE = 80
+TITLE = "title"
+"""The value that holds the name somebody gave."""
+
+Json = dict[str, Any]
+
+
+async def listed(app: App, request: Request, cls: type[Think]) -> Response:
+    """The conversations one may look at, or what was found in them."""
+    store = (await app.open()).store
+    rows = await store.fetch(runtime.LATEST, cls.__name__, MOST + 1)
+    names = await app.access.among(request, "inspect", cls, [row[0] for row in rows[:MOST]])
+    if isinstance(names, Response):
+        return names
+    found = await _described(store, cls, names)
+    words = request.query_params.get("q", "")
+    if words.strip():
+        return as_json({"hits": await _hits(store, cls, found, words)})
+    return as_json({"conversations": found, "more": len(rows) > MOST})
+
+
+async def change(
+    app: App, request: Request, cls: type[Think], name: str, deed: str, entered: Pass
+) -> Response:
+    """Rename or erase one. Whether they may was asked before."""
+    directory = await app.open()
+    if not await directory.exists(cls, name):
+        return letter(404, f"There is no conversation {name!r} of {cls.__name__}. Nothing was changed.")
+    match deed:
+        case "rename":
+            title = _title(fields_of(await body_of(request)) or {})
+            if not title:
+                return letter(400, 'Send {"title": "…"} with a name. Nothing was changed.')
+            actor = await directory.reach(cls, name)
+            await actor.store.apply([actor.remember(TITLE, title)])
+            return as_json({"name": name, "title": title})
+        case "erase":
+            return as_json({"name": name, "rows": await app.erase(cls, name, identity=entered.identity)})
+        case _:
+            return letter(404, "There is nothing to change at this address.")
+
+
+# --- what they are called
+
+
+async def _described(store: Store, cls: type[Think], names: Sequence[str]) -> list[Json]:
+    """Those in which something was said, the one used last first."""
+    if not names:
+        return []
+    agents = [f"{cls.__name__}/{name}" for name in names]
+    used = {row[0]: row[1] for row in await store.fetch(queries.latest_of(len(agents)), *agents)}
+    given = {row[0]: row[1] for row in await store.fetch(runtime.values_of(len(agents)), TITLE, *agents)}
+    first = {row[0]: row[1:] for row in await store.fetch(queries.first_asked(len(agents)), *agents)}
+    known = [
+        {
+            "name": name,
+            "title": _given(given.get(agent)) or _asked(first.get(agent)),
+            "at": used[agent],
+        }
+        for name, agent in zip(names, agents, strict=True)
+        if agent in used
+    ]
+    return sorted(known, key=lambda one: one["at"], reverse=True)
+
+
+def _given(value: str | None) -> str:
+    try:
+        return "" if value is None else decode_json(value, str)
+    except ValueError:
+        return ""  # not what we wrote; what was said names it
+
+
+def _asked(row: Sequence[Any] | None) -> str:
+    message = parse_stored(*row) if row else None
+    return " ".join(message.text.split())[:LONGEST_TITLE] if message else ""
+
+
+def _title(fields: dict[str, str]) -> str:
+    return " ".join(fields.get("title", "").split())[:LONGEST_TITLE]
+
+
+# --- what was said in them
+
+
+async def _hits(store: Store, cls: type[Think], conversations: Sequence[Json], words: str) -> list[Json]:
+    found: list[Json] = []
+    for one in conversations:
+        agent = f"{cls.__name__}/{one['name']}"
+        rows = await store.search(_search(agent, words))
+        layouts = {session: await layout_of(store, agent, session) for session in {row[2] for row in rows}}
+        found += [
+            {
+                "conversation": one["name"],
+                "title": one["title"],
+                "id": id,
+                "session": session,
+                "role": role,
+                "text": text,
+                "snippet": snippet,
+                "created_at": at,
+                **layouts[session].where(id),
+            }
+            for id, role, session, at, text, snippet in rows
+        ]
+        if len(found) >= HITS:
+            break
+    return found[:HITS]
+
+
+def _search(agent: str, words: str) -> Search:
+    columns = ("id", "role", "session", "created_at")
+    return Search("messages", columns, agent, tuple(words[:LONGEST_QUERY].split()), limit=HITS_EACH)
