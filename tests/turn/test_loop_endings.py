@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from everthink import StepResult, Think, TurnConfig, tool
-from everthink.models.port import Finish, FinishReason, ModelEvent, Opened, ToolCallPart, ToolCallReady
+from everthink import ChatRecovery, StepResult, Think, TurnConfig, tool
+from everthink.models.port import (
+    Finish,
+    FinishReason,
+    ModelEvent,
+    Opened,
+    TextEnd,
+    ToolCallPart,
+    ToolCallReady,
+)
+from everthink.recovery.incident import TERMINAL_MESSAGE
+from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import Play, ScriptedModel, calls, opens, says, thinks
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
+from tests.support.cuts import Reports
 from tests.support.hooks import configured, only, types, watch
+from tests.support.turns import record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -21,12 +34,6 @@ pytestmark = pytest.mark.anyio
 async def look() -> str:
     """Look."""
     return "seen"
-
-
-async def without_finish(events: AsyncIterator[ModelEvent]) -> AsyncIterator[ModelEvent]:
-    async for event in events:
-        if not isinstance(event, Finish):
-            yield event
 
 
 async def without_anything(events: AsyncIterator[ModelEvent]) -> AsyncIterator[ModelEvent]:
@@ -39,7 +46,7 @@ def transformed(model: ScriptedModel, transform: Any, steps: list[StepResult]) -
     return assistant(
         model,
         get_tools=lambda self: [look],
-        before_turn=configured(TurnConfig(experimental_transform=transform)),
+        before_turn=lambda self, turn: TurnConfig(experimental_transform=transform),
         on_step_finish=lambda self, step: steps.append(step),
     )
 
@@ -85,29 +92,77 @@ async def test_a_whole_turn_is_shown_as_start_steps_and_finish(open_app: OpenApp
     assert shown[0].message_id == result.message.id
 
 
-async def test_an_answer_that_breaks_off_without_a_finish_counts_as_far_as_it_came(open_app: OpenApp) -> None:
-    steps: list[StepResult] = []
-    model = ScriptedModel(says("So far."))
-    app = await open_app(cls := transformed(model, without_finish, steps))
+def cut_at_first(times: int) -> Callable[[AsyncIterator[ModelEvent]], AsyncIterator[ModelEvent]]:
+    """Loses the end of so many streams."""
+    left = times
+
+    async def transform(events: AsyncIterator[ModelEvent]) -> AsyncIterator[ModelEvent]:
+        nonlocal left
+        left, is_cut = left - 1, left > 0
+        async for event in events:
+            if not (is_cut and isinstance(event, TextEnd | Finish)):
+                yield event
+
+    return transform
+
+
+async def test_an_answer_that_breaks_off_without_a_finish_goes_on(open_app: OpenApp) -> None:
+    model = ScriptedModel(says("So far, "), says("so good."))
+    app = await open_app(cls := transformed(model, cut_at_first(1), []))
+    events = record_events(app, "chat:stream:cut", "chat:recovery:completed")
+    handle = app.agent(cls, "room")
+    shown = await watch(handle)
+    result = await handle.save_messages("Hi")
+    assert (result.status, result.text, model.asked) == ("completed", "So far, so good.", 2)
+    assert [event.type for event in events] == ["chat:stream:cut", "chat:recovery:completed"]
+    assert types(shown).count("finish") == 1
+
+
+async def test_without_recovery_an_answer_that_breaks_off_is_an_error_and_keeps_its_words(
+    open_app: OpenApp,
+) -> None:
+    model = ScriptedModel(says("So far, "))
+    cls = transformed(model, cut_at_first(1), [])
+    cls.chat_recovery = False
+    app = await open_app(cls)
     result = await app.agent(cls, "room").save_messages("Hi")
-    assert (result.status, result.text) == ("completed", "So far.")
-    assert (steps[0].finish_reason, steps[0].usage.input_tokens) == ("other", None)
+    assert (result.status, result.text) == ("error", "So far, ")
+    assert "ended without a finish reason" in (result.error or "")
+
+
+async def test_a_provider_that_breaks_off_for_ever_is_asked_so_often_and_given_time(
+    open_app: OpenApp,
+) -> None:
+    clock, model = ManualClock(), ScriptedModel.forever(says("Never seen."))
+    cls = transformed(model, without_anything, [])
+    cls.chat_recovery = ChatRecovery(max_attempts=3)
+    app = await open_app(cls, clock=clock)
+    reports = Reports(app, "chat:stream:cut")
+    turn = asyncio.create_task(app.agent(cls, "room").save_messages("Hi"))
+    for number, seconds in enumerate((1, 2, 4, 8), 1):
+        await reports.until("cut", number)
+        await clock.until_waiting()
+        await clock.advance(seconds)
+    result = await turn
+    assert (result.status, result.error, model.asked) == ("error", TERMINAL_MESSAGE, 4)
 
 
 async def test_calls_without_a_finish_are_answered_all_the_same(open_app: OpenApp) -> None:
     model = ScriptedModel(calls("look"), says("Done."))
-    app = await open_app(cls := transformed(model, without_finish, []))
-    assert (await app.agent(cls, "room").save_messages("Look")).text == "Done."
+    app = await open_app(cls := transformed(model, cut_at_first(1), []))
+    result = await app.agent(cls, "room").save_messages("Look")
+    assert (result.status, result.text, model.asked) == ("completed", "Done.", 2)
 
 
 @pytest.mark.parametrize("play", [opens(), says("Never seen.")])
 async def test_an_answer_of_nothing_at_all_is_an_error(open_app: OpenApp, play: Play) -> None:
     steps: list[StepResult] = []
-    model = ScriptedModel(play)
-    app = await open_app(cls := transformed(model, without_anything, steps))
+    cls = transformed(ScriptedModel(play), without_anything, steps)
+    cls.chat_recovery = False
+    app = await open_app(cls)
     result = await app.agent(cls, "room").save_messages("Hi")
     assert (result.status, result.message, steps) == ("error", None, [])
-    assert result.error == "scripted ended its answer without saying anything."
+    assert "ended without a finish reason" in (result.error or "")
 
 
 async def test_an_answer_of_thinking_alone_is_an_answer(open_app: OpenApp) -> None:
@@ -158,3 +213,46 @@ async def test_limits_set_on_the_live_agent_hold_from_the_next_turn(open_app: Op
     (await handle.instance()).max_steps = 3
     await handle.save_messages("2")
     assert model.asked == 5
+
+
+async def test_a_turn_that_runs_out_of_steps_says_so(open_app: OpenApp) -> None:
+    model = ScriptedModel(calls("look"), calls("look"), says("Again."))
+    cls = assistant(model, get_tools=lambda self: [look], max_steps=2)
+    app = await open_app(cls)
+    events = record_events(app, "chat:turn:finish")
+    handle = app.agent(cls, "room")
+    shown = await watch(handle)
+    result = await handle.save_messages("Look")
+    # in the result, the event, and the message that pages show, now and later
+    assert (result.status, result.stopped_by) == ("completed", "max_steps")
+    assert events[0].payload["stoppedBy"] == "max_steps"
+    assert only(shown, "finish")[0].message_metadata == {"stoppedBy": "max_steps", "steps": 2}
+    assert (await handle.messages())[-1].metadata == {"stoppedBy": "max_steps", "steps": 2}
+    # One that comes to an end by itself has nothing to say
+    again = await handle.save_messages("Again")
+    assert (again.stopped_by, "stoppedBy" in events[1].payload) == (None, False)
+
+
+async def test_a_condition_that_stops_a_turn_is_told_too(open_app: OpenApp) -> None:
+    config = TurnConfig(stop_when=lambda steps: True)
+    cls = assistant(
+        ScriptedModel(calls("look")), get_tools=lambda self: [look], before_turn=lambda self, turn: config
+    )
+    app = await open_app(cls)
+    assert (await app.agent(cls, "room").save_messages("Look")).stopped_by == "stop_when"
+
+
+async def test_a_conversation_that_cannot_be_read_for_the_model_fails_at_that_stage(
+    open_app: OpenApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    cls = assistant(ScriptedModel(), on_chat_error=lambda self, error, ctx: told.append(ctx.stage))
+    app = await open_app(cls)
+
+    def broken(*_: Any) -> Any:
+        raise LookupError("no such message")
+
+    monkeypatch.setattr("everthink.turn.assemble.as_prompt", broken)
+    with pytest.raises(LookupError):
+        await app.agent(cls, "room").save_messages("Hi")
+    assert told == ["transcript"]

@@ -88,8 +88,8 @@ class ProviderModel:
                 if stream.state == "suspended" and segment < _MAX_SEGMENTS:
                     messages = [*messages, stream.get()]
                     continue
-                failure = _cut_short(self.name, stream)
-                yield Failed(failure) if failure else translation.finish(stream, usage)
+                if not _is_cut(stream):
+                    yield translation.finish(stream, usage)
                 return
         except Exception as error:  # noqa: BLE001 - everything that leaves an adapter is a ModelError
             failure = classify(error, model=self.name, secrets=self._secrets())
@@ -149,10 +149,12 @@ def _follow_event_loop(model: AIModel[Any]) -> None:
         refresh()
 
 
-def _cut_short(name: str, stream: StreamedResponse) -> ModelError | None:
-    """An answer whose end never came: the connection closed politely, half way."""
-    if stream.state == "incomplete" or (stream.finish_reason is None and stream.provider_name == "anthropic"):
-        raw = (stream.provider_details or {}).get("finish_reason")
-        if raw is None:
-            return ModelError(f"{name} broke off its answer without saying why.", kind="transient")
-    return None
+def _is_cut(stream: StreamedResponse) -> bool:
+    """True for an answer whose end never came: the connection closed politely, half way."""
+    if (stream.provider_details or {}).get("finish_reason") is not None:
+        return False
+    # A function that stands in for a model names no provider, and no reason either. Where OpenAI's chat
+    # protocol has none, the library makes one up.
+    never_ended = stream.finish_reason is None and stream.provider_name is not None
+    is_made_up = not getattr(stream, "_has_finish_reason", True)
+    return stream.state == "incomplete" or never_ended or is_made_up

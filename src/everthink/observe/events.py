@@ -45,6 +45,7 @@ __all__ = [
     "ChatStepFinish",
     "ChatStepStart",
     "ChatStoredUnreadable",
+    "ChatStreamCut",
     "ChatStreamStalled",
     "ChatTranscriptRepaired",
     "ChatTurnBrokeOff",
@@ -397,6 +398,8 @@ class ChatTurnFinish(_Turn, frozen=True, kw_only=True):
     duration_ms: int
     error: str | None = None
     error_type: str | None = None
+    stopped_by: str | None = None
+    """`max_steps` or `stop_when`, when the model would have gone on."""
 
 
 @event("chat:step:start")
@@ -444,6 +447,14 @@ class ChatStreamStalled(EventBody, frozen=True, kw_only=True):
 
     request_id: str
     timeout_ms: int
+
+
+@event("chat:stream:cut", level=logging.WARNING)
+class ChatStreamCut(EventBody, frozen=True, kw_only=True):
+    """The model's stream ended without a finish reason: the answer is interrupted, not complete."""
+
+    request_id: str
+    error: str
 
 
 @event("chat:client:dropped", level=logging.INFO)

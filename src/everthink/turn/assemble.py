@@ -23,7 +23,7 @@ from ..tools.collect import as_tools
 from ..tools.tool import Tool
 from .audience import HistoryChanged
 from .convert import unshared
-from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext, call_hook, step_count_is
+from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext, call_hook
 from .prompt import CONTINUE_NUDGE, EARLIER, with_capabilities
 from .structured import Structured, structured
 from .turn import Host, Turn
@@ -56,6 +56,7 @@ class Assembled:
     model: model.Model
     config: TurnConfig
     settings: model.Settings
+    max_steps: int
     stop_when: list[StopCondition]
     max_retries: int
     send_reasoning: bool
@@ -76,8 +77,10 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
     tools = await offered(host, turn.client_tools)
     base = await host.session.freeze_system_prompt()
     base = base or _prompt(await call_hook(agent.get_system_prompt))
+    turn.is_read = False
     history = await mended_history(host, turn)
     messages = as_prompt(host, history, tools)
+    turn.is_read = True
     if not messages:
         raise NoMessages(
             "No messages to send to the model.", next_step="Send a message, or add one with add_messages()."
@@ -161,8 +164,8 @@ async def _configured(
         model=host.resolve_model(config.model) if config.model is not None else chosen,
         config=config,
         settings=_settings(config),
-        # At least one: a count that is never reached exactly would be no limit at all.
-        stop_when=[step_count_is(max(1, max_steps)), *_conditions(config.stop_when)],
+        max_steps=max(1, max_steps),
+        stop_when=_conditions(config.stop_when),
         max_retries=DEFAULT_RETRIES if config.max_retries is None else max(0, config.max_retries),
         send_reasoning=host.agent.send_reasoning if config.send_reasoning is None else config.send_reasoning,
         timeouts=_timeouts(config.timeout),

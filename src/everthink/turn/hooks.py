@@ -39,6 +39,7 @@ __all__ = [
     "StepContext",
     "StepResult",
     "StopCondition",
+    "StoppedBy",
     "Substitute",
     "Timeouts",
     "ToolCall",
@@ -57,6 +58,7 @@ __all__ = [
 ]
 
 TurnStatus = Literal["completed", "error", "aborted", "skipped"]
+StoppedBy = Literal["max_steps", "stop_when"]
 Stage = Literal["parse", "persist", "turn", "stream", "recovery", "transcript"]
 
 
@@ -382,6 +384,8 @@ class TurnResult:
     """The stored answer with all its parts."""
     output: Any = None
     """The parsed value, with `TurnConfig.output`."""
+    stopped_by: StoppedBy | None = None
+    """Why a turn ended that the model would have gone on with: `max_steps`, or a condition of `stop_when`."""
 
     @property
     def text(self) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from .. import chunks as ui
 from ..abort import AbortController
 from ..clock import Timer
-from ..errors import InvalidSettings, ModelError
+from ..errors import InvalidSettings, ModelError, StreamCut
 from ..messages import normalize_input
 from ..models import port as model
 from ..observe.events import ChatFilesLeftOut, ChatStepFinish, ChatStepStart, ModelRetry
@@ -149,7 +149,13 @@ class Loop:
                 goes_on = await self._goes_on()
         if self._assembled.output is not None and not self.is_waiting:
             run.output = self._assembled.output.parse(self.steps[-1].text)
-        run.say(ui.Finish(self.steps[-1].finish_reason))
+        run.say(ui.Finish(self.steps[-1].finish_reason, self._marks()))
+
+    def _marks(self) -> dict[str, Any] | None:
+        """What the message says of its end: that the model had not come to one by itself."""
+        if self._run.stopped_by != "max_steps":
+            return None
+        return {"stoppedBy": "max_steps", "steps": len(self.steps)}
 
     async def _pick_up(self, head: list[model.ModelMessage]) -> bool:
         """Settle what an interrupted turn left open. False: there is nothing left to say."""
@@ -345,8 +351,8 @@ class Loop:
             finally:
                 if timer is not None:
                     timer.cancel()
-        if answer.finish is None and not answer.content and not calls.asked:
-            raise ModelError(f"{plan.model.name} ended its answer without saying anything.", kind="transient")
+        if answer.finish is None:
+            raise StreamCut(plan.model.name)
 
     async def _take(
         self, event: model.ModelEvent, answer: _Answer, calls: StepCalls, ids: dict[str, str]
@@ -588,8 +594,12 @@ class Loop:
         last = self.steps[-1]
         if self.is_waiting or not any(not call.provider_executed for call in last.tool_calls):
             return False
+        if len(self.steps) >= self._assembled.max_steps:
+            self._run.stopped_by = "max_steps"
+            return False
         for condition in self._assembled.stop_when:
             if await call_hook(condition, self.steps):
+                self._run.stopped_by = "stop_when"
                 return False
         return True
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ..messages import Message
 from ..store.port import Statement
-from .hooks import ChatResponse, Stage, TurnResult, TurnStatus
+from .hooks import ChatResponse, Stage, StoppedBy, TurnResult, TurnStatus
 from .turn import Turn
 
 __all__ = ["Failure", "Outcome", "PutOff", "Recoverer", "reason_of"]
@@ -29,12 +29,13 @@ class Outcome:
     stage: Stage = "stream"
     message: Message | None = None
     output: Any = None
+    stopped_by: StoppedBy | None = None
     fires_response: bool = False
 
     @property
     def is_setup_failure(self) -> bool:
         """True when the turn failed before the model was asked."""
-        return self.status == "error" and self.stage in ("turn", "persist")
+        return self.status == "error" and self.stage in ("turn", "persist", "transcript")
 
     def raise_setup_failure(self) -> None:
         """Raise what kept the turn from being set up, if anything did."""
@@ -50,6 +51,7 @@ class Outcome:
             error=self.text if self.status != "aborted" else reason_of(self.turn),
             message=self.message.copy() if self.message else None,
             output=self.output,
+            stopped_by=self.stopped_by,
         )
 
     def response(self) -> ChatResponse | None:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..abort import AbortController
-from ..errors import UNTOLD, CommitRefused, ModelError, StoreError, StreamStalled, is_for_people
+from ..errors import UNTOLD, CommitRefused, ModelError, StoreError, StreamCut, StreamStalled, is_for_people
 from ..messages import Message, as_messages
-from ..observe.events import ChatRequestFailed, ChatTurnFinish, ChatTurnStart, MessageError
+from ..observe.events import ChatRequestFailed, ChatStreamCut, ChatTurnFinish, ChatTurnStart, MessageError
 from ..session.session_queries import used
 from ..session.tree import Plan
 from ..store.port import Statement
@@ -49,6 +49,8 @@ __all__ = [
 log = logging.getLogger("everthink.turn")
 
 SEGMENT_GRACE_MS = 10 * 60 * 1000
+LONGEST_BREATH = 30.0
+"""Seconds before a provider that breaks off again and again is asked once more."""
 
 
 async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | PutOff:
@@ -70,6 +72,8 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
     try:
         while outcome is None:
             if turn.is_interrupted:
+                if turn.cuts:
+                    await _breathe(host, turn)
                 outcome = await host.recovery.pick_up(turn)
             outcome = outcome or await _performed(host, turn, abort)
     except StoreError:
@@ -90,6 +94,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
             duration_ms=round((host.clock.monotonic() - began) * 1000),
             error=outcome.text,
             error_type=type(outcome.error).__name__ if outcome.error else None,
+            stopped_by=outcome.stopped_by,
         )
     )
     return outcome
@@ -175,6 +180,8 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | 
         status = "aborted" if turn.signal.aborted else "completed"
     if failure is not None and not isinstance(failure, Exception):
         raise failure
+    if isinstance(failure, StreamCut) and not turn.signal.aborted:
+        return await _cut(host, run, failure)
     if isinstance(failure, Exception):
         return await _broken_off(host, run, failure)
     return await _ended_as(host, run, status)
@@ -188,7 +195,9 @@ async def _ended_as(host: Host, run: Run, status: TurnStatus) -> Outcome:
     except StoreError as error:
         return await _failed(host, turn, error, "stream", run)
     close(host, TurnEnded(turn, status, streamed=run.writer.streamed, stored=message is not None))
-    return Outcome(turn, status, message=message, output=run.output, fires_response=True)
+    return Outcome(
+        turn, status, message=message, output=run.output, stopped_by=run.stopped_by, fires_response=True
+    )
 
 
 def _used(host: Host, run: Run) -> list[Statement]:
@@ -202,7 +211,7 @@ def _used(host: Host, run: Run) -> list[Statement]:
 async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | None:
     """The answer broke off. `None`: there was no room for it, there is now, and it is to be tried again."""
     turn = run.turn
-    stage: Stage = "stream" if run.assembled else "turn"
+    stage: Stage = "stream" if run.assembled else "turn" if turn.is_read else "transcript"
     context = ChatErrorContext(stage, turn.is_applied, turn.request_id, identity=turn.identity)
     kind = await classified(host, failure, context)
     is_overflow = kind == "context_overflow" and run.assembled is not None
@@ -251,7 +260,27 @@ async def _journal(host: Host, turn: Turn) -> Journal:
     return await read_journal(host, turn.id, message_id=turn.message_id, continuation=turn.continuation)
 
 
-async def _stalled(host: Host, run: Run, stall: StreamStalled) -> Outcome | None:
+async def _cut(host: Host, run: Run, cut: StreamCut) -> Outcome | None:
+    """The model's stream ended before the answer did. `None`: it goes on, as after a crash."""
+    turn = run.turn
+    host.emit(ChatStreamCut(request_id=turn.request_id, error=cut.what))
+    turn.cuts = turn.cuts + 1 if run.is_silent else 0
+    return await _stalled(host, run, cut)
+
+
+async def _breathe(host: Host, turn: Turn) -> None:
+    """Let a provider that broke off without a word come to itself, unless somebody stops the turn."""
+    seconds = min(LONGEST_BREATH, 2.0 ** (turn.cuts - 1))
+    resting = asyncio.ensure_future(host.clock.sleep(seconds))
+    leave = turn.signal.on_abort(lambda _: resting.cancel())
+    try:
+        await asyncio.wait([resting])
+    finally:
+        leave()
+        resting.cancel()
+
+
+async def _stalled(host: Host, run: Run, stall: StreamStalled | StreamCut) -> Outcome | None:
     turn = run.turn
     if not host.recovery.is_on:
         return await _failed(host, turn, stall, "stream", run)

@@ -23,7 +23,7 @@ from ..store.port import Statement
 from .assemble import Assembled
 from .audience import MessageUpdated
 from .fold import Accumulator, CrossMessage, is_replay
-from .hooks import ChunkContext, OnChunk, call_hook
+from .hooks import ChunkContext, OnChunk, StoppedBy, call_hook
 from .interactions import holder_of, settled_across
 from .stream import StreamWriter
 from .turn import Host, Turn
@@ -68,12 +68,14 @@ class Run:
         self.host, self.turn = host, turn
         journal = turn.journal
         self.fold = journal.fold if journal else Accumulator(turn.message_id, continuation=turn.continuation)
-        self.writer = StreamWriter(host, turn, first=journal.next_seq if journal else 0)
+        self._first = journal.next_seq if journal else 0
+        self.writer = StreamWriter(host, turn, first=self._first)
         # Of this attempt: fires when the turn is aborted, and when it is given up to be picked up again.
         self.abort = AbortController()
         self.unlink = turn.signal.on_abort(lambda signal: self.abort.abort(signal.reason))
         self.assembled: Assembled | None = None
         self.output: Any = None
+        self.stopped_by: StoppedBy | None = None
         self.asked: Sequence[ModelMessage] = ()
         """What the model was asked last."""
         self.usage = Usage(0, 0)
@@ -87,6 +89,11 @@ class Run:
     def signal(self) -> AbortSignal:
         """Fires when this attempt should stop."""
         return self.abort.signal
+
+    @property
+    def is_silent(self) -> bool:
+        """True when this attempt has said nothing that a reader would notice."""
+        return self.writer.next_seq <= self._first + 2  # a start, and the start of a step
 
     def stroke(self) -> None:
         """Something came from the model, though nothing that is said."""

@@ -96,6 +96,10 @@ class Turn:
     """True while it was cut off and has not gone on."""
     journal: Journal | None = None
     """What it had said when it was cut off, for a turn that goes on."""
+    is_read: bool = True
+    """False while the conversation is being read for the model: what fails then is about the transcript."""
+    cuts: int = 0
+    """How often in a row the model's stream ended before it had said anything."""
     overflows: int = 0
     """How often it was too long for the model and the conversation was shortened for it."""
     slims: int = 0
