@@ -37,7 +37,8 @@
     ├── ToolError                   a tool says to people why it did not work
     │   ├── ToolInputError          input that does not fit a tool's schema
     │   ├── ToolOutputError         a tool returned something that is not JSON
-    │   └── ToolTimeout             a tool ran longer than it may
+    │   ├── ToolTimeout             a tool ran longer than it may
+    │   └── ToolInterrupted         a tool was cut off: nobody knows whether it took effect
     ├── StructuredOutputError       the model's answer does not follow the schema
     ├── ModelError                  the provider refused or broke, with its kind
     ├── UnknownModel                a model name nobody serves
@@ -121,6 +122,7 @@ __all__ = [
     "ToolDefinitionError",
     "ToolError",
     "ToolInputError",
+    "ToolInterrupted",
     "ToolOutputError",
     "ToolTimeout",
     "TurnFailed",
@@ -415,6 +417,10 @@ class ToolOutputError(ToolError):
 
 class ToolTimeout(ToolError):
     """A tool ran longer than its `timeout`."""
+
+
+class ToolInterrupted(ToolError):
+    """The process died while the tool ran, and nothing says whether it took effect."""
 
 
 class ModelError(AgentError):

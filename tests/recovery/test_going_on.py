@@ -10,6 +10,7 @@ import pytest
 
 from everthink import ChatRecoveryContext, Message, RecoveryDecision, StepResult, Think, tool
 from everthink import chunks as ui
+from everthink.errors import ToolInterrupted
 from everthink.testing import calls, hangs, says, thinks
 from everthink.turn.audience import RecoveryChanged, ShownChunks
 from everthink.turn.prompt import CONTINUE_NUDGE
@@ -342,3 +343,43 @@ async def test_a_submission_goes_on_with_the_body_it_began_with(open_app: OpenAp
     assert seen == [({"tone": "dry"}, ["locate"]), ({"tone": "dry"}, []), ({"tone": "dry"}, [])]
     assert (await room.agent.inspect_submission("job")).status == "completed"
     await all_over(room.app, room.cls, "room")
+
+
+# --- tools that were cut off
+
+
+@pytest.mark.parametrize("found", ["report", "an answer"])
+async def test_a_call_that_was_cut_off_reaches_after_tool_call(open_app: OpenApp, found: str) -> None:
+    began, told = asyncio.Event(), list[Any]()
+
+    async def look_it_up(input: dict[str, Any]) -> str:
+        return found
+
+    @tool(on_interrupt="report" if found == "report" else look_it_up)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    room = await Room.open(
+        open_app,
+        calls("pay", amount=5),
+        says("Done."),
+        get_tools=lambda self: [pay],
+        after_tool_call=lambda self, outcome: told.append(outcome),
+    )
+    asking = asyncio.create_task(room._ask("Pay", {}))
+    await began.wait()
+    await room.flushed()
+    await room.cut()
+    await asking
+    await room.wake()
+    [outcome] = told
+    assert (outcome.tool_name, outcome.input, outcome.success) == ("pay", {"amount": 5}, found != "report")
+    if found == "report":
+        assert isinstance(outcome.error, ToolInterrupted)
+        assert "may or may not have taken effect" in str(outcome.error)
+    else:
+        assert outcome.output == "an answer"
+    assert (await room.texts())[-1] == "Done."

@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from .. import chunks as ui
-from ..errors import TooDeep, ToolError, ToolInputError
+from ..errors import TooDeep, ToolError, ToolInputError, ToolInterrupted
 from ..messages import (
     DEEPEST_GIVEN,
     Part,
@@ -324,25 +324,37 @@ class StepCalls:
             )
         )
         await self.run.tell(self.outcomes[called.tool_call_id])
-        if host.overrides("after_tool_call"):
-            outcome = ToolOutcome(
-                tool_name=called.tool_name,
-                tool_call_id=called.tool_call_id,
-                input=called.input,
-                messages=self.messages,
-                signal=self.run.signal,
-                provider_metadata=metadata,
-                step_number=self.step,
-                identity=self._whose(called.tool_call_id),
-                duration_ms=duration,
-                success=failure is None,
-                output=output,
-                error=failure,
-            )
-            try:
-                await call_hook(host.agent.after_tool_call, outcome)
-            except Exception as error:  # noqa: BLE001 - the tool has run; nothing can undo that
-                host.complain("after_tool_call", error)
+        await self._tell_hook(called, output, failure, duration, metadata)
+
+    async def _tell_hook(
+        self,
+        called: CalledTool,
+        output: Any,
+        failure: Exception | None,
+        duration: float,
+        metadata: model.ProviderMetadata | None = None,
+    ) -> None:
+        host = self.run.host
+        if not host.overrides("after_tool_call"):
+            return
+        outcome = ToolOutcome(
+            tool_name=called.tool_name,
+            tool_call_id=called.tool_call_id,
+            input=called.input,
+            messages=self.messages,
+            signal=self.run.signal,
+            provider_metadata=metadata,
+            step_number=self.step,
+            identity=self._whose(called.tool_call_id),
+            duration_ms=duration,
+            success=failure is None,
+            output=output,
+            error=failure,
+        )
+        try:
+            await call_hook(host.agent.after_tool_call, outcome)
+        except Exception as error:  # noqa: BLE001 - the tool has run; nothing can undo that
+            host.complain("after_tool_call", error)
 
     async def _decide_and_run(
         self, called: CalledTool, tool: Tool, context: ToolContext, call: ToolCall
@@ -476,13 +488,17 @@ class StepCalls:
             found = await tool.find_out(given, context)
             if found is RERUN:
                 self._start(called, tool, context, None)
-            elif found is REPORT:
+                return
+            if found is REPORT:
                 self._report(called, part, began=True)
             else:
                 self._settle(called, jsonable(found, tool=tool.name))
         except Exception as error:  # noqa: BLE001 - then nobody knows
             self.run.host.complain(f"on_interrupt of tool {tool.name}", error)
             self._report(called, part, began=True)
+        outcome = self.outcomes[called.tool_call_id]
+        failure = ToolInterrupted(str(outcome.output)) if outcome.is_error else None
+        await self._tell_hook(called, None if failure else outcome.output, failure, duration=0.0)
 
     def _report(self, called: CalledTool, part: Part | None, *, began: bool) -> None:
         """Tell the model (and readers) that the call was cut off, in the agent's own words if it has any."""
