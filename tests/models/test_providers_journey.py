@@ -339,6 +339,29 @@ async def test_tokens_written_to_the_cache_are_counted() -> None:
     assert usage == Usage(100, 20, 120, cached_input_tokens=60, cache_write_tokens=30)
 
 
+async def test_what_anthropic_read_from_and_wrote_to_its_cache_is_in_the_metadata() -> None:
+    play = says("Hi.").uses(100, 20, cached_input_tokens=60, cache_write_tokens=30)
+    async with conversation("anthropic", play) as (model, _, _):
+        events = await hear(model, asking("Hi"))
+    [finish] = [event for event in events if isinstance(event, Finish)]
+    assert finish.provider_metadata is not None
+    assert finish.provider_metadata["anthropic"] == {
+        "cacheReadInputTokens": 60,
+        "cacheCreationInputTokens": 30,
+    }
+
+
+async def test_a_setting_that_the_model_does_not_take_is_named() -> None:
+    async with conversation("anthropic", says("Hi.")) as (model, _, _):
+        request = asking("Hi")
+        request.settings = Settings(seed=7, temperature=0.5)
+        events = await hear(model, request)
+    [finish] = [event for event in events if isinstance(event, Finish)]
+    assert [warning.partition(" does not take ")[2] for warning in finish.warnings] == [
+        "seed, which was left out."
+    ]
+
+
 @pytest.mark.parametrize(("status", "expected"), [(529, "transient"), (500, "transient")])
 async def test_an_error_inside_the_answer_is_its_last_event(kind: str, status: int, expected: str) -> None:
     async with conversation(kind, says("Half an ans").then_fails("Overloaded", status=status)) as (

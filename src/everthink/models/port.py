@@ -337,6 +337,8 @@ class Finish(msgspec.Struct):
     response_id: str | None = None
     model_id: str | None = None
     provider_metadata: ProviderMetadata | None = None
+    warnings: list[str] = []
+    """What of the request was left out, such as a setting that the model does not take."""
 
 
 class Failed(msgspec.Struct):

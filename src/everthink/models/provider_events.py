@@ -92,6 +92,8 @@ class Translation:
             reason = "tool-calls"  # some providers call both "stop"
         elif self._output_tool and reason == "tool-calls" and not self._has_calls:
             reason = "stop"
+        if stream.provider_name == "anthropic":
+            details |= _cached(usage)
         return Finish(
             reason,
             usage,
@@ -212,6 +214,15 @@ class Translation:
 
     def _id(self, kind: str, index: int) -> str:
         return f"{kind}_{self._first + index}"
+
+
+def _cached(usage: Usage) -> dict[str, int]:
+    """What was read from and written to the cache of prompts, under the names of the AI SDK."""
+    found = {
+        "cacheReadInputTokens": usage.cached_input_tokens,
+        "cacheCreationInputTokens": usage.cache_write_tokens,
+    }
+    return {name: tokens for name, tokens in found.items() if tokens is not None}
 
 
 def _ready(part: ai.BaseToolCallPart[Any]) -> ToolCallReady:

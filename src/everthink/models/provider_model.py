@@ -89,7 +89,9 @@ class ProviderModel:
                     messages = [*messages, stream.get()]
                     continue
                 if not _is_cut(stream):
-                    yield translation.finish(stream, usage)
+                    finish = translation.finish(stream, usage)
+                    finish.warnings = provider_request.ignored(self.model, settings)
+                    yield finish
                 return
         except Exception as error:  # noqa: BLE001 - everything that leaves an adapter is a ModelError
             failure = classify(error, model=self.name, secrets=self._secrets())

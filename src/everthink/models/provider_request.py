@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, assert_never, cast
 from urllib.parse import unquote_to_bytes
 
@@ -364,6 +364,14 @@ def settings(model: AIModel[Any], request: Request) -> ModelSettings:
     if given.provider_options:
         _add_options(model, given.provider_options, result)
     return cast("ModelSettings", result)
+
+
+def ignored(model: AIModel[Any], given: ModelSettings) -> list[str]:
+    """What of the settings the model does not take, in words."""
+    by_class = getattr(model, "_unsupported_settings", None)  # with what the model's own profile adds
+    left_out: Set[str] = by_class() if callable(by_class) else model.unsupported_settings
+    names = [name for name in given if name in left_out]
+    return [f"{model.model_name} does not take {name}, which was left out." for name in names]
 
 
 def _tool_choice(request: Request) -> str | list[str] | None:

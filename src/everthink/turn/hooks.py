@@ -205,6 +205,7 @@ class StepResult:
     request: model.Request
     """What was sent."""
     warnings: list[str] = field(default_factory=list[str])
+    """What of the request the model does not take, such as a setting that was left out."""
 
     @property
     def reasoning_text(self) -> str | None:

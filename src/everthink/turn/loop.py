@@ -569,6 +569,7 @@ class Loop:
             response_messages=messages,
             provider_metadata=finish.provider_metadata,
             request=plan.request,
+            warnings=finish.warnings,
         )
 
     def _tell_step(
