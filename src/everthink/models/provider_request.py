@@ -368,8 +368,7 @@ def settings(model: AIModel[Any], request: Request) -> ModelSettings:
 
 def ignored(model: AIModel[Any], given: ModelSettings) -> list[str]:
     """What of the settings the model does not take, in words."""
-    by_class = getattr(model, "_unsupported_settings", None)  # with what the model's own profile adds
-    left_out: Set[str] = by_class() if callable(by_class) else model.unsupported_settings
+    left_out: Set[str] = model._unsupported_settings()  # pyright: ignore[reportPrivateUsage]
     names = [name for name in given if name in left_out]
     return [f"{model.model_name} does not take {name}, which was left out." for name in names]
 
