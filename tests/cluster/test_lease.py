@@ -253,3 +253,29 @@ async def test_a_server_that_restarts_kills_nobody_and_costs_no_word(
         assert [m.text for m in await first.agent(Slow, "a").messages()] == ["Talk.", ANSWER]
         await watch.close()
     assert "is dead" not in caplog.text
+
+
+async def test_a_server_that_is_away_for_longer_than_a_lease_costs_the_agents_in_memory_and_no_word(
+    own_cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = own_cluster.create_database()
+    agent = assistant(ScriptedModel(says("One."), says("Two.")))
+    app = app_of(url, agent, lease=0.5)
+    async with served(app) as server:
+        chat = await server.connect(agent, "room")
+        await chat.until_done(await chat.say("Hello?"))
+        before = await id_of(app)
+        own_cluster.stop()
+        assert await chat.until_closed() == (1012, "Service restart")
+        own_cluster.start()
+        # Nobody has to help it: it registers anew, and whoever comes back finds everything
+        again = await server.connect(agent, "room", resumes=True)
+        await again.until_done(await again.say("Again?"))
+        assert [m.text for m in await app.agent(agent, "room").messages()] == [
+            "Hello?",
+            "One.",
+            "Again?",
+            "Two.",
+        ]
+        assert await id_of(app) != before
+    assert "could not be reached for 0.5 s" in caplog.text

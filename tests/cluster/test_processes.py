@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
@@ -230,3 +231,72 @@ async def everthink(*command: str, fails: bool = False) -> str:
     said, _ = await process.communicate()
     assert bool(process.returncode) == fails, said.decode()
     return " ".join(said.decode().split())
+
+
+class Hole:
+    """A way to the database through which nothing passes for a while; then all that was held back arrives."""
+
+    def __init__(self, url: str) -> None:
+        self._parts = urlsplit(url)
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self._flows: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Hole:
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        self.url = urlunsplit(self._parts._replace(netloc=f"postgres@127.0.0.1:{port}"))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.close()
+        for flow in self._flows:
+            flow.cancel()
+        await asyncio.gather(*self._flows, return_exceptions=True)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._parts.port)
+        for source, target in ((reader, back), (there, writer)):
+            flow = asyncio.create_task(self._flow(source, target))
+            self._flows.add(flow)
+
+    async def _flow(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        try:
+            while data := await source.read(65536):
+                await self.is_open.wait()
+                target.write(data)
+                await target.drain()
+        except OSError:
+            pass  # one side hung up
+        finally:
+            target.close()
+
+
+async def test_what_a_server_wrote_while_it_was_cut_off_is_not_stored_when_it_arrives(
+    postgres_url: str, database: Database, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    async with (
+        Hole(postgres_url) as hole,
+        quick(hole.url, TALKER_GATE=str(gate)) as owner,
+        quick(postgres_url) as other,
+    ):
+        chat = await begun(owner)
+        before = await database.value("SELECT owner FROM claims WHERE agent = 'Talker/room'")
+        # When nothing passes any more, and it goes on talking
+        hole.is_open.clear()
+        gate.touch()
+        await database.until(DONE)
+        assert "is dead" in other.log
+        # Then it notices by itself, drops what it has, and shows nothing that is not stored
+        assert (await chat.until_closed())[0] == 1012
+        assert chat.text.strip().endswith(FIRST.strip())
+        # and what arrives late changes nothing
+        hole.is_open.set()
+        await database.until("SELECT count(*) = 2 FROM nodes WHERE state = 'live'")
+        assert await database.value("SELECT state FROM nodes WHERE id = $1", before) == "dead"
+        assert await database.answers() == [ANSWER]
+        assert await database.value("SELECT count(*) FROM turns") == 1
+        again = await let_in(owner, "another")
+        await again.until_done(await again.say("Talk."))
+        assert again.text.endswith(ANSWER)

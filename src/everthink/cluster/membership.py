@@ -131,6 +131,7 @@ class Membership:
             self._lease = None
             self.on_lost()
             self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(), name="rejoin")
+            self._rejoining.add_done_callback(_tell_failure)
 
     def others_changed(self, lease: Lease) -> None:
         """See `Told.others_changed`."""
@@ -152,8 +153,11 @@ class Membership:
                 await lease.end()
                 raise
             self._lease = lease
-        # Nobody needs to wait until the others have noticed.
-        await self._say(queries.DECLARE_DEAD, before)
+        try:
+            # Nobody needs to wait until the others have noticed.
+            await self._say(queries.DECLARE_DEAD, before)
+        except StoreError as error:
+            log.info("the others find out by themselves that node %s is gone: %s", before, error)
         log.warning("node %s goes on as node %s", before, self.id)
         self.on_change()
 
@@ -230,3 +234,8 @@ class Membership:
             await connection.execute("SET lock_timeout = '2s'")
             self._connection = connection
         return connection
+
+
+def _tell_failure(rejoining: asyncio.Task[None]) -> None:
+    if not rejoining.cancelled() and (error := rejoining.exception()) is not None:
+        log.error("this process could not register anew and serves no agent: restart it", exc_info=error)
