@@ -115,11 +115,13 @@ async def test_addresses_that_lead_nowhere(serve: Serve) -> None:
     assert await refused(server, "/agents/assistant") == 404
 
 
-async def test_names_are_taken_as_they_are(serve: Serve) -> None:
+async def test_names_are_decoded_and_clients_are_told_them_as_they_wrote_them(serve: Serve) -> None:
     cls = assistant(ScriptedModel(), on_request=lambda self, request: self.name)
     server = await serve(cls)
-    for name in ("a%20b", "caf%C3%A9", "a%2Fb", "a+b", "~x"):
-        assert (await server.http(f"/agents/assistant/{name}/x", method="POST")).json == name
+    names = {"a%20b": "a b", "caf%C3%A9": "café", "a%2Fb": "a%2Fb", "a+b": "a+b", "~x": "~x", "%7Ey": "~y"}
+    names |= {"bad%ff": "bad%ff", "nul%00": "nul%00", "line%0Abreak": "line%0Abreak", "50%": "50%"}
+    for name, meant in names.items():
+        assert (await server.http(f"/agents/assistant/{name}/x", method="POST")).json == meant
         chat = await server.connect(f"/agents/assistant/{name}/any/path")
         await chat.until_frame("identity")
         assert chat.identity is not None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date
 from typing import Any
 
 import pytest
 
-from everthink import Think
+from everthink import AgentError, Think
 from everthink.errors import StoreError
 from everthink.runtime.callables import callable
 from everthink.testing import ScriptedModel
 
+from ..conftest import OpenApp
 from ..support.agents import assistant
 from .conftest import Serve
 
@@ -43,6 +45,52 @@ class Counter(Think):
     @callable(reads=True)
     def look(self) -> Any:
         return self.state
+
+
+class Point:
+    """Something that is no JSON."""
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (
+            {"users": [{"born": date(1815, 12, 10)}]},
+            "state['users'][0]['born'] is datetime.date(1815, 12, 10), a date",
+        ),
+        ({"seen": {1, 2}}, "state['seen'] is {1, 2}, a set"),
+        ({"data": b"x"}, "state['data'] is b'x', a bytes"),
+        ({"mean": float("nan")}, "state['mean'] is nan"),
+        ({"by_id": {7: "x"}}, "a key of state['by_id'] is 7, an int"),
+        (Point(), "a Point"),
+        ([(), [Point]], "state[1][0] is <class"),
+    ],
+)
+async def test_a_state_that_is_no_json_is_refused_where_it_is_set(
+    open_app: OpenApp, state: Any, told: str
+) -> None:
+    app = await open_app(cls := assistant(ScriptedModel(), initial_state={"fine": True}))
+    agent = await app.agent(cls).instance()
+    with pytest.raises(AgentError) as refused:
+        await agent.set_state(state)
+    assert str(refused.value).startswith("set_state: ")
+    assert told in str(refused.value)
+    assert "Nothing was changed." in str(refused.value)
+    assert agent.state == {"fine": True}
+
+
+async def test_an_initial_state_that_is_no_json_is_refused_too(open_app: OpenApp) -> None:
+    app = await open_app(cls := assistant(ScriptedModel(), initial_state={"since": date(2026, 1, 1)}))
+    with pytest.raises(AgentError, match=r"state\['since'\] is datetime.date"):
+        await app.agent(cls).instance()
+
+
+async def test_every_json_value_is_a_state(open_app: OpenApp) -> None:
+    app = await open_app(cls := assistant(ScriptedModel()))
+    agent = await app.agent(cls).instance()
+    for state in (None, True, 0, 1.5, "", [], {}, {"a": [{"b": None}]}, 2**80):
+        await agent.set_state(state)
+        assert agent.state == state
 
 
 async def test_the_state_follows_the_identity(serve: Serve) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from everthink.testing import ScriptedModel, calls, says
 from everthink.turn.overflow import Proactive, overflow_of
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
+from tests.support.server import open_app as open_app_in
+from tests.support.server import served
 
 # --- fewer parameters than there are
 
@@ -72,6 +75,71 @@ async def test_an_error_hook_may_take_the_error_alone(open_app: OpenApp) -> None
     model = ScriptedModel(says("Half").then_fails("Broke.", kind="fatal"))
     app = await open_app(cls := assistant(model, on_chat_error=lambda self, error: f"Sorry: {error}"))
     assert (await app.agent(cls).save_messages("Go")).error == "Sorry: Broke."
+
+
+@pytest.mark.anyio
+async def test_hooks_of_connections_may_take_fewer_parameters(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Assistant(Think):
+        model = ScriptedModel()
+
+        def should_connection_be_readonly(self) -> bool:
+            seen.append("should_connection_be_readonly")
+            return False
+
+        def should_send_protocol_messages(self, connection: Any) -> bool:
+            seen.append("should_send_protocol_messages")
+            return True
+
+        async def on_connect(self, connection: Any) -> None:
+            seen.append("on_connect")
+
+        def on_message(self) -> None:
+            seen.append("on_message")
+
+        def on_close(self, connection: Any) -> None:
+            seen.append("on_close")
+
+        def on_request(self) -> str:
+            seen.append("on_request")
+            return "answered"
+
+        def validate_state_change(self, state: Any) -> None:
+            seen.append("validate_state_change")
+
+        async def on_state_changed(self) -> None:
+            seen.append("on_state_changed")
+
+    def authorize(identity: Any) -> bool:
+        return identity == "ada"
+
+    checks = {
+        "authenticate": lambda: "ada",
+        "authorize": authorize,
+        "on_before_connect": lambda connection: None,
+        "on_before_request": lambda: None,
+    }
+    app = open_app_in(tmp_path, Assistant, **checks)
+    async with served(app) as server:
+        chat = await server.connect(Assistant)
+        await chat.until_frame("mcp_servers")
+        await chat.send("hello")
+        await chat.settled()
+        assert (await server.http("/agents/assistant/room/x", method="POST")).json == "answered"
+        await (await app.agent(Assistant, "room").instance()).set_state({"a": 1})
+        await chat.until_frame("state")
+        await chat.close()
+    assert set(seen) == {
+        "should_connection_be_readonly",
+        "should_send_protocol_messages",
+        "on_connect",
+        "on_message",
+        "on_close",
+        "on_request",
+        "validate_state_change",
+        "on_state_changed",
+    }
 
 
 # --- dicts

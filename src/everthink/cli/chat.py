@@ -142,8 +142,11 @@ class Chat:
             return
         kept = len(self._line.messages)
         count = "1 message is" if kept == 1 else f"{kept} messages are"
+        from ..server.names import from_address
+
         # From the server, which is a stranger here.
-        who = f"{self._line.identity.get('agent', 'the agent')}/{self._line.identity.get('name', '')}"
+        name = from_address(str(self._line.identity.get("name", "")))
+        who = f"{self._line.identity.get('agent', 'the agent')}/{name}"
         self._screen.line(f"You talk to {who}. {count} kept. /help shows what you can do.", "dim")
 
     def _take(self, text: str) -> bool:
@@ -259,15 +262,17 @@ def _loop() -> Generator[Here]:
 def address_of(whom: str | None, server: str, token: str | None) -> str:
     """The WebSocket address of an agent, from what the person wrote."""
     from ..errors import AgentError
+    from ..server.names import from_address
 
     if whom and "://" in whom:
         parts = urlsplit(whom)
         base, path, query = f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"), parts.query
+        path = quote(path, safe="/%:@!$&'()*+,;=~")  # as a browser would send it
     else:
         base, path, query = server.rstrip("/"), (whom or "").strip("/"), ""
         if path:
             agent, _, name = path.partition("/")
-            path = f"agents/{agent}/{quote(name or 'default', safe='')}"
+            path = f"agents/{agent}/{quote(from_address(name or 'default').replace('%2F', '/'), safe='')}"
     if not path:
         path = f"{_first_agent(base)}/default"
     scheme = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}.get(urlsplit(base).scheme)

@@ -48,6 +48,7 @@ PATIENCE = 5
 @click.option("--json", "as_json", is_flag=True, help="For scripts; needs --yes.")
 def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
     """Erase an agent."""
+    from ..server.names import canonical
     from . import journal as read
     from .letters import print_json, say
 
@@ -69,7 +70,8 @@ def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
     id = f"{found['class']}/{found['name']}"
     if not yes:
         say(f"{id} has {found['messages']} messages and {found['turns']} turns. Erasing cannot be undone.")
-        if click.prompt("Type its name to erase it", default="", show_default=False) != found["name"]:
+        typed = click.prompt("Type its name to erase it", default="", show_default=False)
+        if canonical(typed) != canonical(found["name"]):
             say("That is another name: nothing was erased.")
             raise click.exceptions.Exit(1)
     rows, is_clean = asyncio.run(_erase(store, id))

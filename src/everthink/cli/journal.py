@@ -22,6 +22,7 @@ from ..recovery import suspects
 from ..runtime import queries as runtime
 from ..runtime.exporting import Section, header, sections
 from ..runtime.schema import MIGRATIONS
+from ..server.names import canonical, from_address
 from ..session import queries as session
 from ..store.migrate import READ_APPLIED, outstanding
 from ..store.port import Statement
@@ -201,7 +202,13 @@ def _chosen(journal: Journal, only: str | None) -> list[Row]:
         return rows
     cls, slash, name = only.partition("/")
     cls = cls.replace("-", "").lower()
-    return [row for row in rows if row["class"].lower() == cls and (not slash or row["name"] == name)]
+    own = [row for row in rows if row["class"].lower() == cls]
+    if not slash:
+        return own
+    # As it is kept, and as others write it: with other keys, or as in an address.
+    return [row for row in own if row["name"] == name] or [
+        row for row in own if canonical(row["name"]) == from_address(name)
+    ]
 
 
 # --- engines

@@ -42,7 +42,7 @@ from ..server.asgi import deny
 from ..server.connections import Connection
 from ..server.expiry import close_when_expired
 from ..server.headers import with_headers
-from ..server.names import kebab
+from ..server.names import from_address, kebab
 from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import Store
@@ -123,7 +123,8 @@ class Inspector:
         cls = self._class(connection)
         if isinstance(cls, Response):
             return cls
-        _, name, *rest = [*_parts(connection.scope)[2:], "", ""]
+        _, written, *rest = [*_parts(connection.scope)[2:], "", ""]
+        name = from_address(written)
         if not name:
             return letter(404, "Name an agent: /everthink/inspect/{class}/{name}.")
         entered = await self._app.access.enter(connection, "inspect", cls, name)
@@ -328,6 +329,6 @@ class Inspector:
 
 
 def _parts(scope: Any) -> list[str]:
-    """The path as it was sent: agents' names are taken as they are."""
+    """The path as it was sent: a name may hold what looks like a path."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    return [part for part in raw.decode("ascii", "replace").partition("?")[0].split("/") if part]
+    return [part for part in raw.decode(errors="replace").partition("?")[0].split("/") if part]

@@ -8,7 +8,6 @@ Everything of an agent happens on one event loop; this is where the rooms of the
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import weakref
@@ -558,6 +557,4 @@ class Actor:
 
     async def submission_changed(self, submission: Submission) -> None:
         """Call the agent's `on_submission_status`."""
-        told = self.agent.on_submission_status(submission)
-        if inspect.isawaitable(told):
-            await told
+        await call_hook(self.agent.on_submission_status, submission)

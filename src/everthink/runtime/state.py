@@ -10,7 +10,6 @@ one step; everybody else is told once it is stored.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -18,6 +17,8 @@ import msgspec
 
 from ..messages import copy_json
 from ..store.port import Statement, Store
+from ..turn.hooks import call_hook, fitted
+from .json_values import check_json
 
 __all__ = ["NO_STATE", "StateBox", "Stateful"]
 
@@ -70,7 +71,7 @@ class StateBox:
             if is_lost or stored is not None:
                 self._value = copy_json(initial)
             else:
-                await self.set(copy_json(initial), source="server")
+                await self.set(initial, source="server")
 
     @property
     def exists(self) -> bool:
@@ -90,7 +91,10 @@ class StateBox:
     async def set(self, value: Any, *, source: Any) -> None:
         """Replace the state. Raises what the validator raises, with nothing changed."""
         home = self._home
-        home.agent.validate_state_change(value, source)
+        if source == "server":
+            check_json(value, "state", "set_state")  # what a client sent is JSON
+        hook = home.agent.validate_state_change
+        hook(*fitted(hook, value, source))
         new = copy_json(value)
         kept = home.remember("state", {"value": new})
         self._value = new
@@ -112,8 +116,6 @@ class StateBox:
 
     async def _tell(self, state: Any, source: Any) -> None:
         try:
-            told = self._home.agent.on_state_changed(copy_json(state), source)
-            if inspect.isawaitable(told):
-                await told
+            await call_hook(self._home.agent.on_state_changed, copy_json(state), source)
         except Exception as error:  # noqa: BLE001 - the state is stored; a hook cannot change that
             self._home.complain("on_state_changed", error)

@@ -25,6 +25,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from ..errors import UNTOLD, AgentError
 from ..identity import PERMISSIONS, Granted, Permission, kept, mark_of
+from ..turn.hooks import call_hook
 from .audit import Auditor
 from .names import kebab
 from .origins import own_origin, read_origin
@@ -235,7 +236,7 @@ class Access:
         check = self._app.authenticate
         if check is None:
             return Pass()
-        said = await _answer(check(connection))
+        said = await call_hook(check, connection)
         if isinstance(said, Response):
             raise _Refused(said, "not authenticated")
         if not said:
@@ -258,7 +259,7 @@ class Access:
         check = self._app.authorize
         if check is None:
             return PERMISSIONS
-        said = await _answer(check(identity, action, agent))
+        said = await call_hook(check, identity, action, agent)
         if said is True:
             return PERMISSIONS
         if isinstance(said, Response):
@@ -282,7 +283,7 @@ class Access:
         check: Callable[..., Any] | None = getattr(self._app, hook)
         if check is None:
             return
-        said = await _answer(check(connection, cls, name))
+        said = await call_hook(check, connection, cls, name)
         if isinstance(said, Response):
             raise _Refused(said, hook)
         if said is False:
@@ -380,7 +381,3 @@ def _moment(until: datetime | float | None) -> float | None:
             next_step="Divide it by 1000, or give an aware datetime.",
         )
     return float(until)
-
-
-async def _answer(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import math
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import timedelta
 from types import TracebackType
@@ -21,8 +22,9 @@ from ..errors import AgentError, StoreClosed
 from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
+from ..settings import shown
 from ..think import Think
-from .names import kebab
+from .names import canonical, kebab
 from .origins import Hosts, Origins
 
 if TYPE_CHECKING:
@@ -126,6 +128,7 @@ class App:
         self._watchdog_after = watchdog
         self._watchdog: Watchdog | None = None
         self._opening: asyncio.Task[Directory] | None = None
+        self._opened_in = ""
         self._closed = False
         self.events = EventBus(now_ms=self.clock.now_ms)
         """What happens in this app: `app.events.subscribe(print, channel="chat")`."""
@@ -206,7 +209,19 @@ class App:
 
     def agent(self, cls: type[T], name: str = "default", *, props: Any = None) -> Handle[T]:
         """A handle on the agent `name` of class `cls`. The agent starts when it is first used."""
-        return Handle(self, cls, name, props)
+        self._check_class(cls)
+        return Handle(self, cls, canonical(name), props)
+
+    def _check_class(self, cls: Any) -> None:
+        """Raise in words when something else was given in the place of an agent class."""
+        if isinstance(cls, type):
+            return  # whether it is one of ours is seen when it is reached
+        names = [name for name in self._classes if cls in (name, kebab(name)) or name == type(cls).__name__]
+        example = next(iter([*names, *self._classes, "Assistant"]))
+        raise AgentError(
+            f"app.agent() is given {shown(cls)}, in the place of an agent class.",
+            next_step=f'Write app.agent({example}, "name"): the class itself, then the name of the agent.',
+        )
 
     async def __aenter__(self) -> App:
         await self.open()
@@ -223,12 +238,33 @@ class App:
             raise StoreClosed("The app is closed.", next_step="Make a new App.")
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
+            self._opened_in = threading.current_thread().name
+        self._check_loop(self._opening)
         try:
             return await asyncio.shield(self._opening)
         except BaseException:
             if self._opening.done():
                 self._opening = None
             raise
+
+    def _check_loop(self, opening: asyncio.Task[Any]) -> None:
+        """Raise in words when this is not the event loop that the app lives in."""
+        home = opening.get_loop()
+        if home is asyncio.get_running_loop():
+            return
+        if home.is_closed():
+            raise AgentError(
+                "This App was opened in an event loop that has ended.",
+                kept="What was acknowledged there is stored.",
+                next_step="An App lives in one loop. Call asyncio.run() once, around everything that uses it,"
+                " or make a new App in each and close it there: async with App(…) as app.",
+            )
+        raise AgentError(
+            f"This App was opened in another event loop, of the thread {self._opened_in!r}.",
+            kept="Nothing was done.",
+            next_step="An App lives in one loop. Hand the work over to it:"
+            " asyncio.run_coroutine_threadsafe(agent.save_messages(…), loop).result()",
+        )
 
     async def _open(self) -> Directory:
         # What agents run on is loaded with the first of them, not with the import.
@@ -282,6 +318,7 @@ class App:
 
     async def evict(self, cls: type[Think], name: str) -> None:
         """Drop an agent from memory as if the process had been restarted; running turns are cut."""
+        name = canonical(name)
         if self._gate is not None:
             self._gate.close(f"{cls.__name__}/{name}")
         await (await self.open()).evict(cls, name)
@@ -296,7 +333,7 @@ class App:
         Turns go on in their places, an agent can be reached again. Returns the ids of the turns, and an empty
         one for the agent itself; nothing when nothing was set aside.
         """
-        return await (await self.open()).release(cls, name, turn)
+        return await (await self.open()).release(cls, canonical(name), turn)
 
     async def erase(self, cls: type[Think], name: str, *, identity: Any = None, patience: float = 1.0) -> int:
         """Delete an agent for good: whatever it does is stopped, its connections are closed, and every row,
@@ -308,7 +345,8 @@ class App:
         written. Copies outside the database (backups, logs, what you exported) are yours to delete:
         docs/storage.md has the list.
         """
-        return await (await self.open()).erase(cls, name, identity=kept(identity), patience=patience)
+        directory = await self.open()
+        return await directory.erase(cls, canonical(name), identity=kept(identity), patience=patience)
 
     async def export(self, cls: type[Think], name: str) -> AsyncIterator[dict[str, Any]]:
         """Everything that is kept of an agent, one thing after the other, for the person it belongs to:
@@ -321,7 +359,7 @@ class App:
         from ..runtime.exporting import exported
 
         directory = await self.open()
-        agent = await directory.known(cls, name)
+        agent = await directory.known(cls, canonical(name))
         async for line in exported(directory.store, agent, now=self.clock.now_ms()):
             yield line
 
@@ -329,6 +367,8 @@ class App:
         """Stop serving. Running turns get the grace period and are then cut where they are."""
         if self._closed:
             return
+        if self._opening is not None:
+            self._check_loop(self._opening)
         self._closed = True
         if self._gate is not None:
             self._gate.close()

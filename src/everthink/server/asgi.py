@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
 from ..messages import encode_json
 from ..runtime.directory import MAX_NAME
+from ..turn.hooks import call_hook
 from .access import Action, Pass, address_of, raised
 from .bodies import bounded
 from .connections import Buffers, Connection
@@ -30,7 +30,7 @@ from .crowd import Crowd, place_of
 from .expiry import close_when_expired
 from .hall import Hall
 from .headers import with_headers, with_headers_on
-from .names import kebab
+from .names import from_address, kebab
 from .reading import arrived
 
 if TYPE_CHECKING:
@@ -156,18 +156,21 @@ class Gate:
         scope = connection.scope
         raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
         root = quote(scope.get("root_path", ""))
-        path = raw.decode("ascii", "replace").partition("?")[0].removeprefix(root)
+        path = raw.decode(errors="replace").partition("?")[0].removeprefix(root)
         parts = [part for part in path.split("/") if part]
         prefix = self._app.prefix
         if parts[: len(prefix)] != prefix or len(parts) < len(prefix) + 2:
             return None
-        kind, name, *rest = parts[len(prefix) :]
+        kind, written, *rest = parts[len(prefix) :]
+        name = from_address(written)
         cls = self._app.routed(kind)
         if cls is None:
             known = ", ".join(sorted(kebab(cls.__name__) for cls in self._app.classes))
             return _refused(
                 connection, 400, "Invalid request", f"there is no agent {kind!r} (known: {known})"
             )
+        # As it is written: a client is told the name that it has asked for.
+        scope["everthink.name"] = written
         if len(name) > MAX_NAME:
             return _refused(
                 connection, 400, "Invalid request", f"its name is longer than {MAX_NAME} characters"
@@ -246,8 +249,8 @@ class Gate:
                 await hall.actor.session.refresh()
                 return Response(encode_json(hall.messages), media_type="application/json")
             with hall.actor.hold():
-                answer = hall.actor.agent.on_request(bounded(request, self._app.limits.frame_bytes))
-                answer = await answer if inspect.isawaitable(answer) else answer
+                given = bounded(request, self._app.limits.frame_bytes)
+                answer = await call_hook(hall.actor.agent.on_request, given)
             if answer is None:
                 return PlainTextResponse("Not implemented", 404)
             return answer if isinstance(answer, Response) else JSONResponse(answer)
@@ -298,7 +301,7 @@ class Gate:
         connection.identity, connection.who = entered.identity, entered.who
         connection.mark, connection.key = entered.mark, key
         connection.permissions, connection.until = entered.permissions, entered.until
-        connection.address = address_of(socket)
+        connection.address, connection.called = address_of(socket), socket.scope.get("everthink.name")
         call_off = close_when_expired(connection, hall.actor.clock)
         pump: asyncio.Task[None] | None = None
         ended = (1006, "")

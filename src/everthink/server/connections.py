@@ -118,6 +118,8 @@ class Connection:
         self._cut, self._now, self._buffers = cut, now, buffers
         self.agent_id = agent_id
         """The agent it talks to."""
+        self.called: str | None = None
+        """What it calls the agent, as it stands in the address."""
         self.state: Any = None
         """Yours to keep something about this connection."""
         self.is_readonly = False

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import dataclasses
-import inspect
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
@@ -40,6 +39,7 @@ from ..turn.audience import (
     TurnRewound,
     TurnStarted,
 )
+from ..turn.hooks import call_hook
 from ..turn.perform import explain
 from ..turn.requests import ChatRequest, Dropped, accept_request, bounded_tools, trailing
 from ..turn.turn import Turn
@@ -358,10 +358,10 @@ class Hall:
         """Greet a new connection. Raises what the agent's connect hook raised."""
         self._present.append(connection)
         agent = self.actor.agent
-        said = await _answer(agent.should_connection_be_readonly(connection, request))
+        said = await call_hook(agent.should_connection_be_readonly, connection, request)
         connection.is_readonly = bool(said) or not connection.permissions
         connection.wants_protocol = bool(
-            await _answer(agent.should_send_protocol_messages(connection, request))
+            await call_hook(agent.should_send_protocol_messages, connection, request)
         )
         await self.actor.session.refresh()
         await asyncio.shield(self._caught_up)
@@ -369,7 +369,7 @@ class Hall:
         self.actor.emit(Connect(connection_id=connection.id))
         token = current_connection.set(connection)
         try:
-            await _answer(agent.on_connect(connection, request))
+            await call_hook(agent.on_connect, connection, request)
         finally:
             current_connection.reset(token)
 
@@ -386,7 +386,7 @@ class Hall:
             connection.send(wire.Recovering(True, recovering.request_id))
         if connection.wants_protocol:
             has_state = self.actor.has_state
-            name, agent = self.actor.name, kebab(self.actor.cls.__name__)
+            name, agent = connection.called or self.actor.name, kebab(self.actor.cls.__name__)
             connection.send(wire.Identity(name, agent, state_follows=has_state))
             if has_state:
                 connection.send(wire.State(self.actor.state_box.stored))
@@ -406,7 +406,7 @@ class Hall:
         self._expecting.discard(connection)
         self.actor.emit(Disconnect(connection_id=connection.id, code=code, reason=reason))
         try:
-            await _answer(self.actor.agent.on_close(connection, code, reason))
+            await call_hook(self.actor.agent.on_close, connection, code, reason)
         except Exception as error:  # noqa: BLE001 - it is gone already
             self.actor.complain("on_close", error)
 
@@ -430,7 +430,7 @@ class Hall:
                 if given is None:
                     connection.close(1007, "This is not UTF-8")
                 else:
-                    await _answer(self.actor.agent.on_message(connection, given))
+                    await call_hook(self.actor.agent.on_message, connection, given)
                 return
             message = b""  # a long one is not kept while it is handled
             if isinstance(frame, Refused):
@@ -790,7 +790,3 @@ def _session_frame(news: SessionNews) -> wire.ServerFrame:
         return wire.SessionError(news.for_people)
     compacted = None if news.tokens_before is None else wire.Compacted(news.tokens_before)
     return wire.SessionStatus(news.phase, news.token_estimate, news.token_threshold, compacted)
-
-
-async def _answer(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value

@@ -1,10 +1,21 @@
-"""How a class is called in an address."""
+"""How agents are called: a class in an address, a name from everywhere.
+
+    app.agent(Cls, "Jürgen") --canonical--> "Jürgen" <--from_address-- /agents/cls/J%C3%BCrgen
+
+One name is one agent, whether somebody's keyboard writes *ü* as one character or as two, and whether a
+browser escapes it. A slash stays escaped: in the id of an agent it separates.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from typing import Any
+from urllib.parse import unquote
 
-__all__ = ["kebab"]
+__all__ = ["canonical", "from_address", "kebab"]
+
+_SLASH = re.compile("%2[Ff]")
 
 
 def kebab(name: str) -> str:
@@ -13,3 +24,19 @@ def kebab(name: str) -> str:
         return name.lower().replace("_", "-")
     dashed = re.sub(r"([A-Z])", lambda found: "-" + found[1].lower(), name)
     return dashed.removeprefix("-").replace("_", "-").removesuffix("-")
+
+
+def canonical(name: Any) -> Any:
+    """A name in the form in which it is kept (NFC). What is no text stays for whoever checks names."""
+    return unicodedata.normalize("NFC", name) if isinstance(name, str) else name
+
+
+def from_address(segment: str) -> str:
+    """The name that a segment of a path stands for. One that makes no name stands for itself."""
+    try:
+        name = "%2F".join(unquote(piece, errors="strict") for piece in _SLASH.split(segment))
+    except UnicodeDecodeError:
+        return segment
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
+        return segment
+    return canonical(name)

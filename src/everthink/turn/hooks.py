@@ -52,6 +52,7 @@ __all__ = [
     "TurnStatus",
     "call_hook",
     "decision_of",
+    "fitted",
     "has_tool_call",
     "step_count_is",
     "tool_choice_of",
@@ -450,10 +451,15 @@ T = TypeVar("T")
 
 async def call_hook(hook: Callable[..., T | Awaitable[T]], *args: Any) -> T:
     """Call a hook that may be `def` or `async def`, and may take fewer arguments than there are."""
-    result = hook(*args[: _taken(hook)])
+    result = hook(*fitted(hook, *args))
     if inspect.isawaitable(result):
         return await cast("Awaitable[T]", result)
     return cast("T", result)
+
+
+def fitted(hook: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+    """As many of the arguments as a hook takes."""
+    return args[: _taken(hook)]
 
 
 _TAKEN: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()

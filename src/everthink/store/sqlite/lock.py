@@ -74,7 +74,10 @@ def _locked(database: Path, path: Path, holder: str) -> StoreLocked:
         return StoreLocked(
             f"The database {database} is already open in this process (pid {pid}); its lock file is {path}.",
             kept="Nothing was changed.",
-            next_step="Share the open store, or close it before opening the file again.",
+            next_step="It is another App, or store, of this very process: use that one, or close it first"
+            " (`await app.close()`, or `async with App(…) as app`). In a notebook, make the App in a cell of"
+            " its own and do not run that cell twice; if nothing refers to the old one any more, restart the"
+            " kernel.",
         )
     who = f"process {pid} on {facts.get('host', 'this machine')}" if pid else "another process"
     since = f" since {facts['since']}" if "since" in facts else ""
