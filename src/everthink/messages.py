@@ -9,9 +9,11 @@ a message is stored: whoever changes one makes a new message.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, Literal, cast
 
@@ -73,8 +75,11 @@ DEEPEST_GIVEN = DEEPEST - 16
 """So many a value may have that is given to us: it is stored inside of others."""
 
 
-class Message(msgspec.Struct, omit_defaults=True):
-    """One message of a conversation, in the browser's own shape."""
+_STORED = "_stored"
+
+
+class Message(msgspec.Struct, omit_defaults=True, dict=True):
+    """One message of a conversation, in the browser's own shape. When it was stored is no part of that."""
 
     id: str
     role: Role
@@ -82,6 +87,24 @@ class Message(msgspec.Struct, omit_defaults=True):
     """Text, reasoning, files, sources, tool calls, data: JSON objects, told apart by `type`."""
     metadata: dict[str, Any] | None = None
     createdAt: str | None = None
+    """What whoever made the message says about when that was, if anything. See `created_at`."""
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When it was made, as it says itself, else when it was stored. `None`: it is not stored yet."""
+        with contextlib.suppress(ValueError, TypeError):
+            if self.createdAt is not None:
+                made = datetime.fromisoformat(self.createdAt)
+                return made if made.tzinfo is not None else made.replace(tzinfo=UTC)
+        stored: int | None = self.__dict__.get(_STORED)
+        return None if stored is None else datetime.fromtimestamp(stored / 1000, UTC)
+
+    def stored(self, at: int | Message) -> Message:
+        """The message, with when it was stored: in ms since 1970, or when another one was. Never twice."""
+        known = at.__dict__.get(_STORED) if isinstance(at, Message) else at
+        if known is not None:
+            self.__dict__.setdefault(_STORED, known)
+        return self
 
     @property
     def text(self) -> str:
@@ -97,7 +120,7 @@ class Message(msgspec.Struct, omit_defaults=True):
         """A copy that shares nothing with this message."""
         return Message(
             self.id, self.role, copy_json(self.parts), copy_json(self.metadata), createdAt=self.createdAt
-        )
+        ).stored(self)
 
     def to_json(self) -> dict[str, Any]:
         """The message as plain JSON data."""

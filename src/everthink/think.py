@@ -103,6 +103,10 @@ class Think(Agent):
     send_reasoning: bool = True
     """Whether readers see the model's thinking."""
 
+    model_timeout: float | None = 300.0
+    """Seconds a model may say nothing at all before its answer fails; 0 or `None`: for ever. Time in tools
+    does not count, and each word begins it anew."""
+
     chat_stream_stall_timeout: float = 0.0
     """Seconds without a chunk after which an attempt is given up and the turn picked up again (or, with
     `chat_recovery = False`, failed); 0 never does. Time in tools counts: set it above the slowest one."""

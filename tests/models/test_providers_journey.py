@@ -407,6 +407,16 @@ async def test_nobody_there_is_transient(kind: str) -> None:
     assert model.name in str(caught.value)
 
 
+async def test_nobody_there_is_told_with_the_address(kind: str) -> None:
+    async with conversation(kind) as (_, _, endpoint):
+        pass
+    with pytest.raises(ModelError, match="could not be reached at http://127") as caught:
+        await hear(ADAPTERS[kind](endpoint), asking("Hi"))
+    await endpoint.close()
+    assert f"could not be reached at {endpoint.url}" in str(caught.value)
+    assert "Check that something answers at this address" in caught.value.next_step
+
+
 @pytest.mark.parametrize(("reason", "raw"), [("length", None), ("content-filter", None)])
 async def test_why_an_answer_ended(kind: str, reason: str, raw: str | None) -> None:
     async with conversation(kind, says("Cut").finishes(reason)) as (model, _, _):  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
+from urllib.parse import urlsplit
 
 from ..errors import ErrorKind, ModelError
 from ..masking import mask
@@ -76,11 +77,17 @@ def default_context_overflow_classifier(
 
 
 def classify(
-    error: BaseException, *, model: str, secrets: Iterable[str] = (), now: float | None = None
+    error: BaseException,
+    *,
+    model: str,
+    address: str | None = None,
+    secrets: Iterable[str] = (),
+    now: float | None = None,
 ) -> ModelError:
     """The `ModelError` for a provider's exception, which becomes its cause.
 
-    `secrets` are texts to leave out of the message; `now` is the clock for `retry-after` dates.
+    `address` is where the provider was asked; `secrets` are texts to leave out of the message; `now` is the
+    clock for `retry-after` dates.
     """
     if isinstance(error, ModelError):
         return error
@@ -90,7 +97,7 @@ def classify(
     kind = _kind(error, status, text)
     retry_after = _retry_after(error, time.time() if now is None else now)
     result = ModelError(
-        f"{model} {_what_happened(error, status)}: {text}",
+        f"{model} {_what_happened(error, status, address)}: {text}",
         kind=kind,
         status=status,
         retry_after=retry_after,
@@ -200,13 +207,25 @@ def _number(text: str | None) -> float | None:
     return number if number is not None and 0 <= number < float("inf") else None
 
 
-def _what_happened(error: BaseException, status: int | None) -> str:
+def _what_happened(error: BaseException, status: int | None, address: str | None) -> str:
     if getattr(error, "in_stream", False):
         return "broke off its answer"
     if status is not None:
         return f"refused the call (HTTP {status})"
-    names = {cls.__name__ for cls in type(error).__mro__}
-    return "could not be reached" if names & _NETWORK else "failed"
+    if not _is_unreachable(error):
+        return "failed"
+    return f"could not be reached at {_plain(address)}" if address else "could not be reached"
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    return bool({cls.__name__ for cls in type(error).__mro__} & _NETWORK)
+
+
+def _plain(address: str) -> str:
+    """An address without what may be secret in it."""
+    parts = urlsplit(address)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}".rstrip("/") if host else mask(address)
 
 
 def _next_step(error: BaseException, kind: ErrorKind, status: int | None, retry_after: float | None) -> str:
@@ -216,4 +235,6 @@ def _next_step(error: BaseException, kind: ErrorKind, status: int | None, retry_
         return "Check the API key and what it may use."
     if suggestion := getattr(error, "suggested_model_id", None):
         return f"Did you mean {suggestion!r}?"
+    if status is None and _is_unreachable(error):
+        return "Check that something answers at this address, and that this machine may reach it."
     return ""

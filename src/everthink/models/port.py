@@ -327,6 +327,11 @@ class Usage(msgspec.Struct, omit_defaults=True, rename="camel"):
     cached_input_tokens: int | None = None
     cache_write_tokens: int | None = None
 
+    def __add__(self, other: Usage) -> Usage:
+        """Both together. What neither knows stays unknown."""
+        both = ((getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
+        return Usage(*(None if a is b is None else (a or 0) + (b or 0) for a, b in both))
+
 
 class Finish(msgspec.Struct):
     """The answer is complete. The last event of a stream that did not fail."""

@@ -10,6 +10,7 @@ this module imports pydantic-ai (about a second), so only `providers.resolve_mod
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -94,7 +95,7 @@ class ProviderModel:
                     yield finish
                 return
         except Exception as error:  # noqa: BLE001 - everything that leaves an adapter is a ModelError
-            failure = classify(error, model=self.name, secrets=self._secrets())
+            failure = classify(error, model=self.name, address=self._address(), secrets=self._secrets())
             if not opened:
                 raise failure from failure.__cause__
             yield Failed(failure)
@@ -138,6 +139,14 @@ class ProviderModel:
         """Close the HTTP client that belongs to this model."""
         async with self.model:
             pass
+
+    def _address(self) -> str | None:
+        """Where the provider is asked, if its library tells."""
+        for holder in (self.model, getattr(self.model, "client", None)):
+            with contextlib.suppress(Exception):  # a property of theirs
+                if address := getattr(holder, "base_url", None):
+                    return str(address)
+        return None
 
     def _secrets(self) -> list[str]:
         client = getattr(self.model, "client", None)

@@ -33,6 +33,7 @@ from ..turn.hooks import TurnResult, call_hook
 from ..turn.interactions import holder_of, is_pending, with_approval, with_result
 from ..turn.journal import read_journal
 from ..turn.ledger import is_open
+from ..turn.patience import Patient
 from ..turn.perform import with_stamps
 from ..turn.streamed import ChatStream, Prepared
 from ..turn.turn import Turn
@@ -569,7 +570,8 @@ async def _apply_to_cut_off(
 async def generate_text(home: Actor, prompt: str, system: str, model: Any) -> str:
     """See `Think.generate_text`."""
     chosen = home.resolve_model(await call_hook(home.agent.get_model) if model is None else model)
-    return await model_summarizer(chosen, system=system)(prompt)
+    asked = Patient(chosen, home.agent.model_timeout, home.clock)
+    return await model_summarizer(asked, system=system)(prompt)
 
 
 def default_kind(error: BaseException) -> str | None:

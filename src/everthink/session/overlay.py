@@ -46,7 +46,8 @@ class Overlay:
 
     def message(self) -> Message:
         """The message shown in place of the range."""
-        return Message(self.message_id, "assistant", [{"type": "text", "text": self.summary}])
+        said = Message(self.message_id, "assistant", [{"type": "text", "text": self.summary}])
+        return said.stored(self.created_at)
 
 
 def is_overlay(message: Message) -> bool:

@@ -76,10 +76,10 @@ MEMORY = (
     TextIndex("messages", "content", parts=True, size="bytes"),
 )
 
-ONE = "SELECT role, content, parent FROM messages WHERE agent = ? AND session = ? AND id = ?"
+ONE = "SELECT role, content, parent, created_at FROM messages WHERE agent = ? AND session = ? AND id = ?"
 
 BRANCHES = (
-    "SELECT id, role, content FROM messages WHERE agent = ? AND session = ? AND parent = ?"
+    "SELECT id, role, content, created_at FROM messages WHERE agent = ? AND session = ? AND parent = ?"
     " ORDER BY created_at, seq"
 )
 
@@ -100,14 +100,14 @@ PLACE = "SELECT seq FROM messages WHERE agent = ? AND session = ? AND id = ?"
 # a table has no statistics. Contents are read apart, when it is known how much they weigh.
 PAGE = 500
 BEFORE = (
-    "SELECT id, parent, role, seq, COALESCE(bytes, LENGTH(content)) FROM messages"
+    "SELECT id, parent, role, seq, COALESCE(bytes, LENGTH(content)), created_at FROM messages"
     " WHERE agent = ? AND session = ? AND seq < ? ORDER BY seq DESC LIMIT 500"
 )
 
 # The same with the contents of small rows: at most 4 MiB, and mostly all there is to read.
 SMALL_PAGE = 250
 BEFORE_WITH_CONTENTS = (
-    "SELECT id, parent, role, seq, COALESCE(bytes, LENGTH(content)),"
+    "SELECT id, parent, role, seq, COALESCE(bytes, LENGTH(content)), created_at,"
     " CASE WHEN COALESCE(bytes, LENGTH(content)) <= 16384 THEN content END FROM messages"
     " WHERE agent = ? AND session = ? AND seq < ? ORDER BY seq DESC LIMIT 250"
 )

@@ -42,6 +42,8 @@ class Step(NamedTuple):
     bytes: int
     gap: int
     """The bytes of rows of other branches between this one and the next on the path."""
+    at: int
+    """When it was stored."""
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ class Shelf:
                 found = await self.fetch(queries.COMPACTIONS_ENDING, rows[-1][3], rows[0][3])
                 ends = by_last(map(queries.overlay_of, found))
                 shape.overlays += ends.values()
-            for id, parent, role, seq, size, *said in cast("list[tuple[Any, ...]]", rows):
+            for id, parent, role, seq, size, at, *said in cast("list[tuple[Any, ...]]", rows):
                 before = seq
                 if wanted is None:
                     shape.leaf = wanted = id
@@ -147,7 +149,7 @@ class Shelf:
                     step: Step | Overlay = overlay
                     wanted, size, shape.is_partial = overlay.above, len(overlay.summary), True
                 else:
-                    step = Step(id, role, seq, size, gap)
+                    step = Step(id, role, seq, size, gap, at)
                     wanted = parent
                 gap = 0
                 shape.total_bytes += size
@@ -184,15 +186,15 @@ class Shelf:
         said = [
             step.message()
             if isinstance(step, Overlay)
-            else self.parsed(step.id, step.role, contents.get(step.id, ""))
+            else self.parsed(step.id, step.role, contents.get(step.id, ""), step.at)
             for step in shape.steps
         ]
         return [message for message in said if message is not None]
 
-    def parsed(self, id: str, role: str, content: str) -> Message | None:
+    def parsed(self, id: str, role: str, content: str, at: int) -> Message | None:
         """The message of a row. `None` for one that holds none, which is told: the others stay usable."""
         try:
-            return read_stored(id, role, content)
+            return read_stored(id, role, content).stored(at)
         except Exception as error:  # noqa: BLE001 - told
             if self.unreadable is not None:
                 self.unreadable(id, error)

@@ -180,7 +180,10 @@ class Tree:
     async def get_message(self, id: str) -> Message | None:
         """A message by id, on whichever branch, also one that a summary covers."""
         rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
-        return self._shelf.parsed(id, *rows[0][:2]) if rows else None
+        if not rows:
+            return None
+        role, content, _, at = rows[0]
+        return self._shelf.parsed(id, role, content, at)
 
     async def has(self, id: str) -> bool:
         """True when this session holds the message, on whichever branch."""
@@ -260,10 +263,11 @@ class Tree:
         for message in messages:
             if message.id in self._places or message.id in self._met or is_overlay(message):
                 continue  # stays where it is, and so does the place of what follows
-            message = storable(message)
+            now = self._now()
+            message = storable(message).stored(now)
             self._seq += 1
             statement = queries.appended(
-                self._agent, self.id, message, seq=self._seq, parent=above, now=self._now(), guard=is_new
+                self._agent, self.id, message, seq=self._seq, parent=above, now=now, guard=is_new
             )
             plan.statements.append(statement)
             size = queries.bytes_of(statement)
@@ -316,7 +320,7 @@ class Tree:
         """Put an update into the path ahead of its commit, so that the next one builds on it."""
         place = self._places.get(message.id)
         if place is not None and self._path[place].id == message.id:
-            self._path[place] = message
+            self._path[place] = message.stored(self._path[place])
             self._weights[place] = -1
 
     def fail(self, plan: Plan | None = None) -> None:

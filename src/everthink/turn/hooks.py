@@ -389,6 +389,10 @@ class TurnResult:
     stopped_by: StoppedBy | None = None
     """Why a turn ended that the model would have gone on with: `max_steps`, or a condition of `stop_when`."""
 
+    usage: model.Usage = field(default_factory=model.Usage)
+    """What the provider reported for all steps of the turn, added up. Unknown is `None`; steps of a process
+    that has ended since are not in it."""
+
     @property
     def text(self) -> str:
         """The answer's text; empty when there is none."""
@@ -530,6 +534,11 @@ class Hooks(Protocol):
     @property
     def chat_stream_stall_timeout(self) -> float:
         """Seconds of silence after which a turn is given up; 0 never."""
+        ...
+
+    @property
+    def model_timeout(self) -> float | None:
+        """Seconds a model may be silent; 0 or `None` for ever."""
         ...
 
     @property

@@ -31,6 +31,7 @@ from .assemble import Assembled, as_prompt, asking, history_so_far
 from .calls import StepCalls
 from .convert import has_approvals, paired
 from .hooks import StepConfig, StepContext, StepResult, TurnConfig, call_hook, tool_choice_of
+from .patience import patient
 from .pickup import PickedUp, pick_up
 from .run import Run
 from .seam import CUT, made_again, rejoin
@@ -193,9 +194,8 @@ class Loop:
         return asking(fresh) if fresh else head
 
     def _use(self, usage: model.Usage) -> None:
-        total = self._run.usage
-        total.input_tokens = (total.input_tokens or 0) + (usage.input_tokens or 0)
-        total.output_tokens = (total.output_tokens or 0) + (usage.output_tokens or 0)
+        self._run.usage += usage
+        self._run.turn.usage += usage
 
     def abandon(self) -> bool:
         """Stop tools that still run. True when something did."""
@@ -519,7 +519,8 @@ class Loop:
                 await events.aclose()
 
     def _events(self, asked: model.Model, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
-        events = asked.stream(request)
+        host = self._run.host
+        events = patient(asked.stream(request), host.agent.model_timeout, clock=host.clock, name=asked.name)
         transform = self._assembled.config.experimental_transform
         if transform is None:
             return events

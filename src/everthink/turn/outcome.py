@@ -52,6 +52,7 @@ class Outcome:
             message=self.message.copy() if self.message else None,
             output=self.output,
             stopped_by=self.stopped_by,
+            usage=self.turn.usage,
         )
 
     def response(self) -> ChatResponse | None:

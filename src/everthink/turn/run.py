@@ -78,7 +78,7 @@ class Run:
         self.stopped_by: StoppedBy | None = None
         self.asked: Sequence[ModelMessage] = ()
         """What the model was asked last."""
-        self.usage = Usage(0, 0)
+        self.usage = Usage()
         """What the provider reported for the steps of this attempt."""
         self.watches_chunks = host.overrides("on_chunk")
         self._watchdog: Watchdog | None = None

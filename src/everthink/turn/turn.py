@@ -15,7 +15,7 @@ from ..abort import AbortRegistry, AbortSignal
 from ..clock import Clock
 from ..limits import Limits
 from ..messages import UNSET, Message, MessageInput, Unset
-from ..models.port import Model
+from ..models.port import Model, Usage
 from ..observe.events import EventBody
 from ..session.eviction import Evictor
 from ..session.session import Session
@@ -104,6 +104,8 @@ class Turn:
     """How often it was too long for the model and the conversation was shortened for it."""
     slims: int = 0
     """How often results were left out of its prompt because that did not help."""
+    usage: Usage = field(default_factory=Usage)
+    """What the provider reported for its steps, in this process."""
     heard: asyncio.Event | None = None
     """Set once whoever streams a completed turn was told so: the response hook comes after that."""
 

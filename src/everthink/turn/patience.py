@@ -1,0 +1,93 @@
+"""How long a model may be silent before it is given up.
+
+    model --events--> patient --events--> turn/loop        nothing for `model_timeout` seconds: ModelError
+
+Only the waiting for the model counts: tools, hooks and slow readers take their time outside of it. Every
+event begins the time anew, so a long answer is no reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator
+
+from ..clock import Clock, Timer
+from ..errors import ModelError
+from ..models.port import Model, ModelEvent, Request
+
+__all__ = ["Patient", "patient"]
+
+Events = AsyncGenerator[ModelEvent, None]
+
+
+def patient(events: Events, seconds: float | None, *, clock: Clock, name: str) -> Events:
+    """The events of a model, or a `ModelError` when the next one does not come within `seconds`.
+
+    `None`, 0 and `math.inf`: it may take for ever.
+    """
+    if not seconds or seconds <= 0 or seconds == math.inf:
+        return events
+    return _Patience(events, seconds, clock, name).events()
+
+
+class Patient:
+    """A model that is given up when it is silent for too long."""
+
+    def __init__(self, model: Model, seconds: float | None, clock: Clock) -> None:
+        self._model, self._seconds, self._clock = model, seconds, clock
+        self.name, self.continues = model.name, model.continues
+
+    def stream(self, request: Request) -> Events:
+        """Ask the model."""
+        return patient(self._model.stream(request), self._seconds, clock=self._clock, name=self.name)
+
+
+class _Patience:
+    """One timer for a whole answer: it looks when somebody was last heard, and waits for the rest."""
+
+    def __init__(self, events: Events, seconds: float, clock: Clock, name: str) -> None:
+        self._events, self._seconds, self._clock, self._name = events, seconds, clock, name
+        # Who waits for the model since when; nobody while what it said is handled.
+        self._waits: asyncio.Task[None] | None = None
+        self._since = 0.0
+        self._is_over = False
+        self._timer: Timer | None = None
+
+    async def events(self) -> Events:
+        self._look()
+        try:
+            while True:
+                try:
+                    event = await self._next()
+                except StopAsyncIteration:
+                    return
+                yield event
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            await self._events.aclose()
+
+    async def _next(self) -> ModelEvent:
+        self._waits, self._since = asyncio.current_task(), self._clock.monotonic()
+        try:
+            return await anext(self._events)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._is_over or task is None or task.uncancel() > 0:
+                raise  # somebody else stops it
+            raise ModelError(
+                f"{self._name} said nothing for {self._seconds:g} s and was given up.",
+                kind="unknown",
+                next_step="Allow it more with the agent's setting model_timeout, in seconds; 0 is for ever.",
+            ) from None
+        finally:
+            self._waits = None
+
+    def _look(self) -> None:
+        silent = self._clock.monotonic() - self._since if self._waits is not None else 0.0
+        if self._waits is not None and silent >= self._seconds:
+            self._is_over = True
+            self._waits.cancel()
+            return
+        self._timer = self._clock.call_later(self._seconds - silent, self._look, housekeeping=True)
