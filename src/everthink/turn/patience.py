@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator
+from typing import Any, Literal
 
 from ..clock import Clock, Timer
 from ..errors import ModelError
@@ -36,7 +37,8 @@ class Patient:
 
     def __init__(self, model: Model, seconds: float | None, clock: Clock) -> None:
         self._model, self._seconds, self._clock = model, seconds, clock
-        self.name, self.continues = model.name, model.continues
+        self.name = model.name
+        self.continues: Literal["prefill", "prompt"] = model.continues
 
     def stream(self, request: Request) -> Events:
         """Ask the model."""
@@ -49,7 +51,7 @@ class _Patience:
     def __init__(self, events: Events, seconds: float, clock: Clock, name: str) -> None:
         self._events, self._seconds, self._clock, self._name = events, seconds, clock, name
         # Who waits for the model since when; nobody while what it said is handled.
-        self._waits: asyncio.Task[None] | None = None
+        self._waits: asyncio.Task[Any] | None = None
         self._since = 0.0
         self._is_over = False
         self._timer: Timer | None = None
