@@ -96,14 +96,14 @@ class Message(msgspec.Struct, omit_defaults=True, dict=True):
             if self.createdAt is not None:
                 made = datetime.fromisoformat(self.createdAt)
                 return made if made.tzinfo is not None else made.replace(tzinfo=UTC)
-        stored: int | None = self.__dict__.get(_STORED)
+        stored: int | None = getattr(self, _STORED, None)
         return None if stored is None else datetime.fromtimestamp(stored / 1000, UTC)
 
     def stored(self, at: int | Message) -> Message:
         """The message, with when it was stored: in ms since 1970, or when another one was. Never twice."""
-        known = at.__dict__.get(_STORED) if isinstance(at, Message) else at
-        if known is not None:
-            self.__dict__.setdefault(_STORED, known)
+        known: int | None = getattr(at, _STORED, None) if isinstance(at, Message) else at
+        if known is not None and not hasattr(self, _STORED):
+            setattr(self, _STORED, known)
         return self
 
     @property

@@ -140,6 +140,8 @@ class Hall:
                 if what == "input":
                     asked = turn is not None and turn.trigger == "ws-chat"
                     self._snapshot(without=turn.origin if turn and asked else None)
+                    if turn is not None and asked and turn.cut:
+                        self._show_cut(turn)
                 elif what == "other":
                     self._snapshot()
             case MessageUpdated(message):
@@ -320,6 +322,12 @@ class Hall:
             readers = {c for c in self.connections if c not in self._held}
             again = wire.ResponseFrame(active.request_id, NOTHING_NEW, False, continuation=True)
             self._all(again, without=without, among=readers if among is None else readers & among)
+
+    def _show_cut(self, turn: Turn) -> None:
+        """Show whoever asked what was stored of a message that was too large; the others see nothing else."""
+        for message in self.actor.session.path:
+            if message.id in turn.cut:
+                self._all(wire.MessageChanged(message), only=turn.origin)
 
     @property
     def messages(self) -> list[Message]:

@@ -24,6 +24,7 @@ __all__ = [
     "clean",
     "cut",
     "fit",
+    "is_cut",
     "shorten",
     "shorten_older",
     "shortening_of",
@@ -146,6 +147,11 @@ def fit(message: Message, limit: int = MAX_ROW_BYTES) -> Message:
             metadata["compactedTextParts"] = cut_texts
             small.metadata = metadata
     return small
+
+
+def is_cut(message: Message) -> bool:
+    """True for a message of which `fit` has taken something away."""
+    return any(key in (message.metadata or {}) for key in ("compactedToolOutputs", "compactedTextParts"))
 
 
 _USUAL = Shortening()

@@ -19,7 +19,7 @@ from ..errors import UnknownMessage
 from ..messages import UNSET, Message, Unset
 from ..store.port import Rows, Statement, Store
 from . import attachments, authors, queries
-from .budget import storable
+from .budget import is_cut, storable
 from .overlay import OVERLAY_PREFIX, Overlay, applied, is_overlay
 from .reading import RowStats, Shape, Shelf, Step
 from .tokens import estimate_message
@@ -36,6 +36,11 @@ class Plan:
         default_factory=list[tuple[Message, str | None, int | None]]
     )
     """(message, parent, sequence number) in the order of the statements. An update has no number."""
+
+    @property
+    def cut(self) -> list[str]:
+        """The messages that were too large for a row, and are not stored as they were given."""
+        return [message.id for message, _, _ in self.writes if is_cut(message)]
 
 
 @dataclass(frozen=True, slots=True)

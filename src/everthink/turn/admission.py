@@ -266,6 +266,7 @@ class Door:
             planned = host.session.plan_append(turn.input)
             turn.message_ids = [message.id for message in turn.input]
         turn.is_applied = planned is not None
+        turn.cut = planned.cut if planned is not None else []
         if at_once:
             turn.question = host.session.tip
         host.next_turn_seq += 1

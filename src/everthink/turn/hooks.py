@@ -393,6 +393,10 @@ class TurnResult:
     """What the provider reported for all steps of the turn, added up. Unknown is `None`; steps of a process
     that has ended since are not in it."""
 
+    cut: tuple[str, ...] = ()
+    """The messages of this turn, what was asked and the answer, that were too large to be stored whole: what
+    `message` and the conversation hold of them says how much was left out."""
+
     @property
     def text(self) -> str:
         """The answer's text; empty when there is none."""

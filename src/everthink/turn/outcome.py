@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ..messages import Message
+from ..session.budget import is_cut
 from ..store.port import Statement
 from .hooks import ChatResponse, Stage, StoppedBy, TurnResult, TurnStatus
 from .turn import Turn
@@ -53,6 +54,7 @@ class Outcome:
             output=self.output,
             stopped_by=self.stopped_by,
             usage=self.turn.usage,
+            cut=tuple(self.turn.cut) + ((self.message.id,) if self.message and is_cut(self.message) else ()),
         )
 
     def response(self) -> ChatResponse | None:

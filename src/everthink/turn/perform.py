@@ -471,7 +471,7 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
         if host.generation != turn.generation:
             return False
         plan = host.session.plan_append(messages)
-        turn.question = host.session.tip
+        turn.question, turn.cut = host.session.tip, [*turn.cut, *plan.cut]
         more: list[Statement] = []
         if not turn.is_started:
             # Its body and its tools are known only now.

@@ -104,6 +104,8 @@ class Turn:
     """How often it was too long for the model and the conversation was shortened for it."""
     slims: int = 0
     """How often results were left out of its prompt because that did not help."""
+    cut: list[str] = field(default_factory=list[str])
+    """Those of its messages that were too large for a row and are not stored as they were given."""
     usage: Usage = field(default_factory=Usage)
     """What the provider reported for its steps, in this process."""
     heard: asyncio.Event | None = None
