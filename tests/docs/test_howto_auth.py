@@ -78,12 +78,18 @@ async def test_nobody_else_comes_in_and_nothing_is_started(page: Any, options: A
         assert await (await app.open()).store.fetch("SELECT agent FROM agents") == []
 
 
-@pytest.mark.parametrize("room", ["bob", "bob.trip", "adam", "ada-2", "Ada", "ada%2E", "%61da"])
+@pytest.mark.parametrize("room", ["bob", "bob.trip", "adam", "ada-2", "Ada", "%62ob", "ada%2Ftrip"])
 async def test_nobody_reads_anothers_room(page: Any, room: str) -> None:
     async with Listening(page["app"]) as server:
         assert await refused(server, f"/agents/assistant/{room}", headers=BEARER) == 403
         assert (await server.http(f"/agents/assistant/{room}/get-messages", headers=BEARER)).status == 403
         assert (await server.http(f"/agents/assistant/{room}/x", method="POST", headers=BEARER)).status == 403
+
+
+@pytest.mark.parametrize("room", ["%61da", "ada%2Etrip"])
+async def test_ones_own_room_is_that_however_it_is_escaped(page: Any, room: str) -> None:
+    async with Listening(page["app"]) as server:
+        await (await server.connect(f"/agents/assistant/{room}", headers=BEARER)).settled()
 
 
 async def test_a_page_of_another_origin_is_refused_although_the_cookie_comes_along(page: Any) -> None:

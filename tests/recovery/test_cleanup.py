@@ -109,7 +109,7 @@ async def test_the_chunks_of_a_turn_that_is_open_are_kept_however_old_they_are(
     clock = ManualClock()
     go = asyncio.Event()
     model = ScriptedModel(says("Half ").then_hangs(), says("who").waits(go).says("le."))
-    app = await open_app(cls := assistant(model), clock=clock)
+    app = await open_app(cls := assistant(model, model_timeout=0), clock=clock)
     await app.agent(cls, "room").submit_messages("Hi")
     await model.until_silent()
     await pull(app, cls)

@@ -121,7 +121,7 @@ async def test_a_turn_that_had_said_nothing_is_a_normal_stream_after_all(serve: 
 @pytest.mark.case(491)
 async def test_a_recovery_that_takes_very_long_is_not_announced_to_newcomers(serve: Serve) -> None:
     clock, model = ManualClock(), ScriptedModel(HALF, hangs())
-    cls = assistant(model)
+    cls = assistant(model, model_timeout=0)
     server = await serve(cls, clock=clock)
     await ask(server, cls, model)
     await server.stop()

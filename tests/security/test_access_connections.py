@@ -135,7 +135,7 @@ def until(moment: Any) -> Any:
 async def test_a_connection_ends_when_its_time_is_over(serve: Serve, kind: str) -> None:
     clock = ManualClock()
     ends = datetime.fromtimestamp(clock.now_ms() / 1000, UTC) + timedelta(minutes=10)
-    cls = assistant(ScriptedModel(says("Half").then_hangs()))
+    cls = assistant(ScriptedModel(says("Half").then_hangs()), model_timeout=0)
     options: Any = {"authenticate": until(ends if kind == "a datetime" else ends.timestamp())}
     server = await serve(cls, clock=clock, **options)
     ada = await server.connect(cls)

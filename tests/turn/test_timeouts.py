@@ -157,9 +157,8 @@ async def test_no_limit_is_no_limit(open_app: OpenApp, timeout: Any) -> None:
     clock = ManualClock()
     gate = asyncio.Event()
     model = ScriptedModel(says("a").waits(gate).says("b"))
-    app = await open_app(
-        cls := assistant(model, before_turn=configured(TurnConfig(timeout=timeout))), clock=clock
-    )
+    hook = configured(TurnConfig(timeout=timeout))
+    app = await open_app(cls := assistant(model, before_turn=hook, model_timeout=None), clock=clock)
     turn = asyncio.create_task(app.agent(cls, "room").save_messages("Hi"))
     await soon(model.until_silent())
     assert clock.waiting == 0
