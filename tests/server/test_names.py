@@ -103,7 +103,8 @@ def test_chat_asks_for_it_by_one_address(whom: str) -> None:
     assert whole.isascii()
 
 
-def test_a_slash_stays_escaped_and_what_makes_no_name_stays_as_it_is() -> None:
+def test_what_separates_stays_escaped_and_what_makes_no_name_stays_as_it_is() -> None:
     assert from_address("a%2fb%2Fc") == "a%2Fb%2Fc"
+    assert from_address("a%3fb%23c%20d") == "a%3Fb%23c d"
     for segment in ("a%ff", "a%00", "a%0d%0ab", "a%1b[0m"):
         assert from_address(segment) == segment

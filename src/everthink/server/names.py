@@ -3,7 +3,7 @@
     app.agent(Cls, "Jürgen") --canonical--> "Jürgen" <--from_address-- /agents/cls/J%C3%BCrgen
 
 One name is one agent, whether somebody's keyboard writes *ü* as one character or as two, and whether a
-browser escapes it. A slash stays escaped: in the id of an agent it separates.
+browser escapes it. `/`, `?` and `#` stay escaped: a name that is read somewhere leads back to its agent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 __all__ = ["canonical", "from_address", "kebab"]
 
-_SLASH = re.compile("%2[Ff]")
+_KEPT = re.compile("(%2[Ff]|%3[Ff]|%23)")
 
 
 def kebab(name: str) -> str:
@@ -34,7 +34,10 @@ def canonical(name: Any) -> Any:
 def from_address(segment: str) -> str:
     """The name that a segment of a path stands for. One that makes no name stands for itself."""
     try:
-        name = "%2F".join(unquote(piece, errors="strict") for piece in _SLASH.split(segment))
+        pieces = _KEPT.split(segment)
+        name = "".join(
+            piece.upper() if _KEPT.fullmatch(piece) else unquote(piece, errors="strict") for piece in pieces
+        )
     except UnicodeDecodeError:
         return segment
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
