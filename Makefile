@@ -15,11 +15,12 @@ ARGS ?=
 JOBS ?= auto
 POINTS ?= all
 SEED ?= 1
+RACES ?= 1000
 CRASHED := everthink.testing.crashtest.sample
 SCRIPT := src/everthink/testing/crashtest/sample.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test crashtest soak fuzz churn lint types format bench clean
+.PHONY: help install run test crashtest soak fuzz races churn lint types format bench clean
 
 help: ## List what you can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +49,10 @@ soak: $(INSTALLED) ## Kill a server with 200 agents every 20 seconds for 10 minu
 
 fuzz: $(INSTALLED) ## Send 20,000 random frames and 4,000 random requests to a server (SEED=7)
 	@FUZZ_FRAMES=20000 FUZZ_REQUESTS=4000 FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/security/test_fuzz.py tests/server/test_fuzz.py $(ARGS)
+
+races: $(INSTALLED) ## Take agents over under fire a thousand times, on PostgreSQL (RACES=5000)
+	@scripts/ensure-postgres
+	@EVERTHINK_RACES=$(RACES) $(BIN)/python -m pytest tests/cluster/test_races.py -s $(ARGS)
 
 churn: $(INSTALLED) ## Watch memory while a thousand people come and go for 10 minutes (ARGS="--minutes 3")
 	@$(BIN)/python -m bench.churn $(ARGS)

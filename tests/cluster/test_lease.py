@@ -100,7 +100,7 @@ async def test_a_control_connection_that_is_made_anew_is_no_death(
 ) -> None:
     agent = assistant(ScriptedModel(says("One."), says("Two.")))
     watch = await asyncpg.connect(postgres_url)
-    async with app_of(postgres_url, agent, lease=3.0) as first, app_of(postgres_url, agent, lease=3.0):
+    async with app_of(postgres_url, agent, lease=12.0) as first, app_of(postgres_url, agent, lease=12.0):
         await first.agent(agent, "a").save_messages("Hello?")
         id = await id_of(first)
         pid = await until(watch, CONTROL, id)
@@ -238,7 +238,7 @@ async def test_a_server_that_restarts_kills_nobody_and_costs_no_word(
         def on_chunk(self, chunk: Any) -> None:
             begun.set()
 
-    async with app_of(url, Slow, lease=5.0) as first, app_of(url, Slow, lease=5.0) as second:
+    async with app_of(url, Slow, lease=15.0) as first, app_of(url, Slow, lease=15.0) as second:
         await first.agent(Slow, "a").submit_messages("Talk.")
         await begun.wait()
         before = [await id_of(first), await id_of(second)]

@@ -81,6 +81,7 @@ class Lease:
         # Monotonic times. Only the loop of the agents writes the first, only the thread the others.
         self._ticked = time.monotonic()
         self._renewed: float | None = None
+        self._answered: float | None = None
         self._trusted: float | None = None
         self._unlocked: dict[str, int] = {}
         self._ticking: asyncio.TimerHandle | None = None
@@ -135,7 +136,7 @@ class Lease:
                         await self._goodbye(connection)
                     else:
                         await self._beat(connection)
-                self.trouble = None
+                self.trouble, self._answered = None, begun
             except self._failures as error:
                 self._failed(error)
                 if connection is not None:
@@ -148,11 +149,11 @@ class Lease:
             connection.terminate()
 
     def _patience(self) -> float:
-        """How long an answer of the database is waited for: not beyond the end of the lease."""
-        most = self.seconds * 2 / 3
-        if self._renewed is None:
+        """How long an answer of the database is waited for: not much beyond a lease since the last one."""
+        least, most = self.seconds / 3, self.seconds * 2 / 3
+        if self._answered is None:
             return most
-        return min(most, max(self._renewed + self.seconds - time.monotonic(), self.beat))
+        return min(most, max(self._answered + self.seconds - time.monotonic(), least))
 
     async def _nap(self, until: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -205,7 +206,9 @@ class Lease:
         self.trouble, self._trusted = error, None
         self._unlocked.clear()
         log.info("node %s cannot renew its lease: %s: %s", self.id, type(error).__name__, error)
-        if self._renewed is not None and time.monotonic() - self._renewed >= self.seconds:
+        # A lease that ran out while the loop stood still is renewed, unless somebody took us for dead. One
+        # that ran out because nobody answers is over: we cannot know.
+        if self._answered is not None and time.monotonic() - self._answered >= self.seconds:
             self._lose(f"the database could not be reached for {self.seconds:g} s")
 
     def _lose(self, why: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from ...errors import MissingExtra
 
-__all__ = ["Connection", "Pool", "connect", "connect_readers", "load", "rename_readers"]
+__all__ = ["Connection", "Pool", "connect", "connect_readers", "dial", "load", "rename_readers"]
 
 _CONNECT_TIMEOUT = 10.0
 _COMMAND_TIMEOUT = 20.0
@@ -98,8 +98,14 @@ async def connect(
     url: str, *, name: str = _NAME, command_timeout: float | None = _COMMAND_TIMEOUT
 ) -> Connection:
     """A connection that may write. The server's administrator sees it under its `name`."""
-    connection = await load().connect(url, **_settings(command_timeout, name))
+    connection = await dial(url, name=name, command_timeout=command_timeout)
     await _set_up(connection)
+    return connection
+
+
+async def dial(url: str, *, name: str, command_timeout: float | None) -> Connection:
+    """A connection as it comes, for those who are in a hurry."""
+    connection = await load().connect(url, **_settings(command_timeout, name))
     return cast(Connection, connection)
 
 

@@ -14,7 +14,7 @@ from ..port import Commit, Migration, Rows, Search, TextIndex
 from ..texts import not_indexed, text_indexes, words_of
 from ..wording import closed, only_reads
 from .calls import Session
-from .driver import Connection, Pool, connect, connect_readers, load, rename_readers
+from .driver import Connection, Pool, connect, connect_readers, dial, load, rename_readers
 from .failures import failures, from_server, place, state_of
 from .migrate import migrate
 from .patience import patiently
@@ -143,7 +143,7 @@ class PostgresStore:
 
     async def dial(self, *, command_timeout: float) -> Connection:
         """One more connection to the same database, on the event loop that runs. The caller closes it."""
-        return await connect(self._address.url, name=self._address.name, command_timeout=command_timeout)
+        return await dial(self._address.url, name=self._address.name, command_timeout=command_timeout)
 
     async def fetch(self, sql: str, *params: Any) -> Rows:
         """Read rows. Sees every commit whose `apply` has resolved."""
