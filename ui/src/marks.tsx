@@ -29,7 +29,17 @@ export function ending(
     const what = said ? "This answer failed and is not complete." : "There is no answer: the turn failed.";
     return { kind: "failed", text: isTold || !ended.error ? what : `${what} ${ended.error}` };
   }
+  const steps = answer.map(stepsTaken).find((count) => count !== null) ?? null;
+  if (steps !== null) {
+    return { kind: "stopped", text: `Stopped after ${steps} steps, the most this agent takes in one go. Ask it to go on.` };
+  }
   return answer.some(isCut) ? { kind: "half", text: "This answer was cut off and is not complete." } : null;
+}
+
+/** How many steps an answer took that ran out of them. */
+function stepsTaken(message: UIMessage): number | null {
+  const told = message.metadata as { stoppedBy?: unknown; steps?: unknown } | undefined;
+  return told?.stoppedBy === "max_steps" && typeof told.steps === "number" ? told.steps : null;
 }
 
 const isCut = (message: UIMessage): boolean =>

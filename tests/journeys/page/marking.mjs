@@ -56,6 +56,12 @@ export const journeys = {
     await marked(tabs, "failed", "There is no answer: the turn failed. mock call rejected");
   },
 
+  async steps_that_ran_out_are_marked(walk) {
+    const tabs = await two(walk, "walker");
+    await tabs[0].say("walk");
+    await marked(tabs, "stopped", "Stopped after 2 steps");
+  },
+
   async half_is_marked({ tab, another, room }) {
     await fetch(`${given.page}/agents/gallery/${room}/cut`, { method: "POST" });
     const tabs = await two({ tab, another, room }, "gallery");

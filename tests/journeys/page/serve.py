@@ -17,6 +17,7 @@ from everthink.devtools import demo
 from everthink.models import port as model
 from everthink.models.demo import DemoModel
 from everthink.server.gathered import options
+from everthink.testing import ScriptedModel, says
 from tests.wire import peer
 from tests.wire.peer import words_of
 
@@ -215,6 +216,20 @@ class Gallery(Think):
         return {}
 
 
+class Walker(Think):
+    """Would go on for ever, and may take two steps."""
+
+    max_steps = 2
+
+    def get_model(self) -> ScriptedModel:
+        return ScriptedModel.forever(says("One more. ").calls("walk"))
+
+    @tool
+    def walk(self) -> str:
+        """Walk."""
+        return "a step"
+
+
 class Digger:
     """Uses its tool, then says that it did."""
 
@@ -255,7 +270,7 @@ class Mine(Think):
 
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
-    app = App(ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, store=store, limits=LIMITS)
+    app = App(ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, Walker, store=store, limits=LIMITS)
     return WithPage(Loaded(app, "the journeys", app))
 
 
