@@ -62,6 +62,8 @@ class Limits:
     """New agents that one address may bring into being in a minute."""
     handshake_seconds: float = 10.0
     """Time for the headers of a request and for the handshake of a socket."""
+    stall_seconds: float = 30.0
+    """Time in which a client takes some of what it is sent, or sends 64 KiB more of what it has begun."""
     header_bytes: int = 64 * KIB
     """Bytes of the headers of a request."""
     buffered_bytes: int = 256 * MIB

@@ -11,9 +11,10 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from everthink import Limits
-from everthink.server.connections import Buffers, Connection
+from everthink.server.arriving import Arriving
+from everthink.server.connections import Connection
 from everthink.server.crowd import Crowd, place_of
-from everthink.server.guarded import GuardedProtocol
+from everthink.server.waiting import Buffers
 from everthink.testing import ManualClock, ScriptedModel, says
 
 from ..support.agents import assistant
@@ -200,7 +201,7 @@ async def test_messages_that_never_end_do_not_pile_up(serve: Serve) -> None:
     closed = [asyncio.create_task(raw.closed()) for raw in half]
     done, _ = await asyncio.wait(closed, return_when=asyncio.FIRST_COMPLETED)
     assert done.pop().result() == (1013, "Too much is being sent at once")
-    assert GuardedProtocol.held_in_all <= 300_000
+    assert Arriving.in_all <= 300_000
     # A long message of somebody else comes to its end meanwhile
     await good.set_state("y" * 200_000)
     await (await server.connect(cls)).until(lambda: server.clients[-1].state)
@@ -208,7 +209,7 @@ async def test_messages_that_never_end_do_not_pile_up(serve: Serve) -> None:
     for raw in half:
         raw.leave()
     await asyncio.gather(*closed)
-    while GuardedProtocol.held_in_all:
+    while Arriving.in_all:
         await good.settled()
 
 
@@ -218,7 +219,7 @@ async def test_who_begins_many_messages_does_not_end_the_slow_one_of_another(ser
     good, slow = await server.connect(cls), await Raw.socket(server, address="127.0.0.2")
     begun = b'{"type":"rpc","id":"1","method":"none","args":["' + b"x" * 150_000
     slow.write(framed(TEXT, begun, final=False))
-    while GuardedProtocol.held_in_all < len(begun):
+    while Arriving.in_all < len(begun):
         await good.settled()
     bad = [await Raw.socket(server) for _ in range(4)]
     closed = [asyncio.create_task(raw.closed()) for raw in bad]

@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..limits import Limits
 from ..messages import encode_json
 from ..server.bodies import bounded
 from ..server.headers import HEADERS
@@ -34,7 +35,8 @@ def letter(status: int, text: str) -> Response:
 
 async def body_of(request: Request, most: int = MAX_BODY) -> bytes:
     """What was sent. Raises `HTTPException` (413) when it is longer than `most`."""
-    return await bounded(request, most).body()
+    with bounded(request, Limits(frame_bytes=most)) as read:
+        return await read.body()
 
 
 def fields_of(body: bytes) -> dict[str, str] | None:

@@ -17,10 +17,15 @@ from urllib.parse import urlsplit
 __all__ = ["LEFT_OUT", "may_be_opened"]
 
 LEFT_OUT = "(A file is left out here: its address is not a public one on the web.)"
-_OURS = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "arpa", "onion")
-"""The last words of names that lead to machines near us."""
+_OURS = {
+    *("localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "private"),
+    *("arpa", "onion", "svc", "cluster", "default", "consul", "docker", "mesh", "test", "invalid"),
+}
+"""The last words of names that lead to machines near us, or to services of a cluster we run in."""
 
-
+_PROTOCOLS = ipaddress.IPv4Network("192.0.0.0/24")
+"""Addresses that mean something where we are; clouds answer at some."""
+_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _NAT64_OURS = ipaddress.IPv6Network("64:ff9b:1::/48")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
@@ -52,11 +57,17 @@ def _plain(host: str) -> str:
 def _is_public(host: str) -> bool:
     address = _address(host)
     if address is not None:
-        return all(one.is_global and not one.is_multicast for one in _meant(address))
+        return all(map(_is_elsewhere, _meant(address)))
     name, dot, last = host.rpartition(".")
     if "%" in host or last[:1].isdigit():
         return False  # some readers decode the one, and take the other for a number
-    return bool(dot and name) and last not in _OURS
+    is_word = last.isalpha() or last.startswith("xn--")  # as the last word of a public name always is
+    return bool(dot and name) and is_word and last not in _OURS
+
+
+def _is_elsewhere(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    is_near = address in _PROTOCOLS or (address.version == 6 and address.is_site_local)
+    return address.is_global and not address.is_multicast and not is_near
 
 
 def _meant(
@@ -68,7 +79,7 @@ def _meant(
     if (known := address.ipv4_mapped or address.sixtofour) is not None:
         return [known]
     inside = ipaddress.IPv4Address(address.packed[12:])
-    if address in _NAT64 or address in _COMPATIBLE:
+    if address in _NAT64 or address in _COMPATIBLE or address in _TRANSLATED:
         return [inside]
     if address in _NAT64_OURS:
         return [ipaddress.IPv4Address(0)]  # a translator of our own: it leads inside, wherever that is

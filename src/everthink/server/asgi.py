@@ -24,14 +24,16 @@ from ..messages import encode_json
 from ..runtime.directory import MAX_NAME
 from ..turn.hooks import call_hook
 from .access import Action, Pass, address_of, raised
+from .answers import Answer, Told
 from .bodies import bounded
-from .connections import Buffers, Connection
+from .connections import Connection
 from .crowd import Crowd, place_of
 from .expiry import close_when_expired
 from .hall import Hall
 from .headers import with_headers, with_headers_on
 from .names import from_address, kebab
 from .reading import arrived
+from .waiting import Buffers
 
 if TYPE_CHECKING:
     from .app import App
@@ -47,6 +49,11 @@ ELSEWHERE = "Another server process has this conversation open. Please try again
 LATER = {"Retry-After": "1"}
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that only look: they make no agent."""
+FROM_ANYWHERE = ("GET", "HEAD")
+"""Methods that pages of other origins may use: what is answered they cannot read."""
+READING = ("GET", "HEAD", "POST")
+"""Methods for the conversation."""
+NO_CHILDREN = "An agent has no agents below it here: the address goes on after its name with /sub/."
 AT_A_TIME = 8
 """After so many frames of one socket others have their turn."""
 GOODBYE = 1.0
@@ -76,6 +83,12 @@ class Gate:
             return
         connection = HTTPConnection(scope)
         place = place_of(address_of(connection))
+        if (most := self._app.limits.header_bytes) < _head_size(scope):
+            long = _refused(
+                connection, 431, f"The head of a request has at most {most} bytes.", "its head is longer"
+            )
+            await self._refuse(scope, receive, send, long)
+            return
         full = self._crowd.enter(place)
         if full is not None:
             self._no_room(connection, full)
@@ -86,7 +99,10 @@ class Gate:
                 await self._come_in(WebSocket(scope, receive, send), receive, _transport_of(send))
             else:
                 response = await self._http(Request(scope, receive))
-                await response(scope, receive, with_headers(send))
+                transport = _transport_of(send)
+                cut = transport.abort if transport else None
+                long = response.long if isinstance(response, Told) else None
+                await response(scope, receive, Answer(with_headers(send), self._buffers, cut, long))
         finally:
             self._crowd.leave(place)
 
@@ -175,6 +191,8 @@ class Gate:
             return _refused(
                 connection, 400, "Invalid request", f"its name is longer than {MAX_NAME} characters"
             )
+        if rest[:1] == ["sub"]:
+            return _refused(connection, 404, NO_CHILDREN, "it is an address of an agent below another one")
         return cls, name, "/".join(rest)
 
     async def _hall(self, connection: HTTPConnection, cls: Any, name: str) -> Hall | Response:
@@ -234,8 +252,11 @@ class Gate:
             return Response()
         reads = rest.rpartition("/")[2] == "get-messages"
         action = "read" if reads else "request"
-        if request.method not in SAFE and self._access.is_foreign(request):
+        if request.method not in FROM_ANYWHERE and self._access.is_foreign(request):
             return self._access.wrong_origin(request, action, cls, name)
+        if reads and request.method not in READING:
+            text = f"A conversation is read with GET; {request.method} does nothing to it."
+            return PlainTextResponse(text, 405, {"Allow": ", ".join(READING)})
         entered = await self._entered(request, action, cls, name)
         if isinstance(entered, Response):
             return entered
@@ -247,9 +268,8 @@ class Gate:
                 return hall
             if reads:
                 await hall.actor.session.refresh()
-                return Response(encode_json(hall.messages), media_type="application/json")
-            with hall.actor.hold():
-                given = bounded(request, self._app.limits.frame_bytes)
+                return Told(hall.told)
+            with hall.actor.hold(), bounded(request, self._app.limits) as given:
                 answer = await call_hook(hall.actor.agent.on_request, given)
             if answer is None:
                 return PlainTextResponse("Not implemented", 404)
@@ -296,7 +316,9 @@ class Gate:
             agent_id=hall.actor.id,
             cut=transport.abort if transport else None,
             now=getattr(transport, "send_frames", None),  # ours has it: gathered.py
+            taken=getattr(transport, "until_taken", None),
             buffers=self._buffers,
+            stall=self._app.limits.stall_seconds,
         )
         connection.identity, connection.who = entered.identity, entered.who
         connection.mark, connection.key = entered.mark, key
@@ -370,6 +392,12 @@ async def deny(socket: WebSocket, receive: Receive, response: Response) -> None:
             gone = 0
             while gone < 2:
                 gone += (await receive())["type"] == "websocket.disconnect"
+
+
+def _head_size(scope: Scope) -> int:
+    """About how many bytes the head of a request had."""
+    fields = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    return fields + len(scope.get("raw_path") or b"") + len(scope["query_string"])
 
 
 def _transport_of(send: Send) -> asyncio.Transport | None:

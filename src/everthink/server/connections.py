@@ -3,9 +3,10 @@
     Hall --Parcel--> Connection --at once--> socket
                           └--bounded buffer--pump--> socket, when it is not ready for more
 
-Sending never waits. A reader that falls behind fills its own buffer only; when that is full the
-connection is closed with a code clients come back from, and they resume by sequence. One that does
-not even read that is cut off.
+Sending never waits. A reader that falls behind fills its own buffer only; when that is full, or nothing of
+it is taken for a while, the connection is closed with a code clients come back from, and they resume by
+sequence. One that does not even read that is cut off. A long text goes out in fragments, each when the one
+before is taken: what the server beneath has been given is out of our hands.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from struct import pack
 from typing import Any, Protocol
 
@@ -21,8 +22,9 @@ from ..identity import PERMISSIONS, Permission
 from ..wire.codec import encode
 from ..wire.frames import ServerFrame
 from .offers import Offers
+from .waiting import Buffers, Long
 
-__all__ = ["Buffers", "Connection", "Parcel", "Socket"]
+__all__ = ["Connection", "Parcel", "Socket"]
 
 log = logging.getLogger("everthink.server")
 
@@ -31,7 +33,12 @@ MAX_FRAMES = 4
 """So many frames as large as the largest that waits may wait: a conversation can be longer than a buffer."""
 AT_ONCE = 256 * 1024
 """Parcels that are longer go through the buffer: the socket's own has no bound."""
+PIECE = 64 * 1024
+"""Bytes of a fragment of a long text."""
 TRY_AGAIN_LATER = 1013
+UNBOUNDED = 1 << 62
+STALL = 30.0
+"""Seconds in which a reader takes something; an app has its own."""
 PATIENCE = 10.0
 """Seconds a client gets to read what was sent before the connection was closed."""
 
@@ -51,48 +58,51 @@ class Socket(Protocol):
 class Parcel:
     """Texts that belong together, made ready once for all who read. For the bound they are one."""
 
-    __slots__ = ("_framed", "size", "texts")
+    __slots__ = ("_framed", "_waiting", "size", "texts")
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str | Long]) -> None:
         self.texts = texts
         self.size = sum(map(len, texts))
         self._framed: bytes | None = None
+        self._waiting: Sequence[str | Long] | None = None
 
     @property
     def framed(self) -> bytes:
-        """The texts as WebSocket frames (RFC 6455, 5.2: final, text, without a mask)."""
+        """The texts as WebSocket frames."""
         if self._framed is None:
             parts: list[bytes] = []
             for text in self.texts:
-                data = text.encode(errors="replace")
-                size = len(data)
-                if size < 126:
-                    parts.append(bytes((0x81, size)))
-                else:
-                    parts.append(
-                        pack("!BBH", 0x81, 126, size) if size < 65536 else pack("!BBQ", 0x81, 127, size)
-                    )
-                parts.append(data)
+                data = text.data if isinstance(text, Long) else text.encode(errors="replace")
+                parts += (_head(FINAL | TEXT, len(data)), data)
             self._framed = b"".join(parts)
         return self._framed
 
+    @property
+    def waiting(self) -> Sequence[str | Long]:
+        """The texts as they wait: of long ones there is one copy, whoever waits for it."""
+        if self._waiting is None:
+            self._waiting = [
+                Long(text.encode(errors="replace")) if isinstance(text, str) and len(text) > AT_ONCE else text
+                for text in self.texts
+            ]
+        return self._waiting
 
-class Buffers:
-    """What waits for those who do not read, of all connections of an app: at most `most` bytes."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._in_all = most, 0
-        self._waiting: dict[Connection, int] = {}
+FINAL, TEXT, CONTINUED = 0x80, 1, 0
 
-    def hold(self, connection: Connection, size: int) -> None:
-        """So much waits for this connection now. When it is too much in all, the slowest is let go."""
-        before = self._waiting.pop(connection, 0)
-        self._in_all += size - before
-        if size:
-            self._waiting[connection] = size
-        if size > before and self._in_all > self._most:
-            slowest = max(self._waiting, key=self._waiting.__getitem__)
-            slowest.give_up()
+
+def _head(first: int, size: int) -> bytes:
+    """The head of a frame (RFC 6455, 5.2: without a mask)."""
+    if size < 126:
+        return bytes((first, size))
+    return pack("!BBH", first, 126, size) if size < 65536 else pack("!BBQ", first, 127, size)
+
+
+def _fragment(data: bytes, at: int) -> bytes:
+    """The fragment of a text that begins at this byte."""
+    piece = data[at : at + PIECE]
+    first = (FINAL if at + PIECE >= len(data) else 0) | (CONTINUED if at else TEXT)
+    return _head(first, len(piece)) + piece
 
 
 class Connection:
@@ -111,11 +121,15 @@ class Connection:
         agent_id: str = "",
         cut: Callable[[], None] | None = None,
         now: Callable[[bytes], bool] | None = None,
+        taken: Callable[[float], Awaitable[bool]] | None = None,
         buffers: Buffers | None = None,
+        stall: float = STALL,
     ) -> None:
         self.id, self._socket, self.request = id, socket, request
         # `now` writes frames without waiting; it returns False and writes nothing when that cannot be.
-        self._cut, self._now, self._buffers = cut, now, buffers
+        # `taken` waits until the reader has taken what was written; False: not within so many seconds.
+        self._cut, self._now, self._taken = cut, now, taken
+        self._buffers, self._stall = buffers or Buffers(UNBOUNDED), stall
         self.agent_id = agent_id
         """The agent it talks to."""
         self.called: str | None = None
@@ -144,8 +158,11 @@ class Connection:
         """The streams it was offered."""
         self.calls = 0
         """How many of its method calls run."""
-        self._out: deque[str] = deque()
-        self._buffered = self._largest = 0
+        self._out: deque[str | Long] = deque()
+        # What waits: all of it, the texts that are nobody else's, and the largest parcel.
+        self._buffered = self._own = self._largest = 0
+        # How much of the first, when that is a long one, is written.
+        self._at = 0
         self._wake = asyncio.Event()
         # The pump waits for something to write. With nothing in the buffer, all that was sent is out.
         self._is_idle = False
@@ -175,14 +192,26 @@ class Connection:
         now = self._now if self._is_idle and not self._out and parcel.size <= AT_ONCE else None
         if now is not None and now(parcel.framed):
             return
-        self._out.extend(parcel.texts)
-        self._buffered += parcel.size
-        self._largest = max(self._largest, parcel.size)
+        size = 0
+        for text in parcel.waiting:
+            size += len(text)
+            if isinstance(text, Long):
+                self._buffers.share(text)
+            else:
+                self._own += len(text)
+            self._out.append(text)
+        self._buffered += size
+        self._largest = max(self._largest, size)
         self._wake.set()
         if self._buffered > max(MAX_BUFFERED, MAX_FRAMES * self._largest):
             self.give_up()
-        elif self._buffers is not None:
-            self._buffers.hold(self, self._buffered)
+        else:
+            self._buffers.hold(self, self._own)
+
+    @property
+    def cost(self) -> float:
+        """The bytes that are kept for it; of what others wait for as well, its part."""
+        return self._own + sum(len(t) / max(t.holders, 1) for t in self._out if isinstance(t, Long))
 
     def give_up(self) -> None:
         """Close a connection that does not read. What waits is dropped; it may come back and resume."""
@@ -191,10 +220,12 @@ class Connection:
         self.close(TRY_AGAIN_LATER, "Reading too slowly")
 
     def _drop(self) -> None:
+        for text in self._out:
+            if isinstance(text, Long):
+                self._buffers.unshare(text)
         self._out.clear()
-        self._buffered = 0
-        if self._buffers is not None:
-            self._buffers.hold(self, 0)
+        self._buffered = self._own = self._at = 0
+        self._buffers.forget(self)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection after what was sent so far."""
@@ -208,21 +239,50 @@ class Connection:
         if self._cut is not None:
             asyncio.get_running_loop().call_later(PATIENCE, self._cut)
 
-    def _write_long(self, text: str) -> bool:
-        """A frame of our own is one copy of a long text; the server's would be four."""
-        return len(text) > AT_ONCE and self._now is not None and self._now(Parcel((text,)).framed)
+    async def _write(self) -> None:
+        """Write some of what waits, once what was written is taken."""
+        if self._taken is not None and not await self._taken(self._stall):
+            self.give_up()
+        if not self._out:
+            return
+        text = self._out[0]
+        if isinstance(text, Long):
+            await self._write_long(text)
+            return
+        self._out.popleft()
+        self._buffered -= len(text)
+        self._own -= len(text)
+        self._settle()
+        await self._socket.send_text(text)
+
+    def _settle(self) -> None:
+        if self._out:
+            self._buffers.hold(self, self._own)
+        else:
+            self._buffers.forget(self)
+
+    async def _write_long(self, long: Long) -> None:
+        """One fragment: all that the socket has to keep. Or all of it, where that cannot be."""
+        is_written = self._now is not None and self._now(_fragment(long.data, self._at))
+        if not is_written and self._at:
+            raise OSError("it is gone in the middle of a text")
+        written = min(PIECE, len(long) - self._at) if is_written else len(long)
+        self._at += written
+        self._buffered -= written
+        if self._at == len(long):
+            self._out.popleft()
+            self._at = 0
+            self._buffers.unshare(long)
+            self._settle()
+        if not is_written:
+            await self._socket.send_text(long.data.decode())
 
     async def pump(self) -> None:
         """Write what is sent until the connection closes."""
         try:
             while True:
                 while self._out:
-                    text = self._out.popleft()
-                    self._buffered -= len(text)
-                    if self._buffers is not None:
-                        self._buffers.hold(self, self._buffered)
-                    if not self._write_long(text):
-                        await self._socket.send_text(text)
+                    await self._write()
                 self._largest = 0
                 if self._closing is not None:
                     await self._socket.close(*self._closing)

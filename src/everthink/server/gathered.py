@@ -102,6 +102,17 @@ class _Gathered(Reins):
         self.write(frames)
         return True
 
+    async def until_taken(self, seconds: float) -> bool:
+        """Wait until the reader has taken enough for more. False when it took nothing for so long."""
+        if self._protocol is None or self._protocol.writable.is_set():
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                await self._protocol.writable.wait()
+        except TimeoutError:
+            return False
+        return True
+
     def wants_raw(self) -> None:
         """Whoever is served here takes long texts as bytes."""
         if self._protocol is not None:
@@ -123,7 +134,7 @@ class _Gathered(Reins):
     def close(self) -> None:
         """Close after what was written."""
         self.flush()
-        self._transport.close()
+        super().close()
 
 
 class GatheredProtocol(GuardedProtocol):

@@ -2,17 +2,19 @@
 
     socket --bytes--> PatientProtocol: the head of a request      in time, and not longer than a head is
                       GuardedProtocol: frames of a WebSocket      a little at a time, and not without end
+    either --bytes--> socket                                      as long as they are taken; then it is cut
 
 Bytes are read in small portions with the event loop's turn between them: a quarter of a MiB of empty frames
 is more work than it looks. Fragments become one text as they arrive; whoever sends pings and never reads gets
-no more pongs.
+no more pongs. A socket that is closed is gone soon after, whether its end is read or not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -20,6 +22,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 
 from ..limits import Limits
+from .arriving import Arriving
 from .reading import RAW
 
 if TYPE_CHECKING:
@@ -29,11 +32,22 @@ else:
 
 __all__ = ["GuardedProtocol", "PatientProtocol", "Reins"]
 
+log = logging.getLogger("everthink.server")
+
 PORTION = 4 * 1024
 BREATH = 0.005
 """After so many seconds of reading others have their turn."""
 UNREAD_PONGS = 256 * 1024
 TRY_AGAIN_LATER = 1013
+GOODBYE = 2.0
+"""Seconds that what is being sent has to be read when the server stops."""
+PATIENCE = 10.0
+"""The same, when a connection is closed."""
+NO_HANDSHAKE = b"This is no handshake of a WebSocket: it has a body, or a head that cannot be read."
+REFUSED = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s"
+)
 
 
 class Reins:
@@ -62,21 +76,29 @@ class Reins:
             self._is_paused = False
             self._transport.resume_reading()
 
+    def close(self) -> None:
+        """Close after what was written, if that is read."""
+        self._transport.close()
+        cut_later(self._transport, PATIENCE)
+
+
+def cut_later(transport: asyncio.Transport, seconds: float) -> None:
+    """Drop what is being closed and still there in a while: nobody waits for ever for a reader."""
+    with contextlib.suppress(RuntimeError):  # uvloop's, once it is closed
+        if transport.get_write_buffer_size() > 0:
+            asyncio.get_running_loop().call_later(seconds, transport.abort)
+
 
 class GuardedProtocol(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket protocol with bounds."""
 
     limits: ClassVar[Limits] = Limits()
-    held_in_all: ClassVar[int] = 0
-    """Bytes of messages that have begun to arrive, of all sockets."""
-    _holding: ClassVar[dict[GuardedProtocol, None]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._unread = b""
         self._at = 0
         self._goes_on = False
-        self._held = 0
         self.wants_raw = False
         """True when long texts are to arrive as bytes, under `raw_text`."""
 
@@ -84,14 +106,36 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
         """Take the reins."""
         reins = transport if isinstance(transport, Reins) else Reins(cast("asyncio.Transport", transport))
         reins.on_resume = self._resumes
+        reins.set_write_buffer_limits()  # the HTTP protocol before had none
         super().connection_made(cast("Any", reins))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """What has not been read never will be."""
         self._unread, self._at = b"", 0
         self.frames = []
-        self._hold(0)
+        Arriving.hold(self, 0)
         super().connection_lost(exc)
+
+    # --- beginning and end
+
+    def handle_events(self) -> None:
+        """What has arrived; of a handshake that is none, nothing has, and nothing ever would."""
+        super().handle_events()
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            said = b"".join(self.conn.data_to_send())  # there are some that the library answers itself
+            self.transport.write(said or REFUSED % (len(NO_HANDSHAKE), NO_HANDSHAKE))
+            self.handshake_initiated = self.handshake_complete = self.close_sent = True
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """The server stops: no socket keeps it from that, whatever it is in the middle of."""
+        try:
+            super().shutdown()
+        except Exception:
+            log.exception("a socket could not be closed in order and is cut")
+            self.transport.abort()
+        else:
+            cut_later(self.transport, GOODBYE)
 
     # --- a little at a time
 
@@ -184,69 +228,51 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
     # --- what waits for its end
 
     def _weigh(self) -> None:
-        held = len(self.conn.reader.buffer) + sum(map(len, self.frames))
-        self._hold(held)
-        if GuardedProtocol.held_in_all > self.limits.buffered_bytes:
-            self._make_room()
-
-    def _make_room(self) -> None:
-        """Let one go: of the address that holds most, who has taken longest. Honest ones come to an end."""
-        by_address: Counter[str] = Counter()
-        for one in self._holding:
-            by_address[one.address] += one._held
-        [(heaviest, _)] = by_address.most_common(1)
-        slowest = next((one for one in self._holding if one.is_heavy and one.address == heaviest), None)
-        if slowest is not None:
-            slowest.let_go()
+        Arriving.hold(self, len(self.conn.reader.buffer) + sum(map(len, self.frames)))
+        Arriving.keep_within(self.limits.buffered_bytes)
 
     @property
     def address(self) -> str:
         """Who is at the other end: of a proxy, itself."""
         return self.client[0] if self.client else ""
 
-    def _hold(self, held: int) -> None:
-        GuardedProtocol.held_in_all += held - self._held
-        self._held = held
-        if held:
-            self._holding.setdefault(self)
-        else:
-            self._holding.pop(self, None)
-
-    @property
-    def is_heavy(self) -> bool:
-        """True when dropping what it has begun to say would make room."""
-        return self._held > PORTION
-
     def let_go(self) -> None:
         """Close it: too much has begun to arrive."""
-        self.logger.warning("a message that does not end is refused: %d bytes wait in all", self.held_in_all)
         self._unread, self._at, self.frames = b"", 0, []
         self.conn.reader.buffer.clear()
-        self._hold(0)
         if not self.transport.is_closing() and not self.close_sent:
             self.conn.fail(TRY_AGAIN_LATER, "Too much is being sent at once")
             self.handle_parser_exception()
 
 
 class PatientProtocol(HttpProtocol):
-    """uvicorn's HTTP protocol, which does not wait for ever for the head of a request."""
+    """uvicorn's HTTP protocol, which does not wait for ever: for the head of a request, or for a reader."""
 
     limits: ClassVar[Limits] = Limits()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadline: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
         self._head = 0
+        # A head has begun while the answer to the request before is still being made.
+        self._is_ahead = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request."""
         super().connection_made(cast("Any", transport))
+        # Whatever a reader leaves in here is noticed: see `pause_writing`.
+        self.transport.set_write_buffer_limits(high=0)
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
         """Part of a head, or of a body."""
         self._head += len(data)
         super().data_received(data)
+        if self not in self.connections:  # it has become a WebSocket, or is gone
+            self._forget()
+            self._take()
+            return
         if self._has_head():
             self._forget()
             return
@@ -258,11 +284,28 @@ class PatientProtocol(HttpProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is waited for."""
         self._forget()
+        self._take()
         super().connection_lost(exc)
 
+    # --- heads
+
+    def on_message_begin(self) -> None:
+        """The first byte of a head (of httptools; h11 has a bound of its own)."""
+        self._is_ahead = True
+        if self._is_answering():
+            self._head = 0  # what came before was a body
+        cast("Any", super()).on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The last one."""
+        self._is_ahead = False
+        cast("Any", super()).on_headers_complete()
+
     def _has_head(self) -> bool:
-        is_ours = self in self.connections  # otherwise it has become a WebSocket
-        return not is_ours or bool(self.cycle and not self.cycle.response_complete)
+        return self not in self.connections or (self._is_answering() and not self._is_ahead)
+
+    def _is_answering(self) -> bool:
+        return bool(self.cycle and not self.cycle.response_complete)
 
     def _wait_for_head(self) -> None:
         self._deadline = self.loop.call_later(self.limits.handshake_seconds, self._too_late)
@@ -277,3 +320,32 @@ class PatientProtocol(HttpProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    # --- readers
+
+    def pause_writing(self) -> None:
+        """Something waits for the reader, who has some time to take it."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.limits.stall_seconds, self._cut)
+
+    def resume_writing(self) -> None:
+        """It is taken."""
+        super().resume_writing()
+        self._take()
+
+    def _take(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _cut(self) -> None:
+        self._unread = None
+        seconds = self.limits.stall_seconds
+        log.warning("an answer is not read: nothing was taken for %g s; it is cut off", seconds)
+        self.transport.abort()
+
+    def shutdown(self) -> None:
+        """The server stops. Who reads has a moment to read on."""
+        super().shutdown()
+        cut_later(self.transport, GOODBYE)

@@ -54,6 +54,7 @@ from .names import kebab
 from .permissions import answer_to, is_about_the_view, needed, refused, target_of
 from .reading import RawText, decoded
 from .replays import Over, chunk_frames, replayed_frames, stored_bodies, tell_end, tell_failure
+from .waiting import Latest, Long
 
 if TYPE_CHECKING:
     from .access import Access
@@ -74,6 +75,10 @@ MAX_REASON = 120
 _clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
 NOTHING_NEW = '{"type":"message-metadata","messageMetadata":{}}'
 NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
+
+
+def _greeted(messages: Sequence[Message]) -> bytes:
+    return encode_json(wire.ChatMessages(list(messages), connect=True))
 
 
 class Hall:
@@ -103,6 +108,8 @@ class Hall:
         self._parked: dict[Connection, None] = {}
         # Those who asked for the stream before it began: their windows go on with it themselves.
         self._expecting: set[Connection] = set()
+        # The conversation as those read it who have just come, and who ask for it.
+        self._greeting, self._told = Latest(), Latest()
         # How connections were closed when the agent left memory.
         self._closed: tuple[int, str] | None = None
         # Turns that ended, by request, for acks that come late.
@@ -341,6 +348,11 @@ class Hall:
             return list(path)
         return [message for message in path if message.id != active.message_id]
 
+    @property
+    def told(self) -> Long:
+        """The same as JSON."""
+        return self._told.of(self.messages, encode_json)
+
     def broadcast(self, message: str, *, without: Iterable[str] = ()) -> None:
         """Send text to every connection except those ids."""
         left_out, parcel = set(without), Parcel((message,))
@@ -388,7 +400,7 @@ class Hall:
             if self._accepted:
                 self._parked[connection] = None
                 connection.send(wire.StreamPending(next(reversed(self._accepted))))
-            connection.send(wire.ChatMessages(self.messages, connect=True))
+            connection.send_all(Parcel((self._greeting.of(self.messages, _greeted),)))
         recovering = self.actor.recovering
         if recovering is not None and self.actor.clock.now_ms() - recovering.at < RECOVERING_TTL_MS:
             connection.send(wire.Recovering(True, recovering.request_id))
