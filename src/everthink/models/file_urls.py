@@ -25,6 +25,8 @@ _OURS = {
 
 _PROTOCOLS = ipaddress.IPv4Network("192.0.0.0/24")
 """Addresses that mean something where we are; clouds answer at some."""
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All that is given out of IPv6 for the world; the rest is reserved, or near us."""
 _TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _NAT64_OURS = ipaddress.IPv6Network("64:ff9b:1::/48")
@@ -66,8 +68,8 @@ def _is_public(host: str) -> bool:
 
 
 def _is_elsewhere(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    is_near = address in _PROTOCOLS or (address.version == 6 and address.is_site_local)
-    return address.is_global and not address.is_multicast and not is_near
+    is_public = address in _UNICAST if address.version == 6 else address not in _PROTOCOLS
+    return is_public and address.is_global and not address.is_multicast
 
 
 def _meant(

@@ -34,6 +34,22 @@ export const journeys = {
     same(await tab.prose(), words(150), "stored answer");
   },
 
+  async links_that_run_something_are_words({ tab, room }) {
+    await tab.open(given.page, "muse", room);
+    await tab.say("links");
+    await tab.shows(/Idea number 1/);
+    await tab.quiet();
+    const links = await tab.answers.last().locator("a[href]").evaluateAll((all) =>
+      all.map((one) => [one.getAttribute("href"), one.hasAttribute("download")]),
+    );
+    // What runs in a page is saved at most; what is none of the web's is no link at all.
+    const opened = links.filter(([, saved]) => !saved).map(([href]) => href);
+    same(opened.join(" "), "https://example.com/picture.png", "links");
+    same(links.filter(([href, saved]) => saved && !href.startsWith("data:text/html,")).length, 0, "other downloads");
+    // A drawing is shown as a picture, in which nothing runs.
+    same(await tab.answers.last().locator("img").count(), 2, "pictures");
+  },
+
   async dropped_socket({ tab, room }) {
     let drop = () => {};
     let refuse = false;

@@ -121,8 +121,21 @@ class TravelGuide(Think):
         return {"hotel": hotel, "nights": nights, "confirmation": "LX-2291"}
 
 
+FILES = {
+    "javascript:alert(1)": "text/html",
+    "data:text/html,<script>alert(1)</script>": "text/html",
+    "data:image/svg+xml,<svg onload='alert(1)'/>": "image/svg+xml",
+    "file:///etc/passwd": "text/plain",
+    "https://example.com/picture.png": "image/png",
+    "data:image/png;base64,iVBORw0KGgo=": "image/png",
+}
+
+
 class Ideas:
-    """Has another answer to the same question each time. To `and?` it repeats what it said last."""
+    """Has another answer to the same question each time. To `and?` it repeats what it said last.
+
+    Asked for `links` it has some, good ones and bad ones.
+    """
 
     name = "ideas"
     continues: Literal["prefill", "prompt"] = "prompt"
@@ -145,6 +158,8 @@ class Ideas:
         yield model.TextStart("t")
         yield model.TextDelta("t", text)
         yield model.TextEnd("t")
+        for url, media_type in FILES.items() if question == "links" else ():
+            yield model.GeneratedFile(url, media_type)
         yield model.Finish("stop", model.Usage(20, 5, 25))
 
 
