@@ -47,6 +47,7 @@ LOGGERS = (
     "session",
     "store",
     "submissions",
+    "tasks",
     "tools",
     "turn",
 )

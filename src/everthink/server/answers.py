@@ -49,7 +49,7 @@ class Answer:
         if self._is_over:
             return
         body: bytes = message.get("body", b"")
-        if len(body) <= PIECE or self._cut is None:
+        if len(body) <= PIECE:
             await self._send(message)
             return
         self._left, more = len(body), message.get("more_body", False)

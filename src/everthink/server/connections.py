@@ -159,6 +159,8 @@ class Connection:
         self.calls = 0
         """How many of its method calls run."""
         self._out: deque[str | Long] = deque()
+        # Those of them that others may wait for as well.
+        self._longs: deque[Long] = deque()
         # What waits: all of it, the texts that are nobody else's, and the largest parcel.
         self._buffered = self._own = self._largest = 0
         # How much of the first, when that is a long one, is written.
@@ -197,6 +199,7 @@ class Connection:
             size += len(text)
             if isinstance(text, Long):
                 self._buffers.share(text)
+                self._longs.append(text)
             else:
                 self._own += len(text)
             self._out.append(text)
@@ -211,7 +214,7 @@ class Connection:
     @property
     def cost(self) -> float:
         """The bytes that are kept for it; of what others wait for as well, its part."""
-        return self._own + sum(len(t) / max(t.holders, 1) for t in self._out if isinstance(t, Long))
+        return self._own + sum(len(long) / long.holders for long in self._longs)
 
     def give_up(self) -> None:
         """Close a connection that does not read. What waits is dropped; it may come back and resume."""
@@ -220,9 +223,9 @@ class Connection:
         self.close(TRY_AGAIN_LATER, "Reading too slowly")
 
     def _drop(self) -> None:
-        for text in self._out:
-            if isinstance(text, Long):
-                self._buffers.unshare(text)
+        for long in self._longs:
+            self._buffers.unshare(long)
+        self._longs.clear()
         self._out.clear()
         self._buffered = self._own = self._at = 0
         self._buffers.forget(self)
@@ -271,6 +274,7 @@ class Connection:
         self._buffered -= written
         if self._at == len(long):
             self._out.popleft()
+            self._longs.popleft()
             self._at = 0
             self._buffers.unshare(long)
             self._settle()
