@@ -28,6 +28,7 @@ from ..settings import as_settings, nearest
 from ..tools.tool import Tool
 from . import overflow
 from .assemble import Assembled, as_prompt, asking, history_so_far
+from .call_ids import CallIds
 from .calls import StepCalls
 from .convert import has_approvals, paired
 from .hooks import StepConfig, StepContext, StepResult, TurnConfig, call_hook, tool_choice_of
@@ -123,6 +124,8 @@ class Loop:
         self._specs = {name: tool.spec() for name, tool in assembled.tools.items()}
         journal = run.turn.journal
         self._used_ids: set[str] = set(journal.block_ids) if journal else set()
+        self._call_ids = CallIds(run.host)
+        self._call_ids.meet(run.fold.parts)
         # Where the turn goes on, until its first step begins.
         self._picked_up = PickedUp()
         self._context: Any = None
@@ -168,6 +171,7 @@ class Loop:
             self._run, max(0, number - 1), self._assembled.tools, head, self._assembled.system
         )
         found = self._picked_up = await pick_up(self._run, journal, calls)
+        self._call_ids.allow(found.half_made)
         self.steps, self.is_waiting = found.steps, found.is_waiting
         if found.is_over or found.is_waiting:
             return False
@@ -358,6 +362,7 @@ class Loop:
         self, event: model.ModelEvent, answer: _Answer, calls: StepCalls, ids: dict[str, str]
     ) -> None:
         run, reasons = self._run, self._assembled.send_reasoning
+        event = await self._call_ids.own(event)
         match event:
             case model.TextStart(id, metadata):
                 answer.begin(id, model.TextPart, metadata)

@@ -38,6 +38,7 @@ __all__ = [
     "TURNS",
     "TURNS_OF",
     "TURN_FACTS",
+    "WAS_CALLED",
     "CallState",
     "abandoned",
     "accepted",
@@ -166,6 +167,7 @@ CALL = (
     "SELECT turn, tool, state, on_interrupt, input, approved_by FROM calls WHERE agent = ? AND call_id = ?"
     " ORDER BY asked_at DESC, turn DESC"
 )
+WAS_CALLED = "SELECT 1 FROM calls WHERE agent = ? AND call_id = ? LIMIT 1"
 CALLS = (
     "SELECT call_id, tool, step, state, on_interrupt, input, asked_at, started_at, settled_at, words"
     " FROM calls WHERE agent = ? AND turn = ? ORDER BY asked_at, call_id"
@@ -209,14 +211,15 @@ BAD_ENDINGS = (
     " WHERE agent = ? AND status IN ('error', 'aborted') ORDER BY seq DESC LIMIT ?"
 )
 CALLS_OF = (
-    f"SELECT {', '.join(CALL_FACTS)} FROM calls WHERE agent = ? ORDER BY asked_at DESC, call_id DESC LIMIT ?"
+    f"SELECT {', '.join(CALL_FACTS)} FROM calls WHERE agent = ? AND tool <> ''"
+    " ORDER BY asked_at DESC, call_id DESC LIMIT ?"
 )
 LATEST_TURNS = (
     f"SELECT agent, {', '.join(TURN_FACTS)} FROM turns WHERE agent LIKE ? ESCAPE '!'"
     " ORDER BY created_at DESC, seq DESC LIMIT ?"
 )
 LATEST_CALLS = (
-    f"SELECT agent, {', '.join(CALL_FACTS)} FROM calls WHERE agent LIKE ? ESCAPE '!'"
+    f"SELECT agent, {', '.join(CALL_FACTS)} FROM calls WHERE agent LIKE ? ESCAPE '!' AND tool <> ''"
     " ORDER BY asked_at DESC, call_id DESC LIMIT ?"
 )
 COUNTS = (
@@ -496,7 +499,7 @@ def forgotten(agent: str) -> list[Statement]:
     """Drop all chunks and ledger rows (clear)."""
     return [
         Statement("DELETE FROM segments WHERE agent = ?", (agent,)),
-        Statement("DELETE FROM calls WHERE agent = ?", (agent,)),
+        *_without_calls("agent = ?", agent),
         # What is set aside cannot go on any more, and keeps nothing of what was said.
         Statement(
             "UPDATE turns SET input = NULL, stash = NULL, question = NULL, set_aside_at = NULL"
@@ -508,10 +511,23 @@ def forgotten(agent: str) -> list[Statement]:
 
 def unsaid(agent: str, turns: Sequence[str]) -> list[Statement]:
     """Drop the chunks and ledger rows of turns that said something after the conversation was cleared."""
+    statements: list[Statement] = []
+    for turn in turns:
+        statements.append(Statement("DELETE FROM segments WHERE agent = ? AND turn = ?", (agent, turn)))
+        statements += _without_calls("agent = ? AND turn = ?", agent, turn)
+    return statements
+
+
+def _without_calls(those: str, *params: str) -> list[Statement]:
+    """Drop ledger rows. Of a question that was open its id stays, and nothing else: somebody may still
+    look at it, and a later call under that id must not be taken for the one they answer."""
     return [
-        Statement(f"DELETE FROM {table} WHERE agent = ? AND turn = ?", (agent, turn))
-        for turn in turns
-        for table in ("segments", "calls")
+        Statement(
+            "UPDATE calls SET tool = '', step = 0, state = 'denied', input = NULL, answer = NULL, words = NULL,"
+            f" approved_by = NULL WHERE {those} AND state IN ('asked', 'approved')",
+            params,
+        ),
+        Statement(f"DELETE FROM calls WHERE {those} AND tool <> ''", params),
     ]
 
 
