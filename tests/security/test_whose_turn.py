@@ -159,6 +159,40 @@ async def test_who_may_not_clear_takes_nothing_that_others_said_out_of_sight(ser
     ]
 
 
+@pytest.mark.parametrize("where", ["out of memory", "behind a summary"])
+@pytest.mark.parametrize("how", ["changes", "regenerates"])
+async def test_nor_what_is_no_longer_in_memory(serve_on: ServeOn, where: str, how: str) -> None:
+    # Given something that ada said, and so much of bob's own after it that memory does not hold it any more
+    cls = till(*[says("ok")] * 20)
+    cls.hydration_byte_budget = 1500 if where == "out of memory" else cls.hydration_byte_budget
+    server = await serve_on(
+        cls,
+        authenticate=by_token,
+        authorize=lambda who, action, agent: ["ask"] if action == "connect" and who == "bob" else True,
+    )
+    ada, bob = await people(server, cls, "ada", "bob")
+    await bob.until_done(await bob.request([said("b0", "First")]))
+    await ada.until_done(await ada.request([said("a1", "I never agreed")]))
+    for number in range(5):
+        await bob.until_done(await bob.request([said(f"f{number}", "filler " * 60)]))
+    agent = await server.app.agent(cls, "room").instance()
+    if where == "behind a summary":
+        await agent.session.add_compaction("All agreed.", "b0", "f2")
+    assert agent.session.find("a1") is None
+    # When he goes back to what he said first
+    if how == "changes":
+        request = await bob.request([said("b0", "Nothing happened")])
+    else:
+        request = await bob.request([said("b0", "First")], trigger="regenerate-message", messageId="b0")
+    done = await bob.until_done(request)
+    # Then it is refused, and what ada said is where it was
+    assert "Others have written since" in done["body"]
+    assert "I never agreed" in [m.text for m in await agent.session.get_stored_path()]
+    # and what is only his he may take back
+    done = await bob.until_done(await bob.request([said("f4", "Never mind")]))
+    assert done.get("error") is None
+
+
 async def test_one_person_holds_half_of_the_places_at_most(serve: Serve) -> None:
     go = asyncio.Event()
     cls = till(says("One ").waits(go), *[says("ok")] * 4)

@@ -88,10 +88,51 @@ def test_strict_types_follow_json_rules() -> None:
 
 def test_numbers_beyond_64_bits_and_broken_text_still_arrive() -> None:
     @tool
-    def take(n: int, s: Any, f: Any) -> None: ...
+    def take(n: int, s: Any) -> None: ...
 
-    given = {"n": 2**80, "s": "half \ud83d", "f": float("inf")}
+    given = {"n": 2**80, "s": "half \ud83d"}
     assert take.arguments(given) == given
+
+
+class Loose(BaseModel):
+    price: float
+    seen: list[float] = []
+
+
+@pytest.mark.parametrize("wrong", ["nan", "NaN", "-inf", "Infinity", float("nan"), float("-inf")])
+def test_nan_and_infinities_are_no_numbers(wrong: Any) -> None:
+    @tool
+    def pay(
+        amount: float = 0, each: list[float] | None = None, any: Any = None, loose: Loose | None = None
+    ) -> None: ...
+
+    assert "amount should be a finite number" in complaint(pay, {"amount": wrong})
+    assert "each[1] should be a finite number" in complaint(pay, {"each": [1, wrong]})
+    assert "loose.price should be a finite number" in complaint(pay, {"loose": {"price": wrong}})
+    assert "loose.seen[0] should be a finite number" in complaint(
+        pay, {"loose": {"price": 1, "seen": [wrong]}}
+    )
+    if isinstance(wrong, float):
+        assert "any should be a finite number" in complaint(pay, {"any": wrong})
+    else:
+        assert pay.arguments({"any": wrong}) == {"any": wrong}  # there it is a text
+
+
+@pytest.mark.parametrize("schema", [{"type": "number"}, {}])
+def test_nor_in_tools_that_come_with_a_schema(schema: dict[str, Any]) -> None:
+    pay = Tool.from_schema("pay", "Pay.", {"properties": {"amount": schema}}, lambda input: input)
+    assert "amount should be a finite number" in complaint(pay, {"amount": float("nan")})
+    assert "[1] should be a finite number" in complaint(pay, {"rest": [1, float("inf")]})
+
+
+def test_the_completed_input_is_what_the_body_gets_as_json() -> None:
+    given = {"order": {"items": [{"name": "tea", "price": 1.5}]}, "when": "2024-02-29", "count": "3"}
+    assert order.completed(given) == {
+        "order": {"items": [{"name": "tea", "price": 1.5}], "note": None},
+        "when": "2024-02-29",
+        "color": "red",
+        "count": 3,
+    }
 
 
 def test_the_body_gets_its_own_copy_of_the_input() -> None:

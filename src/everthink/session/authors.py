@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..store.port import Statement
 
-__all__ = ["AUTHOR", "TABLES", "cleared", "wrote"]
+__all__ = ["AT_ONCE", "AUTHORS", "TABLES", "cleared", "wrote"]
 
 TABLES = (
     """CREATE TABLE authors (
@@ -18,7 +18,8 @@ TABLES = (
     ) /* clustered */""",
 )
 
-AUTHOR = "SELECT author FROM authors WHERE agent = ? AND message = ?"
+AT_ONCE = 50
+AUTHORS = f"SELECT message, author FROM authors WHERE agent = ? AND message IN ({', '.join('?' * AT_ONCE)})"
 
 
 def wrote(agent: str, message: str, *, author: str) -> Statement:

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, cast
 
 from .explain import describe, misfit, not_an_object, path_text
+from .finite import non_finite
 from .references import resolve
 
 __all__ = ["MAX_STEPS", "JsonInput", "misfits"]
@@ -39,6 +40,7 @@ class JsonInput:
         if not isinstance(given, dict):
             raise not_an_object(tool, given)
         problems = list(misfits(given, self.schema))
+        problems += [f"{where} should be a finite number" for where in non_finite(given)]
         if problems:
             raise misfit(tool, problems)
         return cast("dict[str, Any]", given)

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypedDict, Unpack, cast, overload
 
-from ..errors import ToolDefinitionError
+from ..errors import ToolDefinitionError, ToolInputError
 from ..models.port import ToolSpec
 from .context import ToolContext
 from .function_input import FunctionInput
@@ -72,7 +72,7 @@ class ToolOptions(TypedDict, total=False):
     title: str | None
     """What people see."""
     needs_approval: NeedsApproval
-    """True, or a function of the input that says so: a person is asked before it runs."""
+    """True, or a function of the input (checked, with its defaults) that says so: a person is asked first."""
     on_interrupt: OnInterrupt
     """After a crash during a call: `"report"` it to the model, `"rerun"` it, or let a function find out."""
     timeout: float | None
@@ -224,13 +224,20 @@ class Tool(Generic[P, R]):
             return cast("FunctionInput", self._input).typed.unchecked(input)
         return self._input.arguments(self.name, input)
 
+    def completed(self, input: Any) -> dict[str, Any]:
+        """The input as JSON, as the body will get it: checked, converted, with the defaults of what is left
+        out. Raises `ToolInputError` when it does not fit."""
+        if isinstance(self._input, JsonInput):
+            return copy.deepcopy(self._input.arguments(self.name, input))
+        return self._input.typed.completed(self.name, input)
+
     async def needs_approval_for(self, input: Any, ctx: ToolContext) -> bool:
         """True when a person must agree before this call runs."""
         if isinstance(self.needs_approval, bool):
             return self.needs_approval
         from .ask import ask_yes_or_no
 
-        return await ask_yes_or_no(self.needs_approval, *self._question(input), ctx)
+        return await ask_yes_or_no(self.needs_approval, *self._question(input, self.completed(input)), ctx)
 
     async def find_out(self, input: Any, ctx: ToolContext) -> Any:
         """What became of a call that a crash cut off: its result, `RERUN` or `REPORT`."""
@@ -238,13 +245,16 @@ class Tool(Generic[P, R]):
 
         if not callable(self.on_interrupt):
             return RERUN if self.on_interrupt == "rerun" else REPORT
-        return await ask(self.on_interrupt, *self._question(input), ctx)
+        try:
+            given = self.completed(input)
+        except ToolInputError:  # a hook chose it, whose word counts
+            given = cast("dict[str, Any]", input) if isinstance(input, dict) else {}
+        return await ask(self.on_interrupt, *self._question(input, given), ctx)
 
     def _question(
-        self, input: Any
+        self, input: Any, given: dict[str, Any]
     ) -> tuple[str, dict[str, Any], Callable[[], dict[str, Any]], Sequence[str]]:
         """What the functions of a tool are asked about: its name, the input, the arguments, their names."""
-        given = cast("dict[str, Any]", input) if isinstance(input, dict) else {}
         if isinstance(self._input, JsonInput):
             names, defaults = list(self._input.schema.get("properties", {})), {}
         else:

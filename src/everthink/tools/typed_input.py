@@ -3,7 +3,9 @@
     Signature --TypedInput--> JSON schema        (once, when the tool is defined)
     JSON input --TypedInput--> keyword arguments (every call)
 
-Arguments the model left out are left out here too, so the function's own defaults apply.
+Arguments the model left out are left out here too, so the function's own defaults apply; `completed`
+writes them down for whoever decides about a call. NaN and the infinities are no numbers to us: they
+compare as no amount does.
 This module imports pydantic; `tool.py` imports it only when a tool is defined.
 """
 
@@ -13,13 +15,15 @@ import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any, cast, get_args, get_origin
 
-from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationError, create_model
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema, to_json
 
-from .explain import explain, not_an_object
+from .explain import explain, misfit, not_an_object
+from .finite import non_finite
+from .plain_input import as_json
 from .schema import tidy
 from .signature import Signature, is_context, refuse
 
@@ -76,7 +80,23 @@ class TypedInput:
         if filled is None or strangers:
             errors.extend({"type": "extra_forbidden", "loc": (key,)} for key in strangers)
             raise explain(tool, errors, given, [keys[0] for keys in self._keys.values()])
-        return self._filled(filled)
+        arguments = self._filled(filled)
+        if problems := [f"{where} should be a finite number" for where in non_finite(arguments)]:
+            raise misfit(tool, problems)
+        return arguments
+
+    def completed(self, tool: str, value: Any) -> dict[str, Any]:
+        """The input as JSON, as the function will get it: checked, converted, with its defaults."""
+        given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        arguments = {**self.defaults(), **self.arguments(tool, value)}
+        keys = {
+            name: next((key for key in self._keys.get(name, ()) if key in given), None) for name in arguments
+        }
+        written: dict[str, Any] = {}
+        for name, item in arguments.items():
+            key = keys[name] or self._keys.get(name, [name])[0]
+            written[key] = as_json(item, given.get(key))
+        return written
 
     def unchecked(self, value: Any) -> dict[str, Any]:
         """Arguments from input that somebody put in place of the model's: converted where that works."""
@@ -136,7 +156,8 @@ class TypedInput:
                 Field(default_factory=dict, alias=_REST),
             )
         try:
-            model: type[BaseModel] = create_model("Input", __module__=__name__, **fields)
+            config = ConfigDict(allow_inf_nan=False)
+            model: type[BaseModel] = create_model("Input", __config__=config, __module__=__name__, **fields)
         except PydanticUndefinedAnnotation as error:
             raise NameError(str(error)) from error
         except (PydanticSchemaGenerationError, PydanticUserError, TypeError, ValueError) as error:

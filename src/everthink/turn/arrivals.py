@@ -19,6 +19,7 @@ from ..limits import Limits
 from ..messages import UNSET, Message, Unset
 from ..session import authors
 from ..session.overlay import is_overlay
+from ..session.queries import DEEPEST
 from ..session.session import Session
 from ..session.tree import Plan
 from ..store.port import Statement, Store
@@ -187,21 +188,34 @@ async def _leave_others_in_sight(room: Reception, arrival: Arrival, mark: str | 
     place = arrival.parent if isinstance(arrival.below, Unset) else arrival.below
     if isinstance(place, Unset):
         return
-    path = room.session.path
-    begins = next((i + 1 for i, message in enumerate(path) if message.id == place), 0)
-    for message in path[begins:]:
-        if message.role == "user" and await _author(room, message.id) != mark:
-            raise InvalidTurn(
-                "Others have written since, and going back would take that out of sight.",
-                kept="The conversation is as it was.",
-                next_step="Ask anew at its end.",
-            )
+    # From the database: what a summary covers and what is out of memory is in sight too.
+    path = await room.session.get_history_row_stats()
+    stays = set[str]()
+    if place is not None:
+        stays = {row.id for row in await room.session.get_history_row_stats(room.session.row_id(place))}
+    hidden = [row.id for row in path if row.role == "user" and row.id not in stays]
+    is_longer = len(path) > DEEPEST and path[0].id not in stays  # than anybody reads
+    if is_longer or any(author != mark for author in await _authors(room, hidden)):
+        raise InvalidTurn(
+            "Others have written since, and going back would take that out of sight.",
+            kept="The conversation is as it was.",
+            next_step="Ask anew at its end.",
+        )
 
 
 async def _author(room: Reception, id: str) -> str | None:
+    return (await _authors(room, [id]))[0]
+
+
+async def _authors(room: Reception, ids: Sequence[str]) -> list[str | None]:
+    """Who wrote each of these messages; `None` where nobody in particular is known."""
     store: Store = room.store
-    rows = await store.fetch(authors.AUTHOR, room.id, id)
-    return rows[0][0] if rows else None
+    found: dict[str, str] = {}
+    for start in range(0, len(ids), authors.AT_ONCE):
+        asked = list(ids[start : start + authors.AT_ONCE])
+        asked += asked[-1:] * (authors.AT_ONCE - len(asked))
+        found |= {row[0]: row[1] for row in await store.fetch(authors.AUTHORS, room.id, *asked)}
+    return [found.get(id) for id in ids]
 
 
 def _planned(room: Reception, arrival: Arrival) -> Plan:

@@ -362,6 +362,7 @@ class StepCalls:
         host = self.run.host
         given, lenient = called.input, False
         if host.overrides("before_tool_call"):
+            call.input = tool.completed(called.input)  # what a hook decides about is what runs
             match decision_of(await call_hook(host.agent.before_tool_call, call)):
                 case Block(reason):
                     return (

@@ -251,7 +251,7 @@ class ToolCall:
     tool_name: str
     tool_call_id: str
     input: Any
-    """What the model sent, checked against the tool's schema."""
+    """What the body will get, as JSON: checked, converted, with the defaults of what the model left out."""
     messages: Sequence[model.ModelMessage]
     """What the model was shown before it made the call."""
     signal: AbortSignal

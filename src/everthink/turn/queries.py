@@ -523,8 +523,8 @@ def _without_calls(those: str, *params: str) -> list[Statement]:
     look at it, and a later call under that id must not be taken for the one they answer."""
     return [
         Statement(
-            "UPDATE calls SET tool = '', step = 0, state = 'denied', input = NULL, answer = NULL, words = NULL,"
-            f" approved_by = NULL WHERE {those} AND state IN ('asked', 'approved')",
+            "UPDATE calls SET tool = '', step = 0, state = 'denied', input = NULL, answer = NULL,"
+            f" words = NULL, approved_by = NULL WHERE {those} AND state IN ('asked', 'approved')",
             params,
         ),
         Statement(f"DELETE FROM calls WHERE {those} AND tool <> ''", params),
