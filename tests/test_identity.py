@@ -53,6 +53,12 @@ def test_the_same_name_elsewhere_is_somebody_else(name: str, home: str) -> None:
     assert len({mark_of(Account("ada", **{home: place})) for place in ("a", "b")}) == 2
 
 
+def test_a_username_is_not_the_id_of_the_same_text() -> None:
+    people = ["42", *({name: "42"} for name in ("id", "sub", "user_id", "username")), Account("43")]
+    assert len({mark_of(one) for one in people}) == len(people)
+    assert mark_of({"id": "42", "tenant": "t"}) != mark_of({"username": "42", "tenant": "t"})
+
+
 def test_nobody_in_particular_has_no_mark() -> None:
     assert (kept(None), mark_of(None)) == (None, None)
 

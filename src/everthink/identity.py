@@ -78,15 +78,17 @@ def mark_of(identity: Any) -> str | None:
     """A short mark of a person, the same whenever they come. `None` for nobody in particular.
 
     Of an object with an `id`, `sub`, `user_id` or `username` the first of these counts, together with `iss`,
-    `tenant`, `tenant_id`, `org` and `org_id`: the rest may change.
+    `tenant`, `tenant_id`, `org` and `org_id`: the rest may change. The same name in another field, or as bare
+    text, is another person.
     """
     if identity is None:
         return None
     plain = kept(identity)
     if isinstance(plain, dict):
         entries = cast("dict[str, Any]", plain)
-        named = next((entries[key] for key in _NAMES if entries.get(key)), None)
+        name = next((key for key in _NAMES if entries.get(key)), None)
         homes = {key: entries[key] for key in _HOMES if entries.get(key) is not None}
-        plain = entries if named is None else [named, homes] if homes else named
+        # With the kind of name: whoever may choose a username must not become the one with that id.
+        plain = entries if name is None else {name: entries[name], **homes}
     text = msgspec.json.encode(plain, order="deterministic")
     return hashlib.blake2b(text, digest_size=12, person=b"everthink").hexdigest()

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from everthink import App, Think, tool
+from everthink.cluster.fence import Fence
 from everthink.errors import AgentError, StoreClosed, StoreError
 from everthink.observe.events import Audit, Destroy, Event
 from everthink.runtime import directory, erasing
 from everthink.runtime.callables import callable
-from everthink.store.port import Statement
+from everthink.store.port import Commit, Rows, Statement
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.clock import ManualClock
 from tests.support.server import served
@@ -36,6 +37,12 @@ pytestmark = pytest.mark.anyio
 
 def open_app(url: str, *agents: type[Think], **options: Any) -> App:
     return App(*(agents or (Keeper,)), **{"store": url, "grace": 0.0, "idle_after": None} | options)
+
+
+class Talker(Think):
+    """Answers."""
+
+    model = ScriptedModel.forever(lambda request: says("ok"))
 
 
 async def test_every_row_goes_and_those_of_others_stay(url: str) -> None:
@@ -96,6 +103,42 @@ async def test_a_turn_in_the_middle_is_cut_and_nothing_it_said_comes_back(url: s
         # The socket is closed with a code and a reason that say why
         assert await chat.until_closed() == (4410, "Erased")
         assert await rows_of(app, "Talker/ada") == {}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_sockets_are_told_once_it_is_durable_and_not_before(
+    url: str, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    # Given a database that takes its time with the commit that erases
+    apply_last, asked, go = Fence.apply_last, asyncio.Event(), asyncio.Event()
+
+    async def slow(fence: Fence, commit: Commit) -> list[Rows]:
+        asked.set()
+        await go.wait()
+        if fails:
+            raise StoreError("The disk is full.")
+        return await apply_last(fence, commit)
+
+    monkeypatch.setattr(Fence, "apply_last", slow)
+    app = open_app(url, Talker)
+    async with served(app) as server:
+        chat = await server.connect(Talker, "ada")
+        await chat.until_done(await chat.say("my diary"))
+        erasing = asyncio.ensure_future(app.erase(Talker, "ada"))
+        await asked.wait()
+        # Then nobody is told while it may still be lost, and nobody is heard
+        before = len(chat.frames)
+        try:
+            await chat.say("one more")
+            await (await chat._socket.ping())  # comes after all that was sent before
+            assert (chat.closed, len(chat.frames)) == (None, before)
+        finally:
+            go.set()
+            await asyncio.wait([erasing])
+        code, _ = await chat.until_closed()
+        assert code == (1012 if fails else 4410)
+        assert isinstance(erasing.exception(), StoreError) is fails
+        assert bool(await rows_of(app, "Talker/ada")) is fails
 
 
 async def test_a_tool_that_does_not_stop_can_write_nothing_any_more(

@@ -579,14 +579,21 @@ class Directory:
         if start is not None:
             start.cancel()
             await asyncio.wait([start])
-            if _is_up(start):
-                await self._end(start.result())
-        id = "/".join(key)
-        fence = self._fences.get(id) or await self._claimed(key)
+        actor = start.result() if start is not None and _is_up(start) else None
+        if actor is not None:
+            await self._end(actor)
+        id, told = "/".join(key), RESTART
         try:
-            rows = await self._delete(key, fence, Audit(action="erase", allowed=True, identity=identity))
+            fence = self._fences.get(id) or await self._claimed(key)
+            try:
+                rows = await self._delete(key, fence, Audit(action="erase", allowed=True, identity=identity))
+                told = ERASED
+            finally:
+                await self._give_back(fence, id)
         finally:
-            await self._give_back(fence, id)
+            # Only what is durable is told: those who hear of it stay away for good.
+            if actor is not None and actor.hall is not None:
+                actor.hall.close_all(*told)
         # Not by whoever asked: that may have been the agent itself, which is gone.
         scrub = begin(self.store.scrub(patience=patience), "overwriting what was erased", tell=self._tell)
         self._scrubs.add(scrub)
@@ -606,7 +613,7 @@ class Directory:
     async def _end(self, actor: Actor) -> None:
         """Stop an agent that shall write nothing any more."""
         if actor.hall is not None:
-            actor.hall.close_all(*ERASED)
+            actor.hall.hear_no_more()
         await self._stopped(actor)
         actor.fence.shut()
 

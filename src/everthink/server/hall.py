@@ -110,6 +110,8 @@ class Hall:
         self._expecting: set[Connection] = set()
         # The conversation as those read it who have just come, and who ask for it.
         self._greeting, self._told = Latest(), Latest()
+        # True while the agent is being erased: nobody is heard, and nobody told before it is so.
+        self._is_deaf = False
         # How connections were closed when the agent left memory.
         self._closed: tuple[int, str] | None = None
         # Turns that ended, by request, for acks that come late.
@@ -430,6 +432,10 @@ class Hall:
         except Exception as error:  # noqa: BLE001 - it is gone already
             self.actor.complain("on_close", error)
 
+    def hear_no_more(self) -> None:
+        """What clients send from now on is not heard. `close_all` follows, once it is known what to tell."""
+        self._is_deaf = True
+
     def close_all(self, code: int, reason: str) -> None:
         """Close every connection, and those that are just coming."""
         self._closed = (code, reason)
@@ -505,7 +511,7 @@ class Hall:
         if not connection.is_closing and is_expired(connection, self.actor.clock):
             self._audit(connection, "connect", reason="expired")
             connection.close(*EXPIRED)
-        return connection.is_closing
+        return connection.is_closing or self._is_deaf
 
     def _refuse(self, connection: Connection, frame: wire.ClientFrame) -> None:
         """Tell a client that it may not do this, and how things really are."""
