@@ -75,6 +75,7 @@ ARROWS: dict[str, set[str]] = {
     "recovery": {
         "errors",
         "settings",
+        "masking",
         "limits",
         "clock",
         "messages",

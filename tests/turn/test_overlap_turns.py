@@ -138,6 +138,27 @@ async def test_debounce_answers_after_a_quiet_time_and_only_the_newest(open_app:
     assert await room.texts() == ["First", "One.", "Second", "Third", "Two."]
 
 
+async def test_nobody_is_kept_waiting_by_somebody_who_never_stops_typing(open_app: OpenApp) -> None:
+    # Given somebody who asks, and somebody else who writes again before each quiet moment is over
+    clock = ManualClock()
+    room = await Room(Debounce(0.5), "One.", "Two.", clock=clock).open(open_app)
+    first = await room.window.send("u1", "First")
+    await room.witness.until_text("One.")
+    sent = [await room.window.send("ada", "Ada asks")]
+    room.goes.set()
+    await first.result()
+    for number in range(16):
+        await clock.until_waiting()
+        await clock.advance(0.3)
+        assert room.model.asked == 1
+        sent.append(await room.window.send(f"dot{number}", "."))
+    await clock.until_waiting()
+    await clock.advance(0.2)
+    # Then it is answered after ten quiet moments, with all that was said until then
+    assert await statuses(sent[-1]) == ["completed"]
+    assert (await room.texts())[2:] == ["Ada asks", *["."] * 16, "Two."]
+
+
 @pytest.mark.case(342)
 async def test_a_quiet_time_that_passed_while_the_first_turn_ran_is_not_waited_for_again(
     open_app: OpenApp,

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ..errors import CommitRefused, StoreClosed, StoreError, TurnGivenUp
+from ..masking import mask
 from ..messages import Part, copy_json, decode_json, is_tool_part, text_of
 from ..observe.events import (
     ChatRecoveryAttempt,
@@ -362,7 +363,7 @@ class Recovery:
     async def _hook_failed(self, turn: Turn, incident: Incident, error: Exception) -> PutOff:
         house = self._house
         house.complain("on_chat_recovery", error)
-        text = str(error) or type(error).__name__
+        text = mask(str(error)) or type(error).__name__
         incident = self._incidents[turn.id] = replace(incident, status="failed", reason=text)
         await house.store.apply([queries.kept(house.id, incident)])
         house.emit(ChatRecoveryFailed(**_fields(incident), reason=text))

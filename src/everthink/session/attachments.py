@@ -39,11 +39,16 @@ def kept(agent: str, session: str, blob: Blob, *, now: int) -> Statement:
 
 
 def cleared(agent: str, session: str) -> Statement:
-    """Forget the files of a session, except those that another one (a fork of it) still names."""
+    """Forget the files of a session, except those that a fork of it still names.
+
+    Anybody can type a path. What we copied into a fork is as old as the fork itself; what was typed is not.
+    """
     return Statement(
-        "DELETE FROM attachments WHERE agent = ? AND session = ? AND NOT EXISTS (SELECT 1 FROM messages"
-        " WHERE messages.agent = attachments.agent AND messages.session <> attachments.session"
-        " AND messages.content LIKE '%' || attachments.path || '%')",
+        "DELETE FROM attachments WHERE agent = ? AND session = ? AND NOT EXISTS (SELECT 1 FROM messages m"
+        " JOIN sessions s ON s.agent = m.agent AND s.id = m.session"
+        " WHERE m.agent = attachments.agent AND m.session <> attachments.session"
+        " AND s.parent_session IS NOT NULL AND m.created_at <= s.created_at"
+        " AND m.content LIKE '%preserved at ' || attachments.path || ']%')",
         (agent, session),
     )
 

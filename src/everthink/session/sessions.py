@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import SessionBusy, UnknownSession
@@ -281,8 +282,11 @@ class Sessions:
     ) -> SessionInfo:
         """Note a new session with its first messages in one commit: a crash leaves both or neither."""
         target = await self.session(made.id)
+        plan = target.plan_append(messages)
+        now = self._home.now()  # no copy is younger than its session (session/attachments.py)
+        made = replace(made, created_at=now, updated_at=now)
         try:
-            await target.write(target.plan_append(messages), queries.created(self._home.id, made), *more)
+            await target.write(plan, queries.created(self._home.id, made), *more)
         except BaseException:
             self._known.pop(made.id, None)
             raise

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import UnknownMessage
+from ..errors import InvalidMessage, UnknownMessage
 from ..messages import UNSET, Message, Unset
 from ..store.port import Rows, Statement, Store
 from . import attachments, authors, queries
@@ -266,6 +266,8 @@ class Tree:
         plan = Plan()
         above = self._tip if isinstance(parent, Unset) else parent and self.row_id(parent)
         for message in messages:
+            if message.role == "user" and is_overlay(message):
+                raise InvalidMessage("message.id", f"is {message.id[:40]!r}, which stands for a summary")
             if message.id in self._places or message.id in self._met or is_overlay(message):
                 continue  # stays where it is, and so does the place of what follows
             now = self._now()

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from ..abort import AbortController, AbortSignal
 from ..errors import UNTOLD, NestedTurn, StoreClosed, TurnInterrupted, is_for_people
+from ..masking import mask
 from ..messages import UNSET, Message, Unset
 from ..observe.events import ChatTurnBrokeOff
 from ..session.tree import Plan
@@ -352,7 +353,7 @@ class Door:
         log.error("turn %s of %s broke off and stays open", turn.id, host.id, exc_info=error)
         if isinstance(error, StoreClosed):
             return  # the agent stops, or is gone: nobody is there to be told
-        shown = str(error) if is_for_people(error) else UNTOLD
+        shown = mask(str(error)) if is_for_people(error) else UNTOLD
         host.emit(ChatTurnBrokeOff(request_id=turn.request_id, turn_id=turn.id, error=str(error)))
         close(host, TurnEnded(turn, "error", shown, streamed=turn.is_started))
         if turn.watch is not None:

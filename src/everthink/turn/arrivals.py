@@ -24,6 +24,7 @@ from ..session.session import Session
 from ..session.tree import Plan
 from ..store.port import Statement, Store
 from .admission import Door, House
+from .continuation import is_incomplete
 from .perform import with_stamps
 from .spoken import checked_id, has_said_the_same, spoken, weigh
 
@@ -92,7 +93,8 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
     """Decide what of a request is taken. Raises what the window is told; then nothing is."""
     session, limits = room.session, room.limits
     await session.refresh()
-    given = [message for message in request.messages if not is_overlay(message)]
+    # A summary that comes back is ours. One of a person under such an id is refused below, with words.
+    given = [m for m in request.messages if m.role == "user" or not is_overlay(m)]
     tail = _tail(given)
     known = await _known(session, [message.id for message in tail[-limits.new_messages - 1 :]])
     new = _new(tail, known, limits)
@@ -120,6 +122,12 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
         weigh(arrival.new, limits)
     if tail and not new:
         await _look_for_change(room, request, tail[-1], arrival, regenerates=regenerates)
+    if not regenerates and not arrival.new and is_incomplete(session.leaf):
+        raise InvalidTurn(
+            "There is nothing new in this request, and a question is open.",
+            kept="The question stays open.",
+            next_step="Answer it, or write something.",
+        )
     mark = mark_of(request.identity)
     if not request.may_clear:
         await _leave_others_in_sight(room, arrival, mark)

@@ -18,6 +18,7 @@ from ..errors import TooManyTurns
 from ..limits import Limits
 
 __all__ = [
+    "LONGEST_WAIT",
     "Debounce",
     "Decision",
     "Drop",
@@ -31,11 +32,16 @@ __all__ = [
 ]
 
 DEFAULT_DEBOUNCE = 0.75
+LONGEST_WAIT = 10
+"""So many times the quiet moment somebody waits for one at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Debounce:
-    """Wait for a quiet moment of `seconds` before answering the newest message."""
+    """Wait for a quiet moment of `seconds` before answering the newest message.
+
+    Nobody waits longer than ten times that, however much is written meanwhile.
+    """
 
     seconds: Any = DEFAULT_DEBOUNCE
 
@@ -110,6 +116,8 @@ class Submits:
         self._epoch = 0
         self._pending = 0
         self._newest = 0
+        self.since: float | None = None
+        """When the first message came that waits for a quiet moment."""
         self._waiters: set[asyncio.Future[None]] = set()
 
     @property
@@ -156,6 +164,7 @@ class Submits:
         """Forget everything; whoever waits goes on at once."""
         self._epoch += 1
         self._pending = 0
+        self.since = None
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from ..abort import AbortController
 from ..errors import UNTOLD, CommitRefused, ModelError, StoreError, StreamCut, StreamStalled, is_for_people
+from ..masking import mask
 from ..messages import Message, as_messages
 from ..observe.events import ChatRequestFailed, ChatStreamCut, ChatTurnFinish, ChatTurnStart, MessageError
 from ..session.session_queries import used
@@ -433,7 +434,8 @@ async def explain(
         told = error if answer is None else answer
     except Exception as raised:  # noqa: BLE001 - the original error matters more
         host.complain("on_chat_error", raised)
-    text = str(told) or type(told).__name__
+    # Whatever was raised, and whoever wrote its words: no key in it is stored or shown.
+    text = mask(str(told)) or type(told).__name__
     if not is_for_people(error):
         log.error("%s: a turn failed at stage %s", host.id, stage, exc_info=error)
     # Observers get the error itself; what people read may say less.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from ..masking import mask
 from ..store.port import Statement
 
 __all__ = [
@@ -337,7 +338,7 @@ def ended(agent: str, id: str, *, status: str, error: str | None, now: int) -> S
         "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL, stash = NULL,"
         " question = CASE WHEN ? IN ('error', 'aborted') THEN question END"
         " WHERE agent = ? AND id = ? AND status IN ('accepted', 'running', 'interrupted') RETURNING id",
-        (status, error, now, status, agent, id),
+        (status, error and mask(error), now, status, agent, id),
     )
 
 
@@ -346,7 +347,7 @@ def set_aside(agent: str, id: str, *, error: str, now: int) -> Statement:
     return Statement(
         "UPDATE turns SET status = 'error', error = ?, ended_at = ?, set_aside_at = ?"
         " WHERE agent = ? AND id = ? AND ended_at IS NULL RETURNING id",
-        (error, now, now, agent, id),
+        (mask(error), now, now, agent, id),
     )
 
 
@@ -366,7 +367,7 @@ def ended_early(agent: str, id: str, *, status: str, error: str | None, now: int
     return Statement(
         "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL, question = NULL"
         " WHERE agent = ? AND id = ? AND status = 'accepted' RETURNING id",
-        (status, error, now, agent, id),
+        (status, error and mask(error), now, agent, id),
     )
 
 

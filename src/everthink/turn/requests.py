@@ -22,7 +22,16 @@ from ..tools.tool import Tool
 from . import arrivals, trusting
 from .admission import Admitted, Door, House
 from .arrivals import Arrival, trailing
-from .overlap import Drop, Enqueue, Submits, Supersede, decide, refuse_more_than_a_share, refuse_when_full
+from .overlap import (
+    LONGEST_WAIT,
+    Drop,
+    Enqueue,
+    Submits,
+    Supersede,
+    decide,
+    refuse_more_than_a_share,
+    refuse_when_full,
+)
 from .spoken import checked_id
 from .turn import Turn
 
@@ -179,12 +188,23 @@ def _kept(room: ChatRoom, request: ChatRequest) -> list[Statement]:
 
 
 def _gate(room: ChatRoom, turn: Turn, decision: Supersede, number: int | None, decided: float) -> Any:
+    submits = room.submits
+    submits.since = decided if submits.since is None else submits.since
+
     async def gate() -> bool:
-        if room.submits.is_superseded(number):
+        if submits.is_superseded(number):
             return False
-        remaining = decided + decision.quiet - room.clock.monotonic()
-        if decision.quiet and remaining > 0:
-            await room.submits.quiet(lambda: room.clock.sleep(remaining))
-        return room.queue.generation == turn.generation and not room.submits.is_superseded(number)
+        now, since = room.clock.monotonic(), decided if submits.since is None else submits.since
+        remaining, most = decided + decision.quiet - now, since + LONGEST_WAIT * decision.quiet - now
+        if decision.quiet and min(remaining, most) > 0:
+            await submits.quiet(lambda: room.clock.sleep(min(remaining, most)))
+        if room.queue.generation != turn.generation:
+            return False
+        if submits.is_superseded(number) and (not decision.quiet or remaining < most):
+            return False
+        submits.since = (
+            None  # what was said until now is answered; the next wait begins with the next message
+        )
+        return True
 
     return gate
