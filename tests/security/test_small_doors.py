@@ -139,7 +139,9 @@ async def test_who_approves_something_meanwhile_does_not_become_its_owner(serve:
 
 
 async def test_a_tool_that_the_agent_declares_is_answered_by_anybody(serve: Serve) -> None:
-    cls = shop(ScriptedModel(calls("where", id="c1"), says("ok")), get_tools=lambda self: [client_tool("where")])
+    cls = shop(
+        ScriptedModel(calls("where", id="c1"), says("ok")), get_tools=lambda self: [client_tool("where")]
+    )
     server = await serve(cls, authenticate=by_token)
     ada, bob = await people(server, cls, "ada", "bob")
     await ada.until_done(await ada.request([said("u1", "Where?")]))

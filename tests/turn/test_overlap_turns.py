@@ -153,7 +153,7 @@ async def test_nobody_is_kept_waiting_by_somebody_who_never_stops_typing(open_ap
         assert room.model.asked == 1
         sent.append(await room.window.send(f"dot{number}", "."))
     await clock.until_waiting()
-    await clock.advance(0.2)
+    await clock.advance(0.21)
     # Then it is answered after ten quiet moments, with all that was said until then
     assert await statuses(sent[-1]) == ["completed"]
     assert (await room.texts())[2:] == ["Ada asks", *["."] * 16, "Two."]

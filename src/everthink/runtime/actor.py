@@ -219,6 +219,8 @@ class Actor:
         self.last_failure: dict[str, Any] | None = None
         self.open_tools: list[dict[str, Any]] = []
         """The browser's tools of the last turn that a window asked for: what continues it has them too."""
+        self.tools_by: str | None = None
+        """The mark of the person whose window declared them."""
         self.last_body: dict[str, Any] | None = None
         self.config: Any = None
         self.state_box = StateBox(self)
@@ -248,6 +250,7 @@ class Actor:
         values = dict(cast("list[tuple[str, str]]", await self.store.fetch(queries.VALUES, self.id)))
         self.config = self._kept(values, "config")
         self.open_tools = self._kept_tools(values)
+        self.tools_by = self._kept(values, "openToolsBy", str)
         self.last_body = self._kept(values, "lastBody", dict[str, Any])
         failure = self._kept(values, "lastFailure", Failure)
         self.last_failure = None if failure is None else msgspec.to_builtins(failure)

@@ -15,6 +15,7 @@ import msgspec
 
 from ..abort import AbortSignal
 from ..errors import InvalidTurn, UnknownMessage
+from ..identity import mark_of
 from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json, encode_json, json_object
 from ..models.classify import default_context_overflow_classifier
 from ..observe.events import MessageClear, ToolApproval, ToolResult
@@ -113,6 +114,7 @@ def go_on(
             body=json_object(body, "body") if body is not None else home.last_body,
             client_tools=client_tools_from(home.open_tools),
         )
+        turn.tools_by = home.tools_by
         return _prepared(home, turn, signal)
 
     return ChatStream(prepare, raises=True)
@@ -418,13 +420,15 @@ async def apply_result(
     error_text: str | None = None,
     more: Sequence[Statement] = (),
     is_strangers: bool = False,
+    by: Any = None,
 ) -> bool:
     """See `Think.apply_tool_result`. `more` rides in the commit that settles the call.
 
-    `is_strangers`: a client says so, and it counts only for a browser's call that the ledger holds as asked.
+    `is_strangers`: a client says so, and it counts only for a browser's call that the ledger holds as asked,
+    and that is theirs to answer. `by` is who said so, as JSON.
     """
     is_strangers = is_strangers and not home.trusts_clients
-    if is_strangers and not await is_open(home, call_id, in_browser=True):
+    if is_strangers and not await is_open(home, call_id, in_browser=True, by=mark_of(by)):
         return False
     changed = await _apply(
         home,

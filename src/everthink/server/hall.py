@@ -643,8 +643,8 @@ class Hall:
         try:
             for one in self.connections:
                 one.client_tools = []
-            self.actor.open_tools, self.actor.last_body = [], None
-            forget = [self.actor.remember("openTools", None), self.actor.remember("lastBody", None)]
+            self.actor.open_tools, self.actor.last_body, self.actor.tools_by = [], None, None
+            forget = [self.actor.remember(key, None) for key in ("openTools", "openToolsBy", "lastBody")]
             await self.actor.store.apply(forget)
             await control.clear(self.actor)
         finally:
@@ -659,6 +659,7 @@ class Hall:
                 log.info("a tool result is ignored: %s", error)
                 return
             more.append(actor.remember("openTools", frame.client_tools))
+            more.append(actor.remember("openToolsBy", connection.mark))
         output, failed, text = frame.output, frame.state == "output-error", frame.error_text
         size = len(encode_json([output, text]))
         if size > actor.limits.tool_result_bytes:
@@ -672,10 +673,12 @@ class Hall:
             error_text=text,
             more=more,
             is_strangers=True,
+            by=connection.who,
         )
         if changed:
             if frame.client_tools:
                 connection.client_tools = actor.open_tools = frame.client_tools
+                actor.tools_by = connection.mark
             self._answered(connection, frame.auto_continue)
         else:
             self._audit(connection, "answer", frame.tool_call_id, NOT_OPEN)

@@ -395,9 +395,15 @@ class StepCalls:
             tool=called.tool_name,
             step=self.step,
             input=None if given is None else _ledger_text(given),
-            on_interrupt=tool.interrupt_policy if tool.has_body else queries.CLIENT,
+            on_interrupt=tool.interrupt_policy if tool.has_body else self._who_answers(tool),
             now=host.clock.now_ms(),
         )
+
+    def _who_answers(self, tool: Tool) -> str:
+        """Of a tool that one person's window declared, only theirs; of one of ours, any that may answer."""
+        turn = self.run.turn
+        is_windows = turn.client_tools.get(tool.name) is tool
+        return queries.client_of(turn.tools_by) if is_windows else queries.CLIENT
 
     def _fail(self, called: CalledTool, error: Exception) -> None:
         """The tool raised: the model reads its words, people only those of a `ToolError`, the log all."""

@@ -58,6 +58,8 @@ class Chatty(House, Protocol):
     last_body: dict[str, Any] | None
     open_tools: list[dict[str, Any]]
     """The browser's tools of the turn that goes on."""
+    tools_by: str | None
+    """The mark of the person whose window declared them."""
 
 
 def is_incomplete(message: Message | None) -> bool:
@@ -216,5 +218,6 @@ class Continuations:
             client_tools=client_tools_from(house.open_tools),
         )
         turn.origin, turn.is_readonly, turn.identity = armed.owner, armed.is_readonly, armed.identity
+        turn.tools_by = house.tools_by
         # The wish goes with the commit that fulfils it. Nobody has another: we hold the lock.
         await house.door.admit(turn, more=[house.remember("continuation", None)])

@@ -33,6 +33,7 @@ class Envelope(msgspec.Struct, omit_defaults=True, rename="camel"):
     answers: list[str] = []
     identity: Any = None
     message_ids: list[str] = []
+    tools_by: str | None = None
 
     @property
     def place(self) -> str | Unset | None:
@@ -67,6 +68,7 @@ def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
             answers=turn.answers,
             identity=turn.identity,
             message_ids=turn.message_ids if turn.message_ids != turn.answers else [],
+            tools_by=turn.tools_by,
         )
     ).decode()
 

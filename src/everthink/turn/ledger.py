@@ -34,10 +34,18 @@ class Asked:
     """Who said yes, as JSON."""
 
 
-async def is_open(host: _Place, call_id: str, *, in_browser: bool) -> bool:
-    """True when somebody may answer: a call that runs in a browser, or one that asks for approval."""
+async def is_open(host: _Place, call_id: str, *, in_browser: bool, by: str | None = None) -> bool:
+    """True when somebody may answer: a call that runs in a browser, or one that asks for approval.
+
+    `by` is the mark of who would: a tool that one person's window declared is nobody else's to answer.
+    """
     rows = await host.store.fetch(queries.CALL, host.id, call_id)
-    return bool(rows) and rows[0][2] == "asked" and (rows[0][3] == queries.CLIENT) is in_browser
+    if not rows or rows[0][2] != "asked":
+        return False
+    who: str = rows[0][3]
+    if not in_browser:
+        return who.partition(":")[0] != queries.CLIENT
+    return who in (queries.CLIENT, queries.client_of(by))
 
 
 async def approval_of(host: _Place, call_id: str, *, running: str) -> Asked | None:

@@ -49,6 +49,7 @@ __all__ = [
     "approved_by",
     "asked",
     "called",
+    "client_of",
     "deleted",
     "ended",
     "ended_early",
@@ -136,6 +137,12 @@ STOPPED = ("ALTER TABLE turns ADD COLUMN stop TEXT",)
 CallState = Literal["asked", "approved", "started", "done", "failed", "denied", "unknown"]
 CLIENT = "client"
 """What the ledger notes instead of a policy for a call that runs in a browser."""
+
+
+def client_of(mark: str | None) -> str:
+    """The same for one that only the windows of one person may answer; `None`: of anybody."""
+    return CLIENT if mark is None else f"{CLIENT}:{mark}"
+
 
 _TURN = (
     "id, request_id, trigger, status, continuation, input, metadata, idempotency_key, message_id,"

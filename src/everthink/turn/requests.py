@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ..errors import CommitRefused, InvalidMessage, InvalidTurn
+from ..identity import mark_of
 from ..limits import Limits
 from ..messages import Message, encode_json
 from ..observe.events import ChatClientDropped
@@ -73,6 +74,8 @@ class ChatRoom(House, Protocol):
     submits: Submits
     open_tools: list[dict[str, Any]]
     last_body: dict[str, Any] | None
+    tools_by: str | None
+    """The mark of the person whose window declared `open_tools`."""
 
     @property
     def message_concurrency(self) -> Any:
@@ -114,22 +117,24 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
         )
         turn.origin, turn.answers = request.origin, trailing(request.messages)[-room.limits.new_messages :]
         turn.is_readonly, turn.identity = request.is_readonly, request.identity
+        turn.tools_by = mark_of(request.identity) if tools else None
         if isinstance(decision, Supersede):
             turn.gate = _gate(room, turn, decision, number, room.clock.monotonic())
 
         def plan() -> Plan:
             planned = arrival.plan()
             turn.message_ids, turn.parent = arrival.ids, arrival.parent
-            more.extend(_kept(room, request))
+            more.extend(_kept(room, request, turn.tools_by))
             room.open_tools, room.last_body = request.client_tools or [], request.body or None
+            room.tools_by = turn.tools_by
             return planned
 
         more = list(arrival.statements)  # filled when the plan is made, for the same commit
-        before = room.open_tools, room.last_body
+        before = room.open_tools, room.last_body, room.tools_by
         try:
             admitted = await room.door.admit(turn, plan=plan, more=more)
         except CommitRefused as error:
-            room.open_tools, room.last_body = before
+            room.open_tools, room.last_body, room.tools_by = before
             raise InvalidMessage("message.id", "is that of another message") from error
         _tell_dropped(room, turn, arrival)
         return admitted
@@ -177,11 +182,13 @@ def bounded_tools(schemas: list[dict[str, Any]] | None, limits: Limits) -> dict[
     return client_tools_from(schemas)
 
 
-def _kept(room: ChatRoom, request: ChatRequest) -> list[Statement]:
+def _kept(room: ChatRoom, request: ChatRequest, tools_by: str | None) -> list[Statement]:
     """What a continuation of this turn needs, if it differs from what is kept."""
     statements: list[Statement] = []
     if (request.client_tools or []) != room.open_tools:
         statements.append(room.remember("openTools", request.client_tools or None))
+    if tools_by != room.tools_by:
+        statements.append(room.remember("openToolsBy", tools_by))
     if request.body or room.last_body:
         statements.append(room.remember("lastBody", request.body or None))
     return statements

@@ -86,6 +86,8 @@ class Turn:
     """True when that connection may not change the state: then neither may this turn, on its behalf."""
     identity: Any = None
     """Who asked, as JSON, when the application knows."""
+    tools_by: str | None = None
+    """The mark of the person whose window declared its `client_tools`."""
     gate: Callable[[], Awaitable[bool]] | None = None
     """Asked when the turn's time has come; False skips it (a newer message took its place)."""
     watch: Callable[[str, str | None], Awaitable[None]] | None = None
