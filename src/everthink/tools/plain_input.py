@@ -37,4 +37,4 @@ def _with_numbers(written: Any, given: Any) -> Any:
         items, others = cast("list[Any]", written), cast("list[Any]", given)
         if len(items) == len(others):
             return [_with_numbers(item, other) for item, other in zip(items, others, strict=True)]
-    return written
+    return cast("Any", written)
