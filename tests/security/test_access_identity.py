@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from everthink import Granted, Think, ToolContext, tool
+from everthink import Granted, Think, ToolContext, client_tool, tool
 from everthink.runtime.callables import callable
 from everthink.testing import ManualClock, ScriptedModel, calls, fails, says
 
-from ..support.browser import CONTINUE, TOOLS, quiet
+from ..support.browser import CONTINUE, quiet
 from ..support.server import open_app, served
 from ..support.turns import all_over, record_events
 from .conftest import Serve, ServeOn
@@ -60,8 +60,13 @@ class Desk(Think):
         return (await self.submit_messages(text)).submission_id
 
 
-def desk(*plays: Any) -> type[Desk]:
-    return type("Desk", (Desk,), {"model": ScriptedModel(*plays), "seen": []})
+def desk(*plays: Any, **members: Any) -> type[Desk]:
+    return type("Desk", (Desk,), {"model": ScriptedModel(*plays), "seen": [], **members})
+
+
+def where(self: Any) -> list[Any]:
+    """`get_tools`: a tool that runs in any window."""
+    return [client_tool("where")]
 
 
 async def test_hooks_tools_and_events_know_who_asked(serve: Serve) -> None:
@@ -93,10 +98,10 @@ async def test_nobody_in_particular_is_none(serve: Serve) -> None:
 
 async def test_what_goes_on_belongs_to_whoever_answered(serve: Serve) -> None:
     clock = ManualClock()
-    cls = desk(calls("where", id="c1"), calls("look", id="c2"), says("Done."))
+    cls = desk(calls("where", id="c1"), calls("look", id="c2"), says("Done."), get_tools=where)
     server = await serve(cls, clock=clock, authenticate=by_query)
     ada, bob = await server.connect(cls, query={"me": "ada"}), await server.connect(cls, query={"me": "bob"})
-    await ada.until_done(await ada.say("Where?", **TOOLS))
+    await ada.until_done(await ada.say("Where?"))
     await bob.until(lambda: len(bob.messages) == 2)
     cls.seen.clear()
     await bob.answer("c1", "Rome", **CONTINUE)
@@ -131,10 +136,10 @@ async def test_a_turn_that_was_cut_off_still_knows_who_asked(tmp_path: Path, sto
 
 async def test_an_answer_before_a_restart_is_still_whose_it_was(serve_on: ServeOn) -> None:
     clock = ManualClock()
-    cls = desk(calls("where", id="c1"), says("Done."))
+    cls = desk(calls("where", id="c1"), says("Done."), get_tools=where)
     server = await serve_on(cls, clock=clock, authenticate=by_query)
     ada, bob = await server.connect(cls, query={"me": "ada"}), await server.connect(cls, query={"me": "bob"})
-    await ada.until_done(await ada.say("Where?", **TOOLS))
+    await ada.until_done(await ada.say("Where?"))
     await bob.until(lambda: len(bob.messages) == 2)
     await bob.answer("c1", "Rome", **CONTINUE)
     await bob.until_frame("message_updated")

@@ -263,4 +263,4 @@ async def test_a_repaired_call_passes_the_hooks_with_the_repaired_input(open_app
     )
     app = await open_app(desk.cls)
     await app.agent(desk.cls, "room").save_messages("Look")
-    assert inputs == [{"place": "x"}, {"place": "x"}]
+    assert inputs == [{"place": "x", "times": 1}, {"place": "x"}]

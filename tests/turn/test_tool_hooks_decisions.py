@@ -68,7 +68,7 @@ async def test_without_a_decision_the_tool_runs_once_with_the_models_input(open_
         "search",
         "c1",
     )
-    assert call.input == {"query": "cats"}
+    assert call.input == {"query": "cats", "limit": 10}  # as the body gets it
     assert call.messages == [UserMessage([TextPart("Cats?")])]
     assert call.signal.aborted is False
     assert (call.step_number, call.dynamic, call.provider_metadata) == (None, False, None)
