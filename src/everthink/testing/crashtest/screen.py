@@ -31,8 +31,12 @@ class Screen:
         """How often it was told that the agent recovers."""
         self._stored: list[Message] = []
         self._drafts: dict[str, Accumulator] = {}
-        # The chunks of each request, by number.
-        self._chunks: dict[str, list[str]] = {}
+        # Continuations that are over: they stay on the screen until the conversation comes that holds them.
+        self._over: dict[str, Accumulator] = {}
+        # The chunks of each request, by number; `None` for one that was left out.
+        self._chunks: dict[str, list[str | None]] = {}
+        # Continuations that were told again: the last of it may have been left out.
+        self._replayed: set[str] = set()
         # The text of each answer as it was last seen, by the message's id.
         self._seen: dict[str, str] = {}
         self._gone: set[str] = set()
@@ -40,7 +44,7 @@ class Screen:
     @property
     def messages(self) -> list[Message]:
         """The conversation, with what streams."""
-        drafts = {draft.id: draft.message() for draft in self._drafts.values()}
+        drafts = {draft.id: draft.message() for draft in (*self._over.values(), *self._drafts.values())}
         shown = [drafts.pop(message.id, message) for message in self._stored]
         return shown + list(drafts.values())
 
@@ -63,6 +67,7 @@ class Screen:
         match frame["type"]:
             case "cf_agent_chat_messages":
                 self._stored = [parse_message(message, new_id=str) for message in frame["messages"]]
+                self._over.clear()
             case "cf_agent_message_updated":
                 changed = parse_message(frame["message"], new_id=str)
                 self._stored = [changed if known.id == changed.id else known for known in self._stored]
@@ -74,6 +79,7 @@ class Screen:
             case "cf_agent_stream_resume_none" if frame.get("reason", "idle") == "idle":
                 # Nothing streams: what is stored is all there is.
                 self._drafts.clear()
+                self._over.clear()
             case "cf_agent_chat_recovering":
                 self.recoveries += bool(frame.get("recovering"))
             case _:
@@ -84,25 +90,39 @@ class Screen:
         request: str = frame["id"]
         if frame.get("error"):
             self.errors.append(str(frame["body"]))
-        elif frame["body"] and not frame["done"]:
-            self._chunk(request, frame["seq"], frame["body"], frame.get("continuation", False))
+        elif frame["body"] and not frame["done"] and "seq" in frame:
+            is_late = bool(frame.get("replay") and frame.get("continuation")) or request in self._replayed
+            self._replayed.discard(request)
+            self._chunk(request, frame["seq"], frame["body"], frame.get("continuation", False), is_late)
+        elif frame.get("replayComplete") and frame.get("continuation"):
+            self._replayed.add(request)
         if frame["done"]:
-            self._drafts.pop(request, None)
+            draft = self._drafts.pop(request, None)
+            if draft is not None and draft.continuation and not self._holds(draft.message().text):
+                self._over[request] = draft
 
-    def _chunk(self, request: str, number: int, body: str, continues: bool) -> None:
+    def _holds(self, text: str) -> bool:
+        """True when the conversation has an answer of this text."""
+        return any(m.text.startswith(text) for m in self._stored if m.role == "assistant")
+
+    def _chunk(self, request: str, number: int, body: str, continues: bool, is_late: bool) -> None:
         known = self._chunks.setdefault(request, [])
+        if is_late:
+            # What it did to calls of the message before is in that message, and is not told again.
+            known += [None] * (number - len(known))
         if number > len(known):
             self._complain(f"chunk {number} of an answer came when chunk {len(known)} was due")
             return
         is_new = number == len(known)
         if is_new:
             known.append(body)
-        elif known[number] != body:
+        elif known[number] not in (None, body):
             self._complain(f"chunk {number} of an answer was {known[number]} and is now {body}")
         if request not in self._drafts:
             draft = self._drafts[request] = Accumulator(request, continuation=continues)
             for chunk in known:
-                draft.apply(ui.decode(chunk))
+                if chunk is not None:
+                    draft.apply(ui.decode(chunk))
         elif is_new:
             self._drafts[request].apply(ui.decode(body))
 
