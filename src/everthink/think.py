@@ -5,6 +5,7 @@ save_messages, chat, submit_messages, … --> turn/admission --> turn/perform --
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -67,6 +68,9 @@ else:
     control, stopping = _OnUse("control"), _OnUse("stopping")
 
 __all__ = ["Think"]
+
+PLAIN_HOOKS = ("validate_state_change", "repair_interrupted_tool_part")
+"""Hooks whose answer is needed at once: a coroutine would count as a yes."""
 
 
 class Think(Agent):
@@ -147,6 +151,12 @@ class Think(Agent):
                 raise InvalidSettings(
                     f"{cls.__name__}.{name} is no hook or setting of {cls.__mro__[1].__name__}.",
                     next_step=f"Did you mean {ours!r}? Otherwise give it another name.",
+                )
+        for name in PLAIN_HOOKS:
+            if inspect.iscoroutinefunction(cls.__dict__.get(name)):
+                raise InvalidSettings(
+                    f"{cls.__name__}.{name} is `async`, and its answer is needed at once.",
+                    next_step="Write it with `def`, without await.",
                 )
         classifier: Any = cls.__dict__.get("classify_chat_error")
         if getattr(classifier, "__name__", "") == "default_context_overflow_classifier":

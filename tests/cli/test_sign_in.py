@@ -92,6 +92,13 @@ async def test_the_page_says_401_and_takes_a_token(develop: Develop, authenticat
         await server.connect("/agents/assistant/room")
 
 
+async def test_browsers_are_told_to_say_where_the_form_comes_from(develop: Develop) -> None:
+    """With no referrer at all they send `Origin: null`, which is what a stranger's page sends too."""
+    server = await develop(authenticate=by_query)
+    shown = await server.http("/")
+    assert (shown.status, shown.headers["referrer-policy"]) == (401, "same-origin")
+
+
 async def test_pages_of_others_cannot_use_the_token(develop: Develop) -> None:
     server = await develop(authenticate=by_query)
     cookie = (await enter(server, "s3cret & ü")).headers["set-cookie"].partition(";")[0]

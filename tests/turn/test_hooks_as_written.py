@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from everthink import AgentError, ChatRecovery, MediaEviction, RecoveryDecision, Think, TurnConfig, tool
-from everthink.errors import InvalidSettings
+from everthink.errors import InvalidSettings, InvalidTurn
 from everthink.recovery.incident import settings_of
 from everthink.session.media import eviction_of
 from everthink.settings import as_settings, meant
@@ -279,3 +280,55 @@ def test_what_a_class_of_one_s_own_declares_may_be_filled_in_by_the_next() -> No
     declared = {"notes": list, "system_prompts": list}
     base = type("Base", (Think,), {"__annotations__": declared, "__module__": "mine"})
     assert type("Next", (base,), {"notes": [], "system_prompts": []}).notes == []
+
+
+# --- tools of a step, and hooks whose answer is needed at once
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [("look", r"active_tools is a text, 'look'.*\['look'\]"), (["lok"], "names 'lok'.*Did you mean 'look'")],
+)
+async def test_active_tools_that_are_none_are_named(open_app: OpenApp, names: Any, words: str) -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    cls = assistant(
+        ScriptedModel(says("Hi.")),
+        get_tools=lambda self: [look],
+        before_turn=lambda self: {"active_tools": names},
+    )
+    app = await open_app(cls)
+    result = await app.agent(cls, "room").save_messages("Hi")
+    assert result.status == "error"
+    assert re.search(words, result.error or "")
+
+
+@pytest.mark.parametrize("name", ["validate_state_change", "repair_interrupted_tool_part"])
+def test_a_hook_whose_answer_is_needed_at_once_is_no_coroutine(name: str) -> None:
+    async def hook(self: Any, *given: Any) -> None:
+        return None
+
+    with pytest.raises(InvalidSettings, match=rf"Hasty.{name} is `async`"):
+        type("Hasty", (Think,), {name: hook})
+
+
+@pytest.mark.parametrize("approved", ["no", "yes", 1, None])
+async def test_an_approval_is_yes_or_no(open_app: OpenApp, approved: Any) -> None:
+    ran: list[str] = []
+
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        ran.append("paid")
+        return "paid"
+
+    cls = assistant(ScriptedModel(calls("pay"), says("Done.")), get_tools=lambda self: [pay])
+    app = await open_app(cls)
+    agent = app.agent(cls, "room")
+    [call] = (await agent.save_messages("Pay")).pending
+    with pytest.raises(InvalidTurn, match="True or False"):
+        await agent.apply_tool_approval(call.tool_call_id, approved)
+    assert ran == []

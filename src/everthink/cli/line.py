@@ -25,6 +25,10 @@ Json = dict[str, Any]
 CONNECT_TIMEOUT = 10.0
 STAY_AWAY = (1008, *range(4000, 5000))
 """Close codes after which a client does not come back."""
+SHORT, MOST_IN_VAIN = 2.0, 6
+"""A connection that ends within so many seconds was in vain, and so many of them in a row are enough."""
+LOST = "(connection lost; reconnecting…)"
+pause = asyncio.sleep
 
 
 class Ending:
@@ -96,21 +100,31 @@ class Line:
 
     async def _keep(self) -> None:
         """Read frames; come back when the connection is lost."""
+        loop = asyncio.get_running_loop()
+        in_vain = 0
         while True:
             assert self._socket is not None
+            began = loop.time()
             try:
                 await self._send({"type": "cf_agent_stream_resume_request", "probeId": "p"})
                 async for text in self._socket:
                     self._receive(json.loads(text))
             except ConnectionClosed:
                 pass
-            code, self._socket = self._socket.close_code, None
+            code, why, self._socket = self._socket.close_code, self._socket.close_reason, None
+            said = f"code {code}: {why.rstrip('.')}" if why else f"code {code}"
             self._up.clear()
             if code in STAY_AWAY:
-                self._fail(AgentError(f"The server closed the conversation with code {code}."))
+                self._fail(AgentError(f"The server closed the conversation with {said}."))
                 return
-            self._tell("(connection lost; reconnecting…)")
+            in_vain = in_vain + 1 if loop.time() - began < SHORT else 0
+            if in_vain >= MOST_IN_VAIN:
+                self._fail(AgentError(f"The server lets us in and hangs up at once, with {said}."))
+                return
+            self._tell(f"(connection lost, {said}; reconnecting…)" if in_vain else LOST)
             try:
+                if in_vain:
+                    await pause(min(0.1 * 2**in_vain, 3.0))
                 await self._come_back()
             except AgentError as error:
                 self._fail(error)

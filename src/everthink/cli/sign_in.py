@@ -157,4 +157,6 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
+    # A browser that is told to send no referrer sends a form with `Origin: null`, as a stranger's would be.
+    "Referrer-Policy": "same-origin",
 }

@@ -464,6 +464,11 @@ async def apply_approval(
     `is_strangers`: a client says so, and it counts only for a call that the ledger holds as asking.
     `by` is who said so, as JSON: the call runs in their name.
     """
+    if not isinstance(cast("object", approved), bool):
+        raise InvalidTurn(
+            f"apply_tool_approval: `approved` is True or False, not {approved!r}.",
+            kept="The question is still open.",
+        )
     if approved and by is not None:
         more = [queries.approved_by(home.id, call_id, who=encode_json(by).decode()), *more]
     is_strangers = is_strangers and not home.trusts_clients

@@ -293,8 +293,10 @@ class Loop:
         session = run.host.session
         messages = without_files(slimmed(messages, omitted=session.omitted), session.files.refused)
         run.asked = messages
-        active = change.active_tools if change.active_tools is not None else config.active_tools
-        tools = assembled.tools if active is None else _only(assembled.tools, active)
+        hook, active = "before_step", change.active_tools
+        if active is None:
+            hook, active = "before_turn", config.active_tools
+        tools = assembled.tools if active is None else _only(assembled.tools, active, hook)
         choice = _chosen(change, config, tools)
         settings = assembled.settings
         if change.provider_options is not None:
@@ -653,9 +655,20 @@ def _cited(source: model.Source) -> ui.SourceUrl | ui.SourceDocument:
     return ui.SourceDocument(source.id, kind, title, source.filename, source.provider_metadata)
 
 
-def _only(tools: Mapping[str, Tool], names: Any) -> dict[str, Tool]:
-    wanted = set(names)
-    return {name: tool for name, tool in tools.items() if name in wanted}
+def _only(tools: Mapping[str, Tool], names: Any, hook: str) -> dict[str, Tool]:
+    """The tools that a hook leaves to a step. Raises for a name that is none."""
+    if isinstance(names, str):
+        raise InvalidSettings(
+            f"{hook}: active_tools is a text, {names!r}.", next_step=f"Give a list of names: [{names!r}]."
+        )
+    for name in names:
+        if name not in tools:
+            near = nearest(str(name), tools)
+            raise InvalidSettings(
+                f"{hook}: active_tools names {name!r}, and there is no such tool in this turn.",
+                next_step=f"Did you mean {near!r}?" if near else f"There are: {', '.join(tools) or 'none'}.",
+            )
+    return {name: tool for name, tool in tools.items() if name in set(names)}
 
 
 def _about_files(error: ModelError, request: model.Request) -> ModelError:
