@@ -116,5 +116,11 @@ def meant(name: str, value: Any, cls: type) -> str | None:
         return _OTHERWISE[ours]
     if callable(value):
         # A method of one's own may well be called get_models.
-        return nearest(ours, hooks, like=0.92) if _HOOK.match(ours) else None
-    return nearest(ours, settings, like=0.92)
+        return nearest(ours, hooks, like=0.92 if _HOOK.match(ours) else 0.95)
+    return nearest(ours, settings, like=0.92) or _untwisted(ours, settings)
+
+
+def _untwisted(name: str, known: Collection[str]) -> str | None:
+    """The known name in which two neighbours stand the other way round: `modle`."""
+    twists = (f"{name[:i]}{name[i + 1]}{name[i]}{name[i + 2 :]}" for i in range(len(name) - 1))
+    return next((twist for twist in twists if twist in known and twist != name), None)

@@ -245,6 +245,10 @@ async def test_what_is_not_understood_is_refused_with_the_hook_and_the_nearest_n
     [
         ("beforeTurn", lambda self, turn: None, "before_turn"),
         ("before_tool_calls", lambda self, call: None, "before_tool_call"),
+        ("befor_turn", lambda self, turn: None, "before_turn"),
+        ("configure_sesion", lambda self, session: session, "configure_session"),
+        ("get_scheduled_task", lambda self: [], "get_scheduled_tasks"),
+        ("modle", "demo", "model"),
         ("on_chat_responses", lambda self, response: None, "on_chat_response"),
         ("getSystemPrompt", lambda self: "x", "get_system_prompt"),
         ("systemPrompt", "Be brief.", "system_prompt"),
