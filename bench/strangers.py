@@ -261,6 +261,7 @@ def inputs(quick: bool) -> dict[str, Callable[[Stranger], object]]:
         ),
         "result of a tool, 1 MiB": _tool_result,
         "2,000 acks": lambda a: a.send(*_many(b'{"type":"cf_agent_stream_resume_ack","id":"q1"}', 2000)),
+        "20,000 frames of one sign": lambda a: a.send(*_many(b"x", 20_000)),
         "10,000 probes": lambda a: a.send(*_many(b'{"type":"cf_agent_stream_resume_request"}', 10_000)),
         "1,000 requests at once": lambda a: a.send(*(request(f"f{n}", a.new("Hi")) for n in range(1000))),
         "1,000 calls at once": lambda a: a.send(*_many(_call(), 1000)),

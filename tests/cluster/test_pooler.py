@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,23 +27,24 @@ UP = "process up"
 
 
 @pytest.fixture
-def pooler(own_cluster: Cluster, tmp_path: Path) -> Iterator[Pooler]:
+def pooler(own_cluster: Cluster) -> Iterator[Pooler]:
     """Starts a pgbouncer in front of the cluster: the mode to the URL."""
     program = shutil.which("pgbouncer")
     if program is None:
         pytest.skip("pgbouncer is not installed (apt-get install pgbouncer)")
     account = unprivileged_account()
     with ExitStack() as stack:
+        # Not a folder of pytest's: another user reads it.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="everthink-pooler-")))
+        folder.chmod(0o755)
 
         def start(mode: str) -> str:
-            port, settings = free_port(), tmp_path / f"{mode}.ini"
+            port, settings = free_port(), folder / f"{mode}.ini"
             settings.write_text(
                 f"[databases]\n* = host=127.0.0.1 port={own_cluster.port} user=postgres\n"
                 f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
                 f"unix_socket_dir =\npool_mode = {mode}\n"
             )
-            for place in (tmp_path, *tmp_path.parents[:2]):
-                place.chmod(0o755)
             settings.chmod(0o644)
             options: dict[str, Any] = {"user": account.pw_uid} if account else {}
             process = subprocess.Popen(

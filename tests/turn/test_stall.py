@@ -90,6 +90,7 @@ async def test_a_turn_may_have_a_window_of_its_own_and_zero_is_none(open_app: Op
     app = await open_app(
         cls := assistant(
             model,
+            model_timeout=0,
             chat_recovery=False,
             before_turn=lambda self, turn: TurnConfig(chat_stream_stall_timeout=windows.pop(0)),
         ),

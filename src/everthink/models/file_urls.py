@@ -19,7 +19,7 @@ __all__ = ["LEFT_OUT", "may_be_opened"]
 LEFT_OUT = "(A file is left out here: its address is not a public one on the web.)"
 _OURS = {
     *("localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "private"),
-    *("arpa", "onion", "svc", "cluster", "default", "consul", "docker", "mesh", "test", "invalid"),
+    *("arpa", "onion", "svc", "cluster", "default", "consul", "docker", "mesh", "test"),
 }
 """The last words of names that lead to machines near us, or to services of a cluster we run in."""
 

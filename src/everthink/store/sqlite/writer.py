@@ -10,6 +10,7 @@ per chunk and two hundred busy ones share theirs. The order of the calls is the 
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections import deque
@@ -31,6 +32,9 @@ _LARGEST_GROUP = 512
 _BUSY, _GATHER = 8, 0.001
 """After a group of so many commits, so many seconds are left for the next one to gather: fewer flushes, and
 fewer calls back to the loop, when there is much to do. A few streams never wait."""
+
+TURN = 0.001
+"""Seconds that other threads may go on while the writer's waits for its turn."""
 
 _Arguments = TypeVarTuple("_Arguments")
 
@@ -55,6 +59,7 @@ class Writer:
 
     async def start(self) -> Database:
         """Open the database, or raise what opening it raises."""
+        self._come_in()
         self._thread.start()
         try:
             return await asyncio.shield(self._opened)
@@ -62,6 +67,15 @@ class Writer:
             self._opened.add_done_callback(lambda opened: opened.exception())
             await self.stop()
             raise
+
+    @staticmethod
+    def _come_in() -> None:
+        """Let the writer's thread have its turn soon, however busy the event loop is.
+
+        Python lets one thread run at a time, for 5 ms when another waits, and a commit asks for its turn some
+        forty times: a client with a flood of small frames kept everybody's commits waiting for a second.
+        """
+        sys.setswitchinterval(min(sys.getswitchinterval(), TURN))
 
     def submit(self, commit: Commit) -> asyncio.Future[list[Rows]]:
         """Put `commit` behind those already waiting."""
