@@ -176,7 +176,7 @@ async def test_a_deadline_is_kept(room: Any) -> None:
     assert not limited.done()
     await at_work.clock.advance(0.2)
     assert await limited is False
-    await at_work.clock.advance(3600)
+    await at_work.clock.advance(240)
     assert not endless.done()
 
     # In time it is true, and leaves no timer behind

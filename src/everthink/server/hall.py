@@ -53,7 +53,7 @@ from .expiry import EXPIRED, is_expired
 from .names import kebab
 from .permissions import answer_to, is_about_the_view, needed, refused, target_of
 from .reading import RawText, decoded
-from .replays import Over, chunk_frames, replayed_frames, stored_bodies, tell_end, tell_failure
+from .replays import NOTHING_NEW, Over, chunk_frames, replayed_frames, stored_bodies, tell_end, tell_failure
 from .waiting import Latest, Long
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ MAX_REASON = 120
 """A close frame has no room for more."""
 # The connection whose clear this is: it has emptied its own window already.
 _clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
-NOTHING_NEW = '{"type":"message-metadata","messageMetadata":{}}'
 NO_MCP: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
 
 

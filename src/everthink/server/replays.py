@@ -23,7 +23,19 @@ from ..wire import frames as wire
 from ..wire.codec import encode
 from .connections import Connection, Parcel
 
-__all__ = ["Over", "chunk_frames", "replayed_frames", "stored_bodies", "tell_end", "tell_failure"]
+__all__ = [
+    "NOTHING_NEW",
+    "Over",
+    "chunk_frames",
+    "replayed_frames",
+    "stored_bodies",
+    "tell_end",
+    "tell_failure",
+]
+
+
+NOTHING_NEW = '{"type":"message-metadata","messageMetadata":{}}'
+"""A chunk that changes nothing."""
 
 
 class _Call(msgspec.Struct, rename="camel"):
@@ -54,10 +66,11 @@ def replayed_frames(id: str, bodies: Sequence[str], *, continuation: bool, is_la
     """All chunks so far as frames for one connection; `is_late`: it has read the conversation since.
 
     What a continuation did to calls of the message before it is in that message then, and a window that is
-    told of it in a new answer does not know the call.
+    told of it in a new answer does not know the call. In its place stands a chunk that says nothing, so that
+    none is missing.
     """
     left_out = _elsewhere(bodies) if continuation and is_late else set[int]()
-    told = ((seq, body) for seq, body in enumerate(bodies) if seq not in left_out)
+    told = ((seq, NOTHING_NEW if seq in left_out else body) for seq, body in enumerate(bodies))
     return _frames(id, told, continuation=continuation, replay=True)
 
 

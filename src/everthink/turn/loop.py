@@ -9,6 +9,7 @@ in here is an error of the answer (stage `stream`); what was said before it stay
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,8 @@ from .run import Run
 from .seam import CUT, made_again, rejoin
 
 __all__ = ["Loop", "TimedOut"]
+
+log = logging.getLogger("everthink.turn")
 
 FIRST_DELAY = 2.0
 LONGEST_SERVER_DELAY = 60.0
@@ -656,18 +659,21 @@ def _cited(source: model.Source) -> ui.SourceUrl | ui.SourceDocument:
 
 
 def _only(tools: Mapping[str, Tool], names: Any, hook: str) -> dict[str, Tool]:
-    """The tools that a hook leaves to a step. Raises for a name that is none."""
+    """The tools that a hook leaves to a step. A name that is none is told; raises when none of them is."""
     if isinstance(names, str):
         raise InvalidSettings(
             f"{hook}: active_tools is a text, {names!r}.", next_step=f"Give a list of names: [{names!r}]."
         )
-    for name in names:
-        if name not in tools:
-            near = nearest(str(name), tools)
-            raise InvalidSettings(
-                f"{hook}: active_tools names {name!r}, and there is no such tool in this turn.",
-                next_step=f"Did you mean {near!r}?" if near else f"There are: {', '.join(tools) or 'none'}.",
-            )
+    unknown = [name for name in names if name not in tools]
+    if unknown:
+        name, near = unknown[0], nearest(str(unknown[0]), tools)
+        told = InvalidSettings(
+            f"{hook}: active_tools names {name!r}, and there is no such tool in this turn.",
+            next_step=f"Did you mean {near!r}?" if near else f"There are: {', '.join(tools) or 'none'}.",
+        )
+        if len(unknown) == len(names):
+            raise told
+        log.warning("%s", told)
     return {name: tool for name, tool in tools.items() if name in set(names)}
 
 

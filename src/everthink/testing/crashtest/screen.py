@@ -16,6 +16,9 @@ from ...turn.fold import Accumulator
 
 __all__ = ["Screen"]
 
+NOTHING_NEW = '{"type":"message-metadata","messageMetadata":{}}'
+"""Stands in place of what is in an earlier message already."""
+
 Frame = dict[str, Any]
 
 
@@ -116,7 +119,7 @@ class Screen:
         is_new = number == len(known)
         if is_new:
             known.append(body)
-        elif known[number] not in (None, body):
+        elif body != NOTHING_NEW and known[number] not in (None, NOTHING_NEW, body):
             self._complain(f"chunk {number} of an answer was {known[number]} and is now {body}")
         if request not in self._drafts:
             draft = self._drafts[request] = Accumulator(request, continuation=continues)
