@@ -137,6 +137,9 @@ async def test_a_tab_that_joins_a_continuation_gets_it_without_what_the_conversa
 
     # Then it is told the words from their beginning, and no outcome of a call that its window cannot find
     told = [json.loads(f["body"])["type"] for f in three.responses(request) if "seq" in f]
-    assert told[:3] == ["start", "start-step", "text-start"]
+    assert [type for type in told if type != "message-metadata"][:3] == ["start", "start-step", "text-start"]
+    assert not any(type.startswith("tool-output") for type in told)
+    # Those who count the chunks miss none
+    assert [f["seq"] for f in three.responses(request) if "seq" in f] == list(range(len(told)))
     assert three.of("stream_resume_none") == []
     assert three.text == "All gone."
