@@ -132,6 +132,7 @@ __all__ = [
     "UnknownModel",
     "UnknownSession",
     "Unreadable",
+    "is_elsewhere",
     "is_for_people",
 ]
 
@@ -542,6 +543,11 @@ class StoreClosed(StoreError):
 
 class LeaseLost(StoreError):
     """This process no longer owns the agent; another one runs it, with everything that was stored."""
+
+
+def is_elsewhere(error: BaseException) -> bool:
+    """True when a commit was refused because the agent is not this instance's to run any more: no failure."""
+    return isinstance(error, StoreClosed | LeaseLost)
 
 
 class CommitRefused(StoreError):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from everthink import App, ChatRecovery, Think, client_tool
-from everthink.errors import StoreUnavailable
+from everthink.errors import LeaseLost, StoreUnavailable
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted
 from everthink.store.port import Commit
 from everthink.testing import ManualClock, Play, ScriptedModel, calls, hangs, says
@@ -334,6 +334,33 @@ async def test_a_database_that_is_away_is_tried_again_and_then_everybody_is_told
         await all_over(app, cls, "room")
         assert (await app.agent(cls, "room").inspect_submission("job")).status == "completed"
     assert Database(tmp_path).texts() == ["Hi", "Half whole."]
+
+
+async def test_a_turn_of_an_agent_that_another_process_has_is_not_told_as_failed(tmp_path: Path) -> None:
+    model, told = ScriptedModel(HALF), list[Any]()
+    arrived, goes = asyncio.Event(), asyncio.Event()
+
+    async def on_chat_recovery(agent: Think, ctx: Any) -> None:
+        arrived.set()
+        await goes.wait()
+
+    cls = assistant(
+        model, on_chat_recovery=on_chat_recovery, on_chat_error=lambda self, error: told.append(error)
+    )
+    async with gated_app(tmp_path, cls, clock=ManualClock()) as (app, store):
+        await app.agent(cls, "room").submit_messages("Hi", submission_id="job")
+        await model.until_silent()
+        await cut(app, cls)
+        await arrived.wait()
+        witness, reports = Witness(await home_of(app, cls, "room")), Reports(app)
+        store.refuse(lambda commit: LeaseLost("It is not run by this instance any more."))
+        goes.set()
+        await all_over(app, cls, "room")
+        # It goes on there: nobody here is told of an end, and nothing is tried again
+        assert [shown for shown in witness.shown if isinstance(shown, TurnEnded)] == []
+        assert (reports.of("failed"), told) == ([], [])
+        store.refuse(lambda commit: None)
+    assert Database(tmp_path).statuses() == ["running"]
 
 
 async def test_a_hook_that_returns_nonsense_is_named_and_does_not_hold_the_turn_for_ever(

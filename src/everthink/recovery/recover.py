@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..errors import CommitRefused, StoreClosed, StoreError, TurnGivenUp
+from ..errors import CommitRefused, StoreError, TurnGivenUp, is_elsewhere
 from ..masking import mask
 from ..messages import Part, copy_json, decode_json, is_tool_part, text_of
 from ..observe.events import (
@@ -140,13 +140,13 @@ class Recovery:
     async def pick_up(self, turn: Turn) -> Outcome | PutOff | None:
         """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`.
 
-        Only a store that is closed raises: the agent stops.
+        Only a store that is closed, or another's by now, raises: the agent stops.
         """
         try:
             outcome = await self._counted(turn)
-        except StoreClosed:
-            raise
         except StoreError as error:
+            if is_elsewhere(error):
+                raise
             return await self._unreached(turn, error)
         self._failures.pop(turn.id, None)
         return outcome
@@ -374,9 +374,9 @@ class Recovery:
         """The turn waited for its place in vain: it comes again, or is given up after too many times."""
         try:
             return await self._crowded_out(turn)
-        except StoreClosed:
-            raise
         except StoreError as error:
+            if is_elsewhere(error):
+                raise
             return await self._unreached(turn, error)
 
     async def _crowded_out(self, turn: Turn) -> Outcome | PutOff:
@@ -433,9 +433,9 @@ class Recovery:
         suspect = Suspect(agent=house.id, turn=turn.id, first_at=now, last_at=now)
         try:
             return await self._set_aside(turn, suspect, error)
-        except StoreClosed:
-            raise
         except StoreError as broken:
+            if is_elsewhere(broken):
+                raise
             log.error("turn %s stays open in the database; the next start takes it up: %s", turn.id, broken)
             said = self._given_up[turn.id]
             close(house, TurnEnded(turn, "error", said.shown, streamed=False))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..abort import AbortController, AbortSignal
-from ..errors import UNTOLD, NestedTurn, StoreClosed, TurnInterrupted, is_for_people
+from ..errors import UNTOLD, NestedTurn, StoreClosed, TurnInterrupted, is_elsewhere, is_for_people
 from ..masking import mask
 from ..messages import UNSET, Message, Unset
 from ..observe.events import ChatTurnBrokeOff
@@ -351,8 +351,8 @@ class Door:
         """A turn could not even be ended. Its row stays open, for the next start; people are told now."""
         host = self._host
         log.error("turn %s of %s broke off and stays open", turn.id, host.id, exc_info=error)
-        if isinstance(error, StoreClosed):
-            return  # the agent stops, or is gone: nobody is there to be told
+        if is_elsewhere(error):
+            return  # the agent stops, is gone, or goes on in another process: nothing has failed
         shown = mask(str(error)) if is_for_people(error) else UNTOLD
         host.emit(ChatTurnBrokeOff(request_id=turn.request_id, turn_id=turn.id, error=str(error)))
         close(host, TurnEnded(turn, "error", shown, streamed=turn.is_started))

@@ -12,12 +12,11 @@ from typing import Any
 
 from ... import chunks as ui
 from ...messages import Message, parse_message
+from ...server.replays import NOTHING_NEW
 from ...turn.fold import Accumulator
 
 __all__ = ["Screen"]
 
-NOTHING_NEW = '{"type":"message-metadata","messageMetadata":{}}'
-"""Stands in place of what is in an earlier message already."""
 
 Frame = dict[str, Any]
 
@@ -36,10 +35,8 @@ class Screen:
         self._drafts: dict[str, Accumulator] = {}
         # Continuations that are over: they stay on the screen until the conversation comes that holds them.
         self._over: dict[str, Accumulator] = {}
-        # The chunks of each request, by number; `None` for one that was left out.
-        self._chunks: dict[str, list[str | None]] = {}
-        # Continuations that were told again: the last of it may have been left out.
-        self._replayed: set[str] = set()
+        # The chunks of each request, by number.
+        self._chunks: dict[str, list[str]] = {}
         # The text of each answer as it was last seen, by the message's id.
         self._seen: dict[str, str] = {}
         self._gone: set[str] = set()
@@ -94,11 +91,7 @@ class Screen:
         if frame.get("error"):
             self.errors.append(str(frame["body"]))
         elif frame["body"] and not frame["done"] and "seq" in frame:
-            is_late = bool(frame.get("replay") and frame.get("continuation")) or request in self._replayed
-            self._replayed.discard(request)
-            self._chunk(request, frame["seq"], frame["body"], frame.get("continuation", False), is_late)
-        elif frame.get("replayComplete") and frame.get("continuation"):
-            self._replayed.add(request)
+            self._chunk(request, frame["seq"], frame["body"], frame.get("continuation", False))
         if frame["done"]:
             draft = self._drafts.pop(request, None)
             if draft is not None and draft.continuation and not self._holds(draft.message().text):
@@ -108,24 +101,20 @@ class Screen:
         """True when the conversation has an answer of this text."""
         return any(m.text.startswith(text) for m in self._stored if m.role == "assistant")
 
-    def _chunk(self, request: str, number: int, body: str, continues: bool, is_late: bool) -> None:
+    def _chunk(self, request: str, number: int, body: str, continues: bool) -> None:
         known = self._chunks.setdefault(request, [])
-        if is_late:
-            # What it did to calls of the message before is in that message, and is not told again.
-            known += [None] * (number - len(known))
         if number > len(known):
             self._complain(f"chunk {number} of an answer came when chunk {len(known)} was due")
             return
         is_new = number == len(known)
         if is_new:
             known.append(body)
-        elif body != NOTHING_NEW and known[number] not in (None, NOTHING_NEW, body):
+        elif NOTHING_NEW not in (body, known[number]) and known[number] != body:
             self._complain(f"chunk {number} of an answer was {known[number]} and is now {body}")
         if request not in self._drafts:
             draft = self._drafts[request] = Accumulator(request, continuation=continues)
             for chunk in known:
-                if chunk is not None:
-                    draft.apply(ui.decode(chunk))
+                draft.apply(ui.decode(chunk))
         elif is_new:
             self._drafts[request].apply(ui.decode(body))
 
