@@ -46,37 +46,31 @@ class Patient:
 
 
 class _Patience:
-    """One timer for a whole answer: it looks when somebody was last heard, and waits for the rest."""
+    """One timer for a whole answer: it looks since when the model is waited for, and waits for the rest.
+
+    Between two events there is little more than a look at the clock: this runs for every word.
+    """
 
     def __init__(self, events: Events, seconds: float, clock: Clock, name: str) -> None:
         self._events, self._seconds, self._clock, self._name = events, seconds, clock, name
-        # Who waits for the model since when; nobody while what it said is handled.
+        # Since when the model is waited for; `None` while what it said is handled.
+        self._since: float | None = None
         self._waits: asyncio.Task[Any] | None = None
-        self._since = 0.0
         self._is_over = False
         self._timer: Timer | None = None
 
     async def events(self) -> Events:
+        monotonic = self._clock.monotonic
+        self._waits = asyncio.current_task()
         self._look()
         try:
-            while True:
-                try:
-                    event = await self._next()
-                except StopAsyncIteration:
-                    return
+            self._since = monotonic()
+            async for event in self._events:
+                self._since = None
                 yield event
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            await self._events.aclose()
-
-    async def _next(self) -> ModelEvent:
-        self._waits, self._since = asyncio.current_task(), self._clock.monotonic()
-        try:
-            return await anext(self._events)
+                self._since = monotonic()
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self._is_over or task is None or task.uncancel() > 0:
+            if not self._is_over or self._waits is None or self._waits.uncancel() > 0:
                 raise  # somebody else stops it
             raise ModelError(
                 f"{self._name} said nothing for {self._seconds:g} s and was given up.",
@@ -84,10 +78,13 @@ class _Patience:
                 next_step="Allow it more with the agent's setting model_timeout, in seconds; 0 is for ever.",
             ) from None
         finally:
-            self._waits = None
+            self._since = None
+            if self._timer is not None:
+                self._timer.cancel()
+            await self._events.aclose()
 
     def _look(self) -> None:
-        silent = self._clock.monotonic() - self._since if self._waits is not None else 0.0
+        silent = 0.0 if self._since is None else self._clock.monotonic() - self._since
         if self._waits is not None and silent >= self._seconds:
             self._is_over = True
             self._waits.cancel()
