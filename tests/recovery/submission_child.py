@@ -46,6 +46,7 @@ async def main(store: str, scenario: str, effects: str) -> None:
     play = says(WORDS[0])
     for word in WORDS[1:]:
         play = play.waits(paced).says(word)
+    play = play.waits(paced)  # it is never over before the last word was read
     scripted = ScriptedModel(hangs() if scenario == "silent" else play)
 
     class Assistant(Think):

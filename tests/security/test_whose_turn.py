@@ -159,6 +159,85 @@ async def test_who_may_not_clear_takes_nothing_that_others_said_out_of_sight(ser
     ]
 
 
+async def test_what_is_said_behind_a_waiting_regeneration_stays_in_sight_and_is_heard(
+    serve_on: ServeOn,
+) -> None:
+    # Given an answer that streams, bob who waits to have an earlier one again, and then ada's message
+    go = asyncio.Event()
+    cls = till(says("One."), says("Two ").waits(go).says("done."), says("One again."), says("Noted."))
+    server = await serve_on(
+        cls,
+        authenticate=by_token,
+        authorize=lambda who, action, agent: ["ask"] if action == "connect" and who == "bob" else True,
+    )
+    ada, bob = await people(server, cls, "ada", "bob")
+    await bob.until_done(await bob.say("First", message_id="u1"))
+    await bob.request([said("u1", "First"), said("u2", "Second")])
+    await ada.until_text("Two ")
+    again = await bob.request([said("u1", "First")], trigger="regenerate-message", messageId="u1")
+    await bob.settled()
+    hers = await ada.say("I never agreed", message_id="a1")
+    await ada.settled()
+    go.set()
+    await bob.until_done(again)
+    await ada.until_done(hers)
+
+    # Then hers follows what was answered again, and the old branch is what it was
+    assert [text for _, text in prompt(cls.model.last_request)] == ["First", "One again.", "I never agreed"]
+    agent = await server.app.agent(cls, "room").instance()
+    shown = ["First", "One again.", "I never agreed", "Noted."]
+    assert [message.text for message in agent.messages] == shown
+    await agent.session.load()
+    assert [message.text for message in agent.messages] == shown
+    (old, _) = await agent.session.get_branches("u1")
+    (second,) = await agent.session.get_branches(old.id)
+    (two,) = await agent.session.get_branches(second.id)
+    assert [old.text, second.text, two.text] == ["One.", "Second", "Two done."]
+    assert await agent.session.get_branches(two.id) == []
+
+
+@pytest.mark.parametrize("lists_it", [True, False])
+async def test_what_is_said_while_an_answer_is_made_again_follows_it(serve: Serve, lists_it: bool) -> None:
+    go = asyncio.Event()
+    cls = till(says("One."), says("One ").waits(go).says("again."), says("Two."), says("Three."))
+    server = await serve(cls)
+    (bob,) = await people(server, cls, "bob")
+    await bob.until_done(await bob.say("First", message_id="u1"))
+    await bob.request([said("u1", "First")], trigger="regenerate-message", messageId="u1")
+    await bob.until_text("One ")
+    second = (
+        await bob.say("Second", message_id="u2") if lists_it else await bob.request([said("u2", "Second")])
+    )
+    await bob.settled()
+    third = await bob.request([said("u3", "Third")])
+    await bob.settled()
+    go.set()
+    await bob.until_done(second)
+    await bob.until_done(third)
+    assert [text for _, text in prompt(cls.model.requests[-2])] == ["First", "One again.", "Second"]
+    assert [text for _, text in prompt(cls.model.last_request)] == [
+        *("First", "One again.", "Second", "Two.", "Third")
+    ]
+
+
+async def test_also_when_the_process_ends_meanwhile(tmp_path: Path) -> None:
+    first = till(says("One."), says("One ").then_hangs())
+    async with opened(tmp_path, first) as server:
+        (bob,) = await people(server, first, "bob")
+        await bob.until_done(await bob.say("First", message_id="u1"))
+        await bob.request([said("u1", "First")], trigger="regenerate-message", messageId="u1")
+        await bob.until_text("One ")
+        await bob.request([said("u2", "Second")])
+        await bob.settled()
+    cls = till(says("again."), says("Two."))
+    async with opened(tmp_path, cls) as server:
+        await people(server, cls, "bob")
+        await all_over(server.app, cls, "room")
+        agent = await server.app.agent(cls, "room").instance()
+        assert [message.text for message in agent.messages] == ["First", "One again.", "Second", "Two."]
+    assert [text for _, text in prompt(cls.model.last_request)] == ["First", "One again.", "Second"]
+
+
 @pytest.mark.parametrize("where", ["out of memory", "behind a summary"])
 @pytest.mark.parametrize("how", ["changes", "regenerates"])
 async def test_nor_what_is_no_longer_in_memory(serve_on: ServeOn, where: str, how: str) -> None:

@@ -551,7 +551,7 @@ class Recovery:
         plan, message = Plan(), None
         if keeps and journal.fold.has_content:
             message = journal.fold.message()
-            plan = keep_answer(house.session, message, turn.parent)
+            plan = keep_answer(house.session, message, turn.parent, house.waiting_messages(turn))
         last: list[Statement] = [turns.abandoned(house.id, turn.id, now=house.clock.now_ms())]
         if shown is not None:
             last.append(remembered(house, turn, shown))

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -503,10 +503,10 @@ class Actor:
         written = getattr(self.agent, hook)
         return getattr(written, "__func__", written) is not getattr(self._base, hook)
 
-    def waiting_messages(self, turn: Turn) -> set[str]:
-        """The messages that are stored and wait for turns which come after this one."""
-        later = (other for other in self.door.turns if other.seq > turn.seq and not other.is_started)
-        return {id for other in later for id in other.message_ids}
+    def waiting_messages(self, turn: Turn) -> Sequence[str]:
+        """The messages that are stored and wait for turns which come after this one, in that order."""
+        later = [other for other in self.door.turns if other.seq > turn.seq and not other.is_started]
+        return [id for other in sorted(later, key=lambda one: one.seq) for id in other.message_ids]
 
     def own_tools(self) -> Mapping[str, Tool]:
         """The `@tool` methods, bound to the agent."""

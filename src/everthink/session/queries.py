@@ -202,6 +202,22 @@ def reparented(agent: str, session: str, *, old: str, new: str | None) -> Statem
     )
 
 
+def moved(agent: str, session: str, id: str, *, below: str | None, seq: int) -> list[Statement]:
+    """Hang a message under another, as the newest. What hung below it hangs below its parent."""
+    return [
+        Statement(
+            "UPDATE messages SET parent ="
+            " (SELECT m.parent FROM messages m WHERE m.agent = ? AND m.session = ? AND m.id = ?)"
+            " WHERE agent = ? AND session = ? AND parent = ?",
+            (agent, session, id, agent, session, id),
+        ),
+        Statement(
+            "UPDATE messages SET parent = ?, seq = ? WHERE agent = ? AND session = ? AND id = ?",
+            (below, seq, agent, session, id),
+        ),
+    ]
+
+
 def selected(agent: str, session: str, id: str, *, seq: int) -> Statement:
     """Make a message the newest. Returns its id; nothing when something hangs below it: a child is newer."""
     return Statement(

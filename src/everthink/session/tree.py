@@ -36,6 +36,8 @@ class Plan:
         default_factory=list[tuple[Message, str | None, int | None]]
     )
     """(message, parent, sequence number) in the order of the statements. An update has no number."""
+    moves: list[Statement] = field(default_factory=list[Statement])
+    """Belong behind `statements`: what is stored already gets another place."""
 
     @property
     def cut(self) -> list[str]:
@@ -296,6 +298,16 @@ class Tree:
             plan.writes.append((message, None, None))
         return plan
 
+    def plan_take_along(self, plan: Plan, ids: Sequence[str]) -> None:
+        """Hang stored messages below what `plan` appends, one under the other, in its commit.
+
+        What hung below one of them stays where it was.
+        """
+        for id in ids:
+            self._seq += 1
+            plan.moves += queries.moved(self._agent, self.id, id, below=self._tip, seq=self._seq)
+            self._tip, self._tip_seq = id, self._seq
+
     def plan_clear(self) -> list[Statement]:
         """Remove everything but what is planned later. Follow a durable commit with `confirm_clear`."""
         self._tip, self._tip_seq = None, self._seq
@@ -320,6 +332,8 @@ class Tree:
                     self.fail()  # the id was known already, on another branch
             elif returned:
                 self.foresee(message)
+        if plan.moves:
+            self.doubt()
         if self._added > max(self._budget, self._read) / 2:
             self.doubt()  # the oldest leave memory when the path is read again, within the budget
 
@@ -384,7 +398,7 @@ class Tree:
     async def write(self, plan: Plan, *more: Statement) -> list[Rows]:
         """Commit `plan` (and `more` statements) and take it into the path."""
         try:
-            rows = await self._store.apply([*plan.statements, *more])
+            rows = await self._store.apply([*plan.statements, *plan.moves, *more])
         except BaseException:
             self.fail(plan)
             raise

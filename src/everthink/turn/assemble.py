@@ -254,7 +254,7 @@ def _asked(host: Host, turn: Turn, history: Sequence[Message]) -> Sequence[Messa
     Messages are stored when they arrive, so others may stand before the answers to earlier ones, or between
     a question and its turn. A turn runs in the name of the one who asked, and hears nobody else.
     """
-    waiting, own = host.waiting_messages(turn), set(turn.message_ids)
+    waiting, own = set(host.waiting_messages(turn)), set(turn.message_ids)
     if not waiting and (not own or (history and history[-1].id in own)):
         return history
     said = [message for message in history if message.id not in waiting and message.id not in own]

@@ -118,12 +118,18 @@ def _answer(turn_id: str, text: str) -> dict[str, Any]:
         raise Unreadable(f"An answer to a call of turn {turn_id!r}", error) from error
 
 
-def keep_answer(session: Session, message: Message, parent: str | Unset | None) -> Plan:
+def keep_answer(
+    session: Session, message: Message, parent: str | Unset | None, waiting: Sequence[str]
+) -> Plan:
     """A plan that stores a turn's answer: in its place when it is known, else below `parent`.
 
-    A client that sends again while the turn streams posts the answer as far as it has seen it.
+    A client that sends again while the turn streams posts the answer as far as it has seen it. An answer that
+    begins a branch takes along the messages that wait for their turn: they were said to go on from it.
     """
     message = without_unloaded(message)
     if session.expects(message.id):
         return session.plan_update(message)
-    return session.plan_append([message], parent)
+    plan = session.plan_append([message], parent)
+    if plan.writes and not isinstance(parent, Unset):
+        session.plan_take_along(plan, waiting)
+    return plan

@@ -314,7 +314,7 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     """Store the answer with the turn's last chunks and `last`, in one commit."""
     plan = Plan()
     if run.fold.has_content:
-        plan = keep_answer(host.session, run.fold.message(), run.turn.parent)
+        plan = keep_answer(host.session, run.fold.message(), run.turn.parent, host.waiting_messages(run.turn))
     run.is_closed = True
 
     def confirm() -> None:
@@ -322,7 +322,7 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
 
     run.writer.afterwards(confirm)
     try:
-        await run.writer.close([*plan.statements, *last, *_pruning(host)])
+        await run.writer.close([*plan.statements, *plan.moves, *last, *_pruning(host)])
     except BaseException:
         host.session.fail(plan)
         raise
@@ -344,7 +344,7 @@ async def _store_shown(host: Host, run: Run) -> Message | None:
     if not journal.fold.has_content:
         return None
     await host.session.refresh()
-    plan = keep_answer(host.session, journal.fold.message(), turn.parent)
+    plan = keep_answer(host.session, journal.fold.message(), turn.parent, host.waiting_messages(turn))
     await host.session.write(plan)
     host.audience.show(HistoryChanged(run.turn, "answer"))
     return plan.writes[0][0] if plan.writes else None

@@ -173,8 +173,8 @@ class Host(Protocol):
         """The `@tool` methods, bound."""
         ...
 
-    def waiting_messages(self, turn: Turn) -> set[str]:
-        """The messages that are stored and wait for turns which come after this one."""
+    def waiting_messages(self, turn: Turn) -> Sequence[str]:
+        """The messages that are stored and wait for turns which come after this one, in that order."""
         ...
 
     @property
