@@ -94,6 +94,26 @@ def test_a_folder_with_something_in_it_is_left_alone(run: CliRunner, tmp_path: P
     assert [entry.name for entry in (tmp_path / "mine").iterdir()] == ["precious.txt"]
 
 
+def test_new_says_which_name_it_made_and_why(run: CliRunner, tmp_path: Path) -> None:
+    made = run.invoke(cli, ["new", "my first ägent"])
+    assert made.exit_code == 0
+    assert "The project is called my-first-agent" in made.output
+    assert "names of packages have the letters a to z" in made.output
+    metadata = tomllib.loads((tmp_path / "my first ägent" / "pyproject.toml").read_text())
+    assert metadata["project"]["name"] == "my-first-agent"
+    told = json.loads(run.invoke(cli, ["new", "Straße 9", "--json"]).output)
+    assert (told["folder"], told["name"]) == ("Straße 9", "strasse-9")
+    assert "is called" not in run.invoke(cli, ["new", "shop"]).output
+
+
+@pytest.mark.parametrize("name", ["日本語", "", "  ", "…", "a\nb", "everthink", "Everthink"])
+def test_new_refuses_what_cannot_become_a_name(run: CliRunner, tmp_path: Path, name: str) -> None:
+    refused = run.invoke(cli, ["new", name])
+    assert refused.exit_code == 2
+    assert "Nothing was made." in refused.output
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- inspect
 
 
@@ -237,28 +257,28 @@ def test_doctor_knows_a_database_of_a_newer_release(run: CliRunner, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "code", "words"),
     [
-        (["serve", "agents", "--workers", "4"], "one process"),
-        (["serve", "nowhere"], "no such folder"),
-        (["serve", "nowhere:app"], "There is no module 'nowhere'"),
-        (["serve", "main.py"], "main:app"),
-        (["serve", "main:nope"], "main:service"),
-        (["serve", "broken:app"], "broken.py:2: ZeroDivisionError"),
-        (["serve", "main:number"], "cannot be served"),
-        (["serve", "main:service", "--store", "x.db"], "its own store"),
-        (["chat", "assistant/x", "--server", "ftp://x"], "not an address"),
+        (["serve", "agents", "--workers", "4"], 2, "one process"),
+        (["serve", "nowhere"], 2, "no such folder"),
+        (["serve", "nowhere:app"], 2, "There is no module 'nowhere'"),
+        (["serve", "main:nope"], 2, "main:service"),
+        (["serve", "broken:app"], 1, "broken.py:2: ZeroDivisionError"),
+        (["serve", "main:number"], 2, "cannot be served"),
+        (["serve", "main:service", "--store", "x.db"], 2, "its own store"),
+        (["chat", "assistant/x", "--server", "ftp://x"], 2, "not an address"),
+        (["chat", "--server", "example.com"], 2, "not an address"),
     ],
 )
 def test_mistakes_are_answered_with_a_letter(
-    run: CliRunner, tmp_path: Path, args: list[str], words: str
+    run: CliRunner, tmp_path: Path, args: list[str], code: int, words: str
 ) -> None:
     (tmp_path / "main.py").write_text("from everthink import App\nservice = App()\nnumber = 7\n")
     (tmp_path / "broken.py").write_text("x = 1\ny = x / 0\n")
     for name in ("main", "broken"):
         sys.modules.pop(name, None)
     refused = run.invoke(cli, args)
-    assert refused.exit_code == 1
+    assert refused.exit_code == code
     assert words in refused.output
     assert "Traceback" not in refused.output
 

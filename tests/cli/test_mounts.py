@@ -13,9 +13,10 @@ from starlette.applications import Starlette
 from starlette.routing import Host, Mount, Router
 
 from everthink import App, Think
+from everthink.cli.models import use_demo_models
 from everthink.cli.mounts import mounts_in
 from everthink.cli.page import WithPage
-from everthink.cli.target import load, use_demo_models
+from everthink.cli.target import load
 from everthink.testing import ScriptedModel, says
 from everthink.testing.listening import Listening
 from tests.support.agents import assistant

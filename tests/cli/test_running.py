@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import urllib.error
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from .processes import PATIENCE, Command
 
@@ -199,3 +200,141 @@ def test_a_serving_process_does_not_outlive_dev(project: Path) -> None:
         assert dev.ended() == -signal.SIGKILL
     assert not (project / ".everthink" / "everthink.db.lock").read_text()
     assert os.path.exists(project / ".everthink" / "everthink.db")
+
+
+@pytest.mark.parametrize("target", ["nosuch", "nosuch:app", "without_agent.py", "without_agent:app"])
+def test_dev_ends_when_there_is_nothing_of_that_name(tmp_path: Path, target: str) -> None:
+    (tmp_path / "without_agent.py").write_text("x = 1\n")
+    with Command(tmp_path, "dev", target, "--port", "0") as dev:
+        assert dev.ended() == 2
+    said = "\n".join(dev.seen)
+    assert target.partition(":")[0] in said
+    assert "Waiting" not in said
+
+
+def test_dev_waits_for_a_broken_file_to_be_mended_and_says_so(project: Path) -> None:
+    (project / "agents" / "helper.py").write_text("def broken(:\n")
+    with Command(project, "dev", "--port", "0") as dev:
+        dev.until(r"helper\.py:1: SyntaxError")
+        dev.until(rf"Waiting until a Python file in {project} changes. Ctrl-C stops it.")
+        (project / "agents" / "helper.py").write_text(AGENT.replace("MODEL", "demo"))
+        dev.until("Ready again")
+        # An app that is gone later is waited for, too
+        (project / "agents" / "helper.py").write_text("x = 1\n")
+        dev.until("no agent is defined in it")
+        dev.until("Waiting until a Python file")
+        assert dev.interrupt() == 0
+
+
+def test_dev_that_does_not_watch_ends_with_a_broken_file(project: Path) -> None:
+    (project / "agents" / "helper.py").write_text("def broken(:\n")
+    with Command(project, "dev", "--port", "0", "--no-reload") as dev:
+        assert dev.ended() == 1
+    said = "\n".join(dev.seen)
+    assert "SyntaxError" in said
+    assert "Waiting" not in said
+
+
+def test_dev_ends_when_another_has_the_database_and_tells_when_its_server_dies(project: Path) -> None:
+    with Command(project, "dev", "--port", "0", "--verbose") as dev:
+        server = int(dev.until(r"Started server process \[(\d+)\]")[1])
+        dev.until("reloads when a file changes")
+        with Command(project, "dev", "--port", "0") as second:
+            assert second.ended() == 1
+        said = "\n".join(second.seen)
+        assert f"held by process {server}" in said
+        assert "Waiting" not in said
+
+        os.kill(server, signal.SIGKILL)
+        dev.until("The server was ended by SIGKILL")
+        dev.until("Waiting until a Python file")
+        assert dev.interrupt() == 0
+
+
+def test_dev_shows_requests_when_asked_to_and_no_secrets_in_them(project: Path) -> None:
+    with Command(project, "dev", "--port", "0", "--verbose") as dev:
+        base = dev.until(r"Open (http://\S+)")[1]
+        get(f"{base}/agents/helper/x/get-messages?token=very-secret")
+        dev.until(r"^\d\d:\d\d:\d\d GET /agents/helper/x/get-messages 200 \d+ ms$")
+        get(f"{base}/sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789")
+        dev.until(r"GET /sk-\S*\*+ 404 \d+ ms$")
+
+        async def come_and_go() -> None:
+            async with connect(base.replace("http", "ws") + "/agents/helper/x?token=very-secret"):
+                pass
+
+        asyncio.run(come_and_go())
+        dev.until(r"socket /agents/helper/x open \d+ ms$")
+        dev.until(r"socket /agents/helper/x closed with 1000 after \d+ ms$")
+        with pytest.raises(InvalidStatus):
+            asyncio.run(connected(base.replace("http", "ws") + "/agents/nosuch/x"))
+        dev.until(r"socket /agents/nosuch/x 400 \d+ ms$")
+        assert dev.interrupt() == 0
+        assert "very-secret" not in "\n".join(dev.seen)
+
+
+async def connected(url: str) -> None:
+    async with connect(url):
+        pass
+
+
+def test_serve_says_which_agents_cannot_answer_and_why_and_starts(project: Path) -> None:
+    (project / "agents" / "helper.py").write_text(AGENT.replace("MODEL", "openai:gpt-5"))
+    (project / "agents" / "guide.py").write_text(
+        AGENT.replace("MODEL", "anthropc:claude-sonnet-5").replace("Helper", "Guide")
+    )
+    with Command(project, "serve", "agents", "--port", "0") as serve:
+        base = serve.until(r"at (http://\S+)")[1]
+        serve.until("Warning: Guide cannot answer.*Did you mean 'anthropic:claude-sonnet-5'")
+        serve.until("Warning: Helper cannot answer.*there is no OPENAI_API_KEY")
+        assert get(f"{base}/agents/helper/x/get-messages")[0] == 200
+        serve.process.send_signal(signal.SIGTERM)
+        assert serve.ended() == 0
+
+    with Command(project, "serve", "agents", "--port", "0", OPENAI_API_KEY="sk-x") as serve:
+        serve.until("Warning: Guide")
+        serve.process.send_signal(signal.SIGTERM)
+        assert serve.ended() == 0
+        assert "Helper cannot" not in "\n".join(serve.seen)
+
+
+def test_chat_says_which_agents_there_are_and_takes_a_class_and_the_address_of_the_page(
+    project: Path,
+) -> None:
+    (project / "agents" / "travel_guide.py").write_text(
+        AGENT.replace("MODEL", "demo").replace("Helper", "TravelGuide")
+    )
+
+    def chat(*whom: str) -> tuple[int, str]:
+        with Command(project, "chat", *whom, "-m", "hello") as one:
+            return one.ended(), "\n".join(one.seen)
+
+    with Command(project, "dev", "--port", "0", "--no-reload") as dev:
+        base = dev.until(r"Open (http://\S+)")[1]
+
+        # One that comes close is the first of those that there are; each line can be typed
+        code, said = chat("travelgide/x", "--server", base)
+        assert code == 1
+        assert "There is no agent 'travelgide'" in said
+        advised = re.findall(r"everthink chat (\S+)", said)
+        assert advised == [f"{base}/agents/travel-guide/x", f"{base}/agents/helper/x"]
+        assert chat(advised[0])[0] == 0
+        assert "Did you mean" not in chat("xyz", "--server", base)[1]
+        assert f"everthink chat {base}/agents/helper/default" in chat(f"{base}/agents/helper")[1]
+
+        # A class is found as it is written in the code, and the page's own address leads to its conversation
+        assert chat("TravelGuide", "--server", base)[0] == 0
+        assert chat(f"{base}/?agent=helper&name=room-7&inspect=turns")[0] == 0
+        assert json.loads(get(f"{base}/agents/helper/room-7/get-messages")[2])
+        code, said = chat(base.removeprefix("http://") + "/agents/helper/x")
+        assert code == 2
+        assert f"everthink chat {base}/agents/helper/x" in said
+        assert dev.interrupt() == 0
+
+
+def test_chat_with_an_unknown_agent_of_a_server_that_tells_nothing(project: Path) -> None:
+    with Command(project, "serve", "agents", "--port", "0") as serve:
+        base = serve.until(r"at (http://\S+)")[1]
+        with Command(project, "chat", "nosuch/x", "--server", base, "-m", "hello") as chat:
+            assert chat.ended() == 1
+        assert "names its agents where it was started" in "\n".join(chat.seen)

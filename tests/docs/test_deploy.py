@@ -75,7 +75,7 @@ async def test_its_health_is_answered_and_its_errors_are_worded_for_people(folde
 )
 def test_what_serve_refuses(folder: Path, words: list[str], env: dict[str, str]) -> None:
     with Command(folder, "serve", "app:app", *words, **env) as server:
-        assert server.ended() == 1
+        assert server.ended() == 2
     assert not (folder / "x.db").exists()
 
 

@@ -10,10 +10,13 @@ import contextlib
 import sys
 import threading
 from collections.abc import Coroutine, Generator
-from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import click
+
+if TYPE_CHECKING:
+    from ..errors import AgentError
 
 __all__ = ["command"]
 
@@ -31,9 +34,10 @@ HELP = """\
     short_help="Talk to an agent of a running server in the terminal.",
     help="""Talk to an agent of a running server in the terminal.
 
-    WHOM is AGENT/NAME, or a whole address. Without it: the first agent of the server, conversation
-    "default". Lines come from the person or from a pipe; in a pipe, the answers alone are on standard
-    output. Ctrl-C stops an answer. A lost connection is found again, and nothing is shown twice.
+    WHOM is AGENT/NAME, or a whole address, also that of the page of `everthink dev`. Without a NAME:
+    conversation "default"; without an AGENT: the first one of the server. Lines come from the person or
+    from a pipe; in a pipe, the answers alone are on standard output. Ctrl-C stops an answer. A lost
+    connection is found again, and nothing is shown twice.
 
     Exit codes: 0 all answered, 1 an answer failed or nobody is there, 130 stopped with Ctrl-C.
 
@@ -59,7 +63,8 @@ HELP = """\
 @click.option("--token", envvar="EVERTHINK_TOKEN", help="Sent as the query parameter `token`.")
 def command(whom: str | None, server: str, message: str | None, yes: bool, token: str | None) -> None:
     """Chat in the terminal."""
-    from .line import Line
+    from ..errors import AgentError
+    from .line import Line, is_unknown
     from .screen import Screen
 
     if sys.stdin.isatty():
@@ -69,7 +74,10 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
     screen = Screen()
     url = address_of(whom, server, token)
     with _loop() as here:
-        line = here.run(_opened(Line, url, screen))
+        try:
+            line = here.run(_opened(Line, url, screen))
+        except AgentError as error:
+            raise (_unknown(error, url) if is_unknown(error) else error) from error.__cause__
         chat = Chat(here, line, screen, yes=yes)
         try:
             fine = chat.say(message) if message is not None else chat.talk()
@@ -261,49 +269,130 @@ def _loop() -> Generator[Here]:
 
 def address_of(whom: str | None, server: str, token: str | None) -> str:
     """The WebSocket address of an agent, from what the person wrote."""
-    from ..errors import AgentError
     from ..server.names import from_address
 
     if whom and "://" in whom:
         parts = urlsplit(whom)
         base, path, query = f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"), parts.query
         path = quote(path, safe="/%:@!$&'()*+,;=~")  # as a browser would send it
+        if not path:
+            whom, query = _from_page(query)  # the address of the page, copied
     else:
-        base, path, query = server.rstrip("/"), (whom or "").strip("/"), ""
-        if path:
-            agent, _, name = path.partition("/")
-            path = f"agents/{agent}/{quote(from_address(name or 'default').replace('%2F', '/'), safe='')}"
-    if not path:
+        base, path, query = server.rstrip("/"), "", ""
+    scheme = _scheme_of(base)
+    if not path and whom:
+        agent, _, name = whom.strip("/").partition("/")
+        _check_is_agent(agent, whom)
+        name = quote(from_address(name or "default").replace("%2F", "/"), safe="")
+        path = f"agents/{_as_address(agent)}/{name}"
+    elif not path:
         path = f"{_first_agent(base)}/default"
-    scheme = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}.get(urlsplit(base).scheme)
-    if scheme is None or not urlsplit(base).netloc:
-        raise AgentError(
-            f"{base!r} is not an address.", next_step="Write http://host:port, or AGENT/NAME with --server."
-        )
     if token:
         query = f"{query}&token={quote(token, safe='')}".lstrip("&")
     return urlunsplit((scheme, urlsplit(base).netloc, "/" + path, query, ""))
 
 
-def _first_agent(base: str) -> str:
-    """The server's first agent. A development server tells; others keep it to themselves."""
+def _scheme_of(base: str) -> str:
+    """The scheme of the socket at an address."""
+    from .letters import WrittenWrongly
+
+    scheme = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}.get(urlsplit(base).scheme)
+    if scheme is None or not urlsplit(base).netloc:
+        raise WrittenWrongly(
+            f"{base!r} is not an address.", next_step="Write http://host:port, or AGENT/NAME with --server."
+        )
+    return scheme
+
+
+def _from_page(query: str) -> tuple[str, str]:
+    """Agent and name from the address of the page of `everthink dev`, and what else is in its query."""
+    given = parse_qsl(query, keep_blank_values=True)
+    place = dict(given)
+    whom = f"{place['agent']}/{place.get('name', '')}" if "agent" in place else ""
+    return whom, urlencode([(key, value) for key, value in given if key not in ("agent", "name", "inspect")])
+
+
+def _check_is_agent(agent: str, whom: str) -> None:
+    from .letters import WrittenWrongly
+
+    if ":" in agent:
+        raise WrittenWrongly(
+            f"{whom!r} is no AGENT/NAME; for an address, its beginning is missing.",
+            next_step=f"Write http:// in front of it: everthink chat http://{whom}",
+        )
+
+
+def _as_address(agent: str) -> str:
+    """How an agent is called in an address; a class may be named as it is in the code."""
+    from ..server.names import kebab
+
+    return kebab(agent) if agent != agent.lower() else agent
+
+
+def _unknown(error: AgentError, url: str) -> AgentError:
+    """A refusal for a name that nobody has, with the names that there are."""
+    from ..errors import AgentError
+    from ..settings import nearest
+
+    parts = urlsplit(url)
+    base = f"{parts.scheme.replace('ws', 'http', 1)}://{parts.netloc}"
+    whole = f"{base}{parts.path.rstrip('/')}"
+    above, _, name = parts.path.strip("/").rpartition("/")
+    prefix, _, asked = above.rpartition("/")
+    agents = known_agents(base)
+    if not agents:
+        return AgentError(
+            error.what,
+            next_step="Check the agent's name (class names are written-in-kebab-case): the server names its "
+            "agents where it was started, and to nobody else.",
+        )
+    places = {str(one["kebab"]): f"{base}/{one['prefix']}/{one['kebab']}" for one in agents}
+    if whole in places.values():
+        return AgentError(
+            f"{whole} is an agent without a name.", next_step=f"Add one: everthink chat {whole}/default"
+        )
+    is_agent = prefix in {one["prefix"] for one in agents}
+    near = nearest(asked, places)
+    lines = [f"everthink chat {places[one]}/{name}" for one in sorted(places, key=lambda one: one != near)]
+    return AgentError(
+        f"There is no agent {asked!r} at {base}." if is_agent else f"There is no agent at {whole}.",
+        next_step="\n  ".join(["Did you mean the first of these?" if near else "There are:", *lines]),
+    )
+
+
+def known_agents(base: str) -> list[dict[str, Any]] | None:
+    """The agents of a server. A development server tells; others keep it to themselves."""
     import json
     from urllib.request import urlopen
 
-    from ..errors import AgentError
     from .page import AGENTS_LIST
 
-    plain = base.replace("ws", "http", 1) if base.startswith("ws") else base
     try:
+        plain = base.replace("ws", "http", 1) if base.startswith("ws") else base
         with urlopen(plain + AGENTS_LIST, timeout=5) as answer:
             found = json.load(answer)
-            return f"{found[0]['prefix']}/{found[0]['kebab']}"
-    except (ValueError, LookupError, OSError) as error:
+            return [one for one in found if {"kebab", "prefix"} <= one.keys()]
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return None
+    except OSError as error:
         if getattr(error, "code", None):  # It answers, and does not tell.
-            raise AgentError(
-                f"{base} does not say which agents it has.",
-                next_step="Name one: everthink chat assistant/default",
-            ) from error
+            return None
+        raise
+
+
+def _first_agent(base: str) -> str:
+    """The server's first agent."""
+    from ..errors import AgentError
+
+    try:
+        found = known_agents(base)
+    except OSError as error:
         raise AgentError(
             f"Nobody answers at {base}.", next_step="Start a server in another terminal: everthink dev"
         ) from error
+    if not found:
+        raise AgentError(
+            f"{base} does not say which agents it has.",
+            next_step="Name one that it said when it was started: everthink chat AGENT/NAME",
+        )
+    return f"{found[0]['prefix']}/{found[0]['kebab']}"

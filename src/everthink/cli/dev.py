@@ -31,8 +31,8 @@ STOP_PATIENCE = 10.0
     short_help="Serve your agents on this machine, with reload and a page.",
     help="""Serve your agents on this machine, with reload and a page.
 
-    TARGET is module:app, or a folder with agents. Without it: ./agents if there is one, else a demo
-    agent that needs no key. Agents whose provider has no key answer with the demo model.
+    TARGET is module:app, a file with one app or agent, or a folder with agents. Without it: ./agents if
+    there is one, else a demo agent that needs no key. Agents whose provider has no key answer with the demo model.
 
     Settings in a file .env of this folder count where the environment does not say otherwise.
 
@@ -89,7 +89,7 @@ def command(
     from ..server.origins import Hosts
     from .letters import say
     from .serving import listen
-    from .target import watched
+    from .target import source_of, watched
 
     names = [*hosts, *([host] if host else [])]
     Hosts(names)  # says what is wrong with them
@@ -102,8 +102,7 @@ def command(
         "fd": listener.fileno(),
         "target": target,
         "hosts": names,
-        "store": store,
-        "grace": 0.5,
+        "asked": {"command": "dev", "store": store, "store_from": source_of("store"), "grace": 0.5},
         "open": open_page,
         "verbose": verbose,
         "watches": str(folder) if folder else None,
@@ -113,6 +112,9 @@ def command(
 
 async def supervise(listener: socket.socket, settings: dict[str, Any], folder: Path | None) -> int:
     """Keep a serving process running until Ctrl-C. Returns the exit code."""
+    from .letters import EXIT_PROBLEM, EXIT_WRITTEN_WRONGLY, say, say_error
+    from .serving import DID_NOT_START, waiting
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGINT, signal.SIGTERM):
@@ -125,18 +127,21 @@ async def supervise(listener: socket.socket, settings: dict[str, Any], folder: P
             process = await _start(
                 listener, {**settings, "again": again, "open": settings["open"] and not again}
             )
-            again = True
             why = await _first(process, changes, stop)
             if why == "ended" and not stop.is_set():
-                if folder is None or process.returncode == 0:
-                    return process.returncode or 0
-                # It said why. A change may mend it.
+                ended = process.returncode or 0
+                if ended == EXIT_WRITTEN_WRONGLY:
+                    return ended
+                if ended != DID_NOT_START and ended:
+                    say_error(f"The server {_how(ended)}. What was acknowledged is kept.", "yellow")
+                if folder is None or not ended or (ended == DID_NOT_START and not again):
+                    return EXIT_PROBLEM if ended else 0
+                say_error(waiting(str(folder)), "dim")
                 why = await _first(None, changes, stop)
+            again = True
             await _end(process)
             if stop.is_set():
                 return 0
-            from .letters import say
-
             say(f"{why} changed. Restarting…", "dim")
     finally:
         stop.set()
@@ -177,6 +182,11 @@ async def _first(
         task.cancel()
     first = next((task for task in done if not tasks[task]), None) or done.pop()
     return tasks[first] or str(first.result())
+
+
+def _how(code: int) -> str:
+    """How a process ended that nobody asked to."""
+    return f"ended with code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

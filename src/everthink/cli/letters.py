@@ -18,10 +18,26 @@ from ..errors import AgentError
 from ..masking import mask
 from ..plain import in_json, plain
 
-__all__ = ["EXIT_INTERRUPTED", "EXIT_PROBLEM", "complain", "print_json", "say", "say_error", "told"]
+__all__ = [
+    "EXIT_INTERRUPTED",
+    "EXIT_PROBLEM",
+    "EXIT_WRITTEN_WRONGLY",
+    "WrittenWrongly",
+    "complain",
+    "exit_code_of",
+    "print_json",
+    "say",
+    "say_error",
+    "told",
+]
 
 EXIT_PROBLEM = 1
+EXIT_WRITTEN_WRONGLY = 2
 EXIT_INTERRUPTED = 130
+
+
+class WrittenWrongly(AgentError):
+    """The command names something that is not there, or that does not go together: waiting mends nothing."""
 
 
 def say(text: str | Text = "", style: str = "") -> None:
@@ -69,6 +85,11 @@ def told(error: BaseException) -> bool:
         return False
     complain(error)
     return True
+
+
+def exit_code_of(error: BaseException) -> int:
+    """With what a command ends that failed like this."""
+    return EXIT_WRITTEN_WRONGLY if isinstance(error, WrittenWrongly) else EXIT_PROBLEM
 
 
 def _heading(what: str) -> Text:

@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from ..errors import AgentError
 
-__all__ = ["Ending", "Line"]
+__all__ = ["Ending", "Line", "is_unknown"]
 
 Json = dict[str, Any]
 CONNECT_TIMEOUT = 10.0
@@ -348,15 +348,21 @@ def _is_meant(refused: InvalidStatus) -> bool:
     return refused.response.status_code in (401, 403)
 
 
+def is_unknown(error: AgentError) -> bool:
+    """True for a refusal because nobody has that name."""
+    cause = error.__cause__
+    return isinstance(cause, InvalidStatus) and cause.response.status_code in (400, 404)
+
+
 def _what_to_do(status: int) -> str:
     """What helps whoever was refused with this status."""
     match status:
         case 401:
             return "It asks who you are: give a token with --token or EVERTHINK_TOKEN, or a newer one."
         case 403:
-            return "You may not enter here. Name another agent, or give another --token (EVERTHINK_TOKEN)."
+            return "You may not enter here. Name one that is yours (AGENT/NAME), or give another --token."
         case 400 | 404:  # the first for a class that is not there, the second for any other address
-            return "Check the agent's name: class names are written in-kebab-case."
+            return "Check the agent's name."
         case _ if status >= 500:
             return "The fault is the server's: its log says more. Try again later."
         case _:

@@ -77,11 +77,11 @@ class Lazy(click.Group):
         except BrokenPipeError:
             raise  # click ends quietly when nobody reads any more
         except Exception as error:
-            from .letters import EXIT_PROBLEM, told
+            from .letters import exit_code_of, told
 
             if not told(error):
                 raise
-            ctx.exit(EXIT_PROBLEM)
+            ctx.exit(exit_code_of(error))
 
 
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:

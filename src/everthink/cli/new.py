@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import unicodedata
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ import click
 __all__ = ["command"]
 
 HARMLESS = {".git", ".DS_Store"}
+RULE = "names of packages have the letters a to z, digits, and hyphens between them."
 
 
 @click.command(
@@ -18,7 +20,8 @@ HARMLESS = {".git", ".DS_Store"}
     short_help="Start a project: an agent with a tool, and a test.",
     help="""Start a project: an agent with a tool, and a test that runs without a model.
 
-    NAME is the folder to make. A folder with something in it is left alone.
+    NAME is the folder to make; the project is called like it, in letters that packages may have. A folder
+    with something in it is left alone.
 
     \b
     Example:
@@ -33,32 +36,55 @@ def command(name: str, as_json: bool) -> None:
     from .letters import print_json, say
 
     folder = Path(name)
+    package = _package(folder)
+    _check_name(name, package)
     if folder.exists() and (not folder.is_dir() or {entry.name for entry in folder.iterdir()} - HARMLESS):
         what = "is not empty" if folder.is_dir() else "is a file"
         raise AgentError(
             f"{folder} {what}.", kept="Nothing was changed.", next_step="Choose a name that is free."
         )
-    files = {path: text.replace("{name}", _package(folder)) for path, text in FILES.items()}
+    files = {path: text.replace("{name}", package) for path, text in FILES.items()}
     for path, text in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     if as_json:
-        print_json({"folder": str(folder), "files": list(files)})
+        print_json({"folder": str(folder), "name": package, "files": list(files)})
         return
     say(f"Made {folder}:")
     for path in files:
         say(f"  {path}", "dim")
+    if package != folder.resolve().name:
+        say(f"\nThe project is called {package} (in pyproject.toml and README.md): {RULE}", "yellow")
     say("\nNext:")
-    say(f"  cd {shlex.quote(str(folder))}")
+    if folder.resolve() != Path.cwd():
+        say(f"  cd {shlex.quote(str(folder))}")
     say("  everthink dev               then open the address it prints")
     say("  pip install -e '.[dev]'     what it needs, and pytest")
     say("  python -m pytest            the agent's test; it needs no key")
 
 
 def _package(folder: Path) -> str:
-    """A name that packaging tools accept."""
-    return re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "my-agents"
+    """A name that packaging tools accept, from that of the folder: *My Ägent* is my-agent. Empty if none."""
+    name = unicodedata.normalize("NFKD", folder.resolve().name.replace("ß", "ss")).lower()
+    plain = "".join(letter for letter in name if not unicodedata.combining(letter))
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+
+
+def _check_name(name: str, package: str) -> None:
+    from .letters import WrittenWrongly
+
+    what = ""
+    if not name.strip() or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
+        what = f"{name!r} is no name for a folder."
+    elif not package:
+        what = f"No name for a project can be made of {name!r}: {RULE}"
+    elif package == "everthink":
+        what = "A project that is called everthink could not depend on everthink."
+    if what:
+        raise WrittenWrongly(
+            what, kept="Nothing was made.", next_step="Choose another: everthink new shop-assistant"
+        )
 
 
 FILES = {

@@ -18,12 +18,13 @@ UNGUARDED = (
     short_help="Serve your agents in production.",
     help="""Serve your agents in production.
 
-    TARGET is module:app, or a folder with agents. One process serves them all: an agent lives in one
-    process, and a process mostly waits for models. A second one may use the same PostgreSQL database: each
+    TARGET is module:app, a file with one app or agent, or a folder with agents. One process serves them all:
+    an agent lives in one process, and a process mostly waits for models. A second one may use the same PostgreSQL database: each
     agent has one owner at a time, and the other process answers 503 for it. Requests are not passed on yet.
 
     SIGTERM or Ctrl-C stops it gracefully: connections are told to come back, running turns get time
-    to finish, the rest are cut at a chunk and kept. Exit code 0 after that, 1 when it could not start.
+    to finish, the rest are cut at a chunk and kept. Exit code 0 after that, 1 when it could not
+    start, 2 when the command is written wrongly.
 
     Settings in a file .env of this folder count where the environment does not say otherwise.
 
@@ -101,11 +102,10 @@ def command(
     workers: int,
 ) -> None:
     """Serve in production."""
-    from ..errors import AgentError
-    from .letters import EXIT_PROBLEM, say, say_error
+    from .letters import EXIT_PROBLEM, WrittenWrongly, say, say_error
 
     if workers > 1:
-        raise AgentError(
+        raise WrittenWrongly(
             f"everthink runs in one process, not in {workers}: an SQLite file has one owner, and an agent "
             "lives in one place.",
             kept="Nothing was started.",
@@ -113,11 +113,13 @@ def command(
             "the time. Leave --workers out.",
         )
 
+    from .models import note_what_is_missing
     from .serving import address, describe, is_public, listen, quiet_logs, run
-    from .target import load
+    from .target import Asked, load, source_of
 
     quiet_logs(access=access_log, level=log_level)
-    loaded = load(target, store=store, grace=float(graceful_timeout))
+    ask = Asked("serve", store, source_of("store"), float(graceful_timeout))
+    loaded = load(target, ask=ask)
     listener = listen(host, port)
 
     # What is around an app may ask who it is.
@@ -128,6 +130,8 @@ def command(
         say(f"everthink serves {loaded.source} at {address(listener)}")
         for line in describe(loaded, address(listener)):
             say(line)
+        for note in note_what_is_missing(loaded):
+            say_error(f"Warning: {note}", "yellow")
 
     fine = run(
         loaded.asgi,

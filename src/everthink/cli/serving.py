@@ -31,11 +31,16 @@ from ..logs import CLEAN
 from ..masking import mask
 from ..plain import plain
 from ..server.gathered import options
-from .letters import complain, say, say_error
+from .letters import EXIT_WRITTEN_WRONGLY, WrittenWrongly, complain, say, say_error
+from .models import use_demo_models
 from .page import Broken, WithPage
-from .target import Loaded, load, use_demo_models
+from .requests import Requests
+from .target import Asked, Loaded, load
 
-__all__ = ["Server", "describe", "is_public", "listen", "quiet_logs", "run"]
+__all__ = ["DID_NOT_START", "Server", "describe", "is_public", "listen", "quiet_logs", "run"]
+
+DID_NOT_START = 3
+"""The exit code for `dev` of a process that said why it could not begin; others were running and ended."""
 
 
 class Server(uvicorn.Server):
@@ -94,7 +99,7 @@ def run(
     """Serve until told to stop. False when the application could not be started."""
     config = uvicorn.Config(
         asgi,
-        lifespan="on" if not isinstance(asgi, Broken) else "off",
+        lifespan="on",
         **options(limits or Limits()),
         proxy_headers=proxy_headers,
         forwarded_allow_ips=forwarded_allow_ips,
@@ -149,6 +154,8 @@ def describe(loaded: Loaded, base: str) -> Iterator[str]:
     """What is served, one line each."""
     for route in loaded.routes:
         yield f"  {base.replace('http', 'ws', 1)}{route}/<name>"
+    if loaded.app and not loaded.agents:
+        yield "  Note: there is no agent in it. Name one: App(YourAgent)"
     for note in loaded.notes:
         yield f"  Note: {note}"
 
@@ -196,6 +203,12 @@ def _is_news(record: logging.LogRecord) -> bool:
     return "Application startup failed" not in said and "without completing handshake" not in said
 
 
+def _is_no_request(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn's is about something else than a request, where those are told by us."""
+    said = record.getMessage()
+    return '"WebSocket ' not in said and not said.startswith("connection ")
+
+
 # --- the process that `dev` starts
 
 
@@ -213,17 +226,24 @@ def main() -> int:
     """Serve what the parent says, for development."""
     settings: dict[str, Any] = json.loads(_first_line(sys.stdin.fileno()))
     begun = time.perf_counter()
-    quiet_logs(access=settings["verbose"], level="info" if settings["verbose"] else "warning")
+    quiet_logs(access=False, level="info" if settings["verbose"] else "warning")
     listener = socket.socket(fileno=settings["fd"])
     base = address(listener)
     try:
-        loaded = load(settings["target"], store=settings["store"], grace=settings["grace"])
+        loaded = load(settings["target"], ask=Asked(**settings["asked"]))
         use_demo_models(loaded)
         asgi: Any = WithPage(loaded, hosts=settings["hosts"])
     except AgentError as error:
         complain(error)
-        say_error("Waiting for a change.", "dim")
+        if isinstance(error, WrittenWrongly) and not settings["again"]:
+            return EXIT_WRITTEN_WRONGLY
+        if settings["watches"] is None:
+            return DID_NOT_START
+        say_error(waiting(settings["watches"]), "dim")
         loaded, asgi = None, Broken(str(error))
+    if settings["verbose"]:
+        logging.getLogger("uvicorn.error").addFilter(_is_no_request)
+        asgi = Requests(asgi, lambda line: say(line, "dim"))
 
     def ready() -> None:
         if loaded is None:
@@ -252,7 +272,12 @@ def main() -> int:
 
     limits = loaded.app.limits if loaded and loaded.app else None
     fine = run(asgi, listener, ready=ready, parent=True, graceful_timeout=2, limits=limits)
-    return 0 if fine else 1
+    return 0 if fine else DID_NOT_START
+
+
+def waiting(folder: str) -> str:
+    """What is said while nothing can be served until a file is mended."""
+    return f"Waiting until a Python file in {folder} changes. Ctrl-C stops it."
 
 
 if __name__ == "__main__":

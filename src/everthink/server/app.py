@@ -189,6 +189,11 @@ class App:
         """The agent classes of this app."""
         return list(self._classes.values())
 
+    @property
+    def store_url(self) -> str | None:
+        """Where everything lives, as `store` said it; `None` when it was given a store itself."""
+        return self._given_store if isinstance(self._given_store, str) else None
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """The app as an ASGI application: `uvicorn module:app`, or mounted in another one."""
         if self._gate is None:

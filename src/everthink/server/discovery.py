@@ -112,7 +112,8 @@ class _Search:
                 "no-agents",
                 self.root,
                 "there is no agent in it.",
-                f"Write one, such as {shown(self.root / 'assistant.py')}, or begin with: everthink new",
+                f"Write one, such as {shown(self.root / 'assistant.py')}."
+                " To start from nothing: everthink new my-agents",
             )
         found = [Discovered(a.id, a.cls, a.path, tuple(children.get(a.id, ()))) for a in tops]
         self._check_names(found)
@@ -162,7 +163,7 @@ class _Search:
                 path,
                 "no agent is defined in it.",
                 "Define a subclass of Think in it. If it is a helper, give it a name that begins with _ "
-                f"({shown(path.with_name('_' + path.name))}) or move it out of {shown(self.root)}.",
+                f"({shown(path.with_name('_' + path.name))}) or move it elsewhere.",
             )
         else:
             names = " and ".join(cls.__name__ for cls in classes)
