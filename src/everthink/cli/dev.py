@@ -32,7 +32,8 @@ STOP_PATIENCE = 10.0
     help="""Serve your agents on this machine, with reload and a page.
 
     TARGET is module:app, a file with one app or agent, or a folder with agents. Without it: ./agents if
-    there is one, else a demo agent that needs no key. Agents whose provider has no key answer with the demo model.
+    there is one, else a demo agent that needs no key. Agents whose provider has no key answer with
+    the demo model.
 
     Settings in a file .env of this folder count where the environment does not say otherwise.
 

@@ -19,8 +19,9 @@ UNGUARDED = (
     help="""Serve your agents in production.
 
     TARGET is module:app, a file with one app or agent, or a folder with agents. One process serves them all:
-    an agent lives in one process, and a process mostly waits for models. A second one may use the same PostgreSQL database: each
-    agent has one owner at a time, and the other process answers 503 for it. Requests are not passed on yet.
+    an agent lives in one process, and a process mostly waits for models. A second one may use the same
+    PostgreSQL database: each agent has one owner at a time, and the other process answers 503 for it.
+    Requests are not passed on yet.
 
     SIGTERM or Ctrl-C stops it gracefully: connections are told to come back, running turns get time
     to finish, the rest are cut at a chunk and kept. Exit code 0 after that, 1 when it could not
