@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .errors import AgentError
 from .runtime.context import current_connection
@@ -14,6 +14,7 @@ from .runtime.fiber_values import FiberRecovery
 from .runtime.keepalive import Hold, while_held
 from .runtime.retry import Retry
 from .runtime.state import NO_STATE
+from .surface import check_assigned, check_class, missing, reserved_of
 
 if TYPE_CHECKING:
     from .runtime.actor import Actor
@@ -38,6 +39,25 @@ class Agent:
     """
 
     _home: Actor
+    _reserved: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the names of a new agent class, so that a mistake shows where it was made."""
+        super().__init_subclass__(**kwargs)
+        check_class(cls)
+        cls._reserved = reserved_of(cls)
+
+    if not TYPE_CHECKING:  # a type checker knows which names there are
+
+        def __setattr__(self, name, value):
+            check_assigned(self, name, self._reserved)
+            object.__setattr__(self, name, value)
+
+        def __getattr__(self, name):
+            cls = type(self)
+            if any(name in vars(base) for base in cls.__mro__):
+                return object.__getattribute__(self, name)  # a property that raised: its own words
+            raise missing(f"{cls.__name__} has no attribute", name, [*dir(cls), *vars(self)])
 
     @property
     def name(self) -> str:

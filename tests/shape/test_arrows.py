@@ -22,13 +22,14 @@ ARROWS: dict[str, set[str]] = {
     "clock": set(),
     "limits": {"errors"},
     "settings": {"errors"},
+    "surface": {"errors", "settings"},
     "identity": {"errors"},
     "messages": {"errors"},
     "chunks": {"errors", "messages"},
     # Ports, each with its adapters beside it.
     "store": {"errors", "masking", "clock"},
     "models": {"errors", "masking", "abort", "clock"},
-    "tools": {"errors", "abort", "messages", "models.port"},
+    "tools": {"errors", "settings", "surface", "abort", "messages", "models.port"},
     # What happened, told to whoever listens.
     "observe": {"errors", "masking", "logs", "models.port"},
     "tasks": {"observe.events"},
@@ -90,6 +91,7 @@ ARROWS: dict[str, set[str]] = {
     "schedules": {
         "errors",
         "settings",
+        "surface",
         "clock",
         "messages",
         "store.port",
@@ -104,6 +106,7 @@ ARROWS: dict[str, set[str]] = {
     "runtime": {
         "errors",
         "settings",
+        "surface",
         "cluster",
         "masking",
         "logs",

@@ -6,7 +6,11 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
+
+from ..errors import InvalidSettings
+from ..settings import shown
+from ..surface import note_definition, refuse_unknown
 
 __all__ = ["CallableInfo", "StreamingResponse", "callable", "callable_of", "callables_of", "has_method"]
 
@@ -23,25 +27,49 @@ class CallableInfo:
     reads: bool = False
 
 
+class CallableOptions(TypedDict, total=False):
+    """What `@callable(...)` takes."""
+
+    description: str | None
+    """What it does. Default: the docstring."""
+    streaming: bool
+    """It gets a `StreamingResponse` as its first argument."""
+    reads: bool
+    """It changes nothing: those who may only read may call it too."""
+
+
 @overload
 def callable(fn: F, /) -> F: ...
 @overload
-def callable(
-    *, description: str | None = None, streaming: bool = False, reads: bool = False
-) -> Callable[[F], F]: ...
-def callable(
-    fn: Any = None, /, *, description: str | None = None, streaming: bool = False, reads: bool = False
-) -> Any:
+def callable(**options: Unpack[CallableOptions]) -> Callable[[F], F]: ...
+def callable(fn: Any = None, /, **options: Any) -> Any:
     """Let clients call this method. With `streaming` it gets a `StreamingResponse` as its first argument.
 
     `reads` says that it changes nothing: then those who may only read may call it too.
     """
 
-    def mark(method: Any) -> Any:
-        setattr(method, _MARK, CallableInfo(description or method.__doc__, streaming, reads))
-        return method
+    refuse_unknown(options, CallableOptions.__annotations__, "callable()")
 
-    return mark if fn is None else mark(fn)
+    def mark(method: Any) -> Any:
+        note_definition(method, 1)
+        return _marked(method, **options)
+
+    if fn is None:
+        return mark
+    note_definition(fn, 1)
+    return _marked(fn)
+
+
+def _marked(
+    method: Any, *, description: str | None = None, streaming: bool = False, reads: bool = False
+) -> Any:
+    if not hasattr(method, "__get__") or isinstance(method, property):
+        raise InvalidSettings(
+            f"@callable is given {shown(method)}, in the place of a method.",
+            next_step="Decorate a method; options have names: @callable(description=…).",
+        )
+    setattr(method, _MARK, CallableInfo(description or method.__doc__, streaming, reads))
+    return method
 
 
 def callables_of(cls: type) -> dict[str, CallableInfo]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypedDict,
 
 from ..errors import ToolDefinitionError, ToolInputError
 from ..models.port import ToolSpec
+from ..surface import note_definition, refuse_unknown
 from .context import ToolContext
 from .function_input import FunctionInput
 from .json_input import JsonInput
@@ -392,13 +393,13 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
     Types become the schema, the docstring the description. A parameter annotated `ToolContext`
     is filled in by the framework; the model never sees it.
     """
-    unknown = set(options) - set(ToolOptions.__annotations__)
-    if unknown:
-        raise TypeError(f"tool() got an unexpected keyword argument {sorted(unknown)[0]!r}")
+    refuse_unknown(options, ToolOptions.__annotations__, "tool()")
     if fn is not None:
+        note_definition(fn, 1)
         return _from_function(fn, enclosing_names(1), options)
 
     def decorate(fn: Callable[..., Any]) -> Tool[..., Any]:
+        note_definition(fn, 1)
         return _from_function(fn, enclosing_names(1), options)
 
     return decorate
@@ -417,7 +418,8 @@ def _from_function(fn: Callable[..., Any], names: Mapping[str, Any], options: To
         raise refuse(fn, "it is a tool already", "Decorate it once.")
     if not callable(found) and not isinstance(found, classmethod):
         raise ToolDefinitionError(
-            f"{found!r} is not a function.", next_step="Decorate a function or a method."
+            f"{found!r} is not a function.",
+            next_step="Decorate a function or a method; options have names: @tool(name=…).",
         )
     from .docs import in_words, read_docstring
 

@@ -1,0 +1,265 @@
+"""The names of an agent class: which are there to be filled in, and which are not to be taken.
+
+    class body      --check_class--> a hook nobody can call, a method of ours that is gone: told here
+    self.x = …      --check_assigned--> the same, for one agent
+    self.x, handle.x --missing--> the name that was meant
+
+Pure. What everthink's own classes declare is the table: a setting is an annotation, a hook a method that
+`settings.hooks_of` knows with the parameters it is given, and every other name is everthink's to use.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import FunctionType
+from typing import Any, cast
+
+from .errors import InvalidSettings
+from .settings import hooks_of, nearest, settings_of, shown, snake
+
+__all__ = [
+    "can_take",
+    "check_assigned",
+    "check_class",
+    "is_ours",
+    "missing",
+    "note_definition",
+    "refuse_unknown",
+    "reserved_of",
+]
+
+_MARKED = "__everthink_marked__"
+"""In a class body: the functions that `@tool` and `@callable` stand above, by name."""
+
+_INSTEAD = {
+    "state": "Begin with `initial_state = …` and change it with `await self.set_state(…)`",
+    "name": "An agent has the name it is reached by: app.agent(cls, name)",
+    "messages": "Change the conversation with `await self.add_messages(…)` or `clear_messages()`",
+}
+_Hook = Callable[..., Any]
+
+
+def is_ours(cls: type) -> bool:
+    """True for a class of everthink itself."""
+    return cls.__module__.partition(".")[0] == "everthink"
+
+
+def reserved_of(cls: type) -> dict[str, Any]:
+    """What everthink declares for an agent class, and nobody is to replace: by name, what it is."""
+    free = hooks_of(cls) | settings_of(cls)
+    return {name: ours for name, ours in _declared(cls).items() if name not in free}
+
+
+def _declared(cls: type) -> dict[str, Any]:
+    bases = [base for base in reversed(cls.__mro__) if is_ours(base)]
+    return {name: ours for base in bases for name, ours in vars(base).items() if not name.startswith("_")}
+
+
+# --- a class body
+
+
+def check_class(cls: type) -> None:
+    """Refuse what a class puts in the place of everthink's own, hooks that cannot be called, and a tool that
+    a later definition of the same name took away. Raises `InvalidSettings`."""
+    if is_ours(cls):
+        return
+    hooks, settings = hooks_of(cls), settings_of(cls)
+    for name, ours in _declared(cls).items():
+        owner = _owner(cls, name)
+        if is_ours(owner) or name in settings:
+            continue
+        written = vars(owner)[name]
+        if name in hooks:
+            _check_hook(cls, name, written, ours, settings)
+        elif not _is_override(written):
+            raise _taken(cls, name, written, ours)
+    for base in cls.__mro__:
+        for name, function in cast("Mapping[str, Any]", vars(base).get(_MARKED, {})).items():
+            _check_kept(function, vars(base).get(name))
+
+
+def _owner(cls: type, name: str) -> type:
+    return next(base for base in cls.__mro__ if name in vars(base))
+
+
+def _is_override(written: Any) -> bool:
+    """True for what is marked with `typing.override`: whoever wrote that knows."""
+    inner = getattr(written, "fget", None) or getattr(written, "__func__", written)
+    return getattr(inner, "__override__", False) is True
+
+
+def _taken(cls: type, name: str, written: Any, ours: Any) -> InvalidSettings:
+    home = next(base.__name__ for base in cls.__mro__ if vars(base).get(name) is ours)
+    if _is_tool(written):
+        rather = f"Give the method another name; @tool(name={name!r}) keeps it for the model."
+    elif name in _INSTEAD:
+        rather = f"{_INSTEAD[name]}; or give yours another name."
+    elif callable(written) or hasattr(written, "__get__"):
+        rather = "Give it another name, or mark it with @typing.override if it does what ours does."
+    else:
+        rather = "Give it another name."
+    return InvalidSettings(
+        f"{cls.__name__}.{name} takes the place of {home}.{name}{_summary(ours)}.",
+        next_step=rather,
+    )
+
+
+def _summary(ours: Any) -> str:
+    said = re.split(r"[.:;\n]", inspect.getdoc(ours) or "")[0]
+    return f" ({said})" if said else ""
+
+
+def _is_tool(written: Any) -> bool:
+    inner: object = getattr(written, "__func__", written)
+    return hasattr(type(inner), "input_schema")
+
+
+# --- a hook
+
+
+def _check_hook(cls: type, name: str, written: Any, ours: _Hook, settings: Iterable[str]) -> None:
+    where, given = f"{cls.__name__}.{name}", list(inspect.signature(ours).parameters)[1:]
+    example = f"def {name}({', '.join(['self', *given])})"
+    if isinstance(written, property | functools.cached_property) or not _can_be_called(written):
+        setting = name.removeprefix("get_")
+        rather = f", or set `{setting} = …`" if name != setting in settings else ""
+        what = "a property" if isinstance(written, property | functools.cached_property) else shown(written)
+        raise InvalidSettings(
+            f"{where} is {what}, and everthink calls it: it is a hook.",
+            next_step=f"Write it as `{example}`{rather}, or leave it out.",
+        )
+    if _is_tool(written):
+        raise InvalidSettings(
+            f"{where} is a tool, and everthink would call it too: it is the name of a hook.",
+            next_step=f"Give the method another name; @tool(name={name!r}) keeps it for the model.",
+        )
+    inner = getattr(written, "__func__", written)
+    if inspect.isasyncgenfunction(inner) or (inspect.isgeneratorfunction(inner) and name != "get_tools"):
+        raise InvalidSettings(
+            f"{where} has a `yield`, so that calling it runs nothing of it.", next_step="Use `return`."
+        )
+    parameters = _parameters(written)
+    if parameters is None:
+        raise InvalidSettings(f"{where} has no `self`.", next_step=f"Write it as `{example}`.")
+    if not _fit(parameters, len(given)):
+        told = f"only {', '.join(given)}" if given else "nothing"
+        raise InvalidSettings(
+            f"{where}{inspect.signature(inner)} cannot be called: the hook is given {told}.",
+            next_step=f"Write it as `{example}`; what else it takes needs a default.",
+        )
+
+
+def _can_be_called(written: Any) -> bool:
+    return callable(written) or hasattr(written, "__get__")
+
+
+def _parameters(written: Any) -> list[inspect.Parameter] | None:
+    """What is left to give once a method has its receiver. `None`: there is no place for one."""
+    inner = getattr(written, "__func__", written)
+    try:
+        parameters = list(inspect.signature(inner).parameters.values())
+    except (TypeError, ValueError):
+        return [inspect.Parameter("given", inspect.Parameter.VAR_POSITIONAL)]  # it shows when it is called
+    if isinstance(written, staticmethod) or not isinstance(inner, FunctionType):
+        return parameters
+    if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
+        return parameters
+    if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        return None
+    return parameters[1:]
+
+
+def can_take(function: _Hook, count: int) -> bool:
+    """True when `function` can be called with at most so many arguments, or cannot be asked."""
+    try:
+        return _fit(list(inspect.signature(function).parameters.values()), count)
+    except (TypeError, ValueError):
+        return True
+
+
+def _fit(parameters: list[inspect.Parameter], count: int) -> bool:
+    needed = [
+        p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    return len(needed) <= count and not any(p.kind is p.KEYWORD_ONLY for p in needed)
+
+
+# --- two definitions of one name
+
+
+def note_definition(written: Any, depth: int) -> None:
+    """Remember a function that a decorator marks in a class body, `depth` calls up from the decorator's.
+
+    Refuse one whose name is defined there already: the second would replace the first.
+    """
+    frame = sys._getframe(depth + 1)  # pyright: ignore[reportPrivateUsage]
+    function, body = _written(written), frame.f_locals
+    if function is None or function.__qualname__ != f"{body.get('__qualname__')}.{function.__name__}":
+        return  # not written here, or not in a class
+    before = _written(body.get(function.__name__))
+    if before is not None and before is not function and before.__module__ != "typing":  # an @overload
+        raise _twice(before, function)
+    body.setdefault(_MARKED, {})[function.__name__] = function
+
+
+def _check_kept(marked: FunctionType, now: Any) -> None:
+    """A plain method below a `@tool` of the same name leaves no tool."""
+    function = _written(now)
+    if function is not None and function is not marked and function.__qualname__ == marked.__qualname__:
+        raise _twice(marked, function)
+
+
+def _twice(first: FunctionType, second: FunctionType) -> InvalidSettings:
+    lines = f"lines {first.__code__.co_firstlineno} and {second.__code__.co_firstlineno}"
+    return InvalidSettings(
+        f"{second.__qualname__} is defined twice ({second.__code__.co_filename}, {lines});"
+        " the second replaces the first.",
+        next_step="Give one of them another name.",
+    )
+
+
+def _written(found: Any) -> FunctionType | None:
+    """The function as it was written, inside of what decorators made of it."""
+    inner = inspect.unwrap(found)
+    return inner if isinstance(inner, FunctionType) else None
+
+
+# --- one agent
+
+
+def check_assigned(agent: object, name: str, reserved: Mapping[str, Any]) -> None:
+    """Refuse `self.state = …` and its like: what everthink needs of an agent is not to be replaced."""
+    cls = type(agent)
+    if name == "_home":
+        if "_home" in vars(agent):
+            raise AttributeError(
+                f"{cls.__name__}._home is where everthink keeps this agent. Give yours another name."
+            )
+    elif name in reserved and is_ours(_owner(cls, name)):
+        rather = _INSTEAD.get(name, "Give yours another name")
+        raise AttributeError(
+            f"{cls.__name__}.{name} is not to be assigned{_summary(reserved[name])}. {rather}."
+        )
+
+
+def missing(who: str, name: str, known: Iterable[str]) -> AttributeError:
+    """What to raise for a name that is not there: `who` has it not, `known` is what there is."""
+    near = None if name.startswith("_") else nearest(name, [one for one in known if not one.startswith("_")])
+    hint = f" Did you mean {near!r}?" if near else ""
+    return AttributeError(f"{who} {name!r}.{hint}", name=name)
+
+
+# --- options
+
+
+def refuse_unknown(options: Iterable[str], known: Collection[str], what: str) -> None:
+    """Refuse an option that `what` does not have, with the nearest that it has."""
+    for name in options:
+        if name not in known:
+            near = nearest(snake(name), known)
+            hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(known)}."
+            raise InvalidSettings(f"{what} has no option {name!r}.", next_step=hint)
