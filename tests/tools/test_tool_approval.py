@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from everthink.errors import AgentError
+from everthink.errors import AgentError, ToolDefinitionError
 from everthink.tools.tool import NeedsApproval, Tool, ToolContext, tool
 
 pytestmark = pytest.mark.anyio
@@ -115,3 +115,65 @@ async def test_raw_schema_tools_can_ask_too(ctx: ToolContext) -> None:
     made = Tool.from_schema("pay", "", schema, lambda input: None, needs_approval=lambda amount: amount > 1)
     assert await made.needs_approval_for({"amount": 2}, ctx) is True
     assert await made.needs_approval_for({"amount": 1}, ctx) is False
+
+
+# --- names that do not fit
+
+
+async def test_a_default_of_one_s_own_is_kept(ctx: ToolContext) -> None:
+    made = refund(lambda amount, limit=100: amount > limit)
+    assert await made.needs_approval_for({"amount": 101}, ctx) is True
+    assert await made.needs_approval_for({"amount": 99}, ctx) is False
+    whole = refund(lambda input, limit=100: input["amount"] > limit)
+    assert await whole.needs_approval_for({"amount": 101}, ctx) is True
+
+
+async def test_the_context_may_come_first(ctx: ToolContext) -> None:
+    made = refund(lambda ctx, input: ctx.tool_call_id == "call-1" and input["amount"] == 1)
+    assert await made.needs_approval_for({"amount": 1}, ctx) is True
+
+
+@pytest.mark.parametrize("option", ["needs_approval", "on_interrupt"])
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (lambda amuont: True, "takes 'amuont', and the tool has no such parameter: did you mean 'amount'?"),
+        (lambda amount, curency: True, "takes 'curency', and the tool has no such parameter"),
+        (lambda amount, raeson: True, "did you mean 'reason'?"),
+        (lambda one, two, three: True, "takes one, two, three, and is given the whole input and the context"),
+        (max, "has no signature to read"),
+    ],
+)
+def test_a_function_whose_parameters_are_none_of_the_tool_s_is_refused_when_it_is_decorated(
+    option: str, asked: Any, words: str
+) -> None:
+    def pay(amount: float, reason: str = "none", ctx: ToolContext | None = None) -> None: ...
+
+    with pytest.raises(ToolDefinitionError) as told:
+        tool(pay, **{option: asked})  # type: ignore[call-overload]
+    assert words in str(told.value)
+    assert f"its {option}, " in str(told.value)
+    assert "by name: amount, reason" in str(told.value)
+
+
+def test_raw_schema_tools_are_held_to_their_properties() -> None:
+    schema = {"type": "object", "properties": {"amount": {"type": "number"}}}
+    with pytest.raises(ToolDefinitionError, match="did you mean 'amount'"):
+        Tool.from_schema("pay", "", schema, lambda input: None, needs_approval=lambda amuont: True)
+    Tool.from_schema("pay", "", {"type": "object"}, lambda input: None, needs_approval=lambda amuont: True)
+
+
+@pytest.mark.parametrize("view", ["short", lambda: 1, lambda result, more: 1])
+def test_a_view_for_the_model_takes_the_result(view: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match=r"its to_model_output.* gets the result"):
+        tool(view_of, to_model_output=view)
+    tool(view_of, to_model_output=str)
+
+
+@pytest.mark.parametrize("execute", ["run", lambda: 1, lambda input, ctx, more: 1])
+def test_the_body_of_a_raw_schema_takes_the_input(execute: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match=r"its execute.* gets the input, and the context"):
+        Tool.from_schema("pay", "", None, execute)
+
+
+def view_of() -> None: ...

@@ -283,7 +283,7 @@ def test_a_view_may_be_text_and_files() -> None:
     assert model_output(viewed(lambda value: png), {}).content == [png]
 
 
-@pytest.mark.parametrize("view", [lambda value: 1 / 0, lambda value: b"raw", lambda: 1])
+@pytest.mark.parametrize("view", [lambda value: 1 / 0, lambda value: b"raw"])
 def test_a_view_that_fails_falls_back_to_the_value(view: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert model_output(viewed(view), {"kept": 1}) == ({"kept": 1}, None)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypeVar, overload
 
 from ..errors import InvalidSettings
 from ..settings import shown
@@ -27,28 +27,19 @@ class CallableInfo:
     reads: bool = False
 
 
-class CallableOptions(TypedDict, total=False):
-    """What `@callable(...)` takes."""
-
-    description: str | None
-    """What it does. Default: the docstring."""
-    streaming: bool
-    """It gets a `StreamingResponse` as its first argument."""
-    reads: bool
-    """It changes nothing: those who may only read may call it too."""
-
-
 @overload
 def callable(fn: F, /) -> F: ...
 @overload
-def callable(**options: Unpack[CallableOptions]) -> Callable[[F], F]: ...
+def callable(
+    *, description: str | None = None, streaming: bool = False, reads: bool = False
+) -> Callable[[F], F]: ...
 def callable(fn: Any = None, /, **options: Any) -> Any:
     """Let clients call this method. With `streaming` it gets a `StreamingResponse` as its first argument.
 
     `reads` says that it changes nothing: then those who may only read may call it too.
     """
 
-    refuse_unknown(options, CallableOptions.__annotations__, "callable()")
+    refuse_unknown(options, CallableInfo.__dataclass_fields__, "callable()")
 
     def mark(method: Any) -> Any:
         note_definition(method, 1)

@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..errors import AgentError
+from ..settings import nearest
 from .context import ToolContext
 from .run import run, runs_on_loop
-from .signature import place
+from .signature import looks_like_context, place
 
-__all__ = ["REPORT", "RERUN", "ask", "ask_yes_or_no"]
+__all__ = ["REPORT", "RERUN", "ask", "ask_yes_or_no", "why_not"]
 
-_CONTEXT_NAMES = ("ctx", "context")
+_WHOLE = ("input", "inputs", "args", "arguments", "call", "data")
+"""What the whole input is usually called: no slip of the pen."""
 
 
 class _Answer:
@@ -48,7 +50,7 @@ async def ask(
     ctx: ToolContext,
 ) -> Any:
     """What `function` says about this call."""
-    given = _fill(function, input, arguments, set(parameters), ctx)
+    given = _fill(function, input, arguments, parameters, ctx)
     return await run(
         tool,
         lambda: function(*given.args, **given.kwargs),
@@ -76,38 +78,62 @@ async def ask_yes_or_no(
     return answer
 
 
+def why_not(function: Callable[..., Any], parameters: Iterable[str]) -> str | None:
+    """Why `function` cannot be asked about calls with these `parameters`; `None` when it can."""
+    try:
+        asked = _Asked(function, parameters)
+    except (TypeError, ValueError):
+        return "has no signature to read"
+    strangers = [p.name for p in asked.others if p.default is p.empty]
+    like = 0.6 if asked.by_name else 0.8  # alone, it may also be somebody's word for the whole input
+    for name in strangers:
+        near = None if name in _WHOLE else nearest(name, asked.parameters, like=like)
+        if near is not None:
+            return f"takes {name!r}, and the tool has no such parameter: did you mean {near!r}?"
+    if strangers and asked.by_name:
+        return f"takes {strangers[0]!r}, and the tool has no such parameter"
+    if len(strangers) > (1 if asked.contexts else 2):
+        return f"takes {', '.join(strangers)}, and is given the whole input and the context"
+    return None
+
+
+class _Asked:
+    """The parameters of a function that is asked, by what they are given."""
+
+    def __init__(self, function: Callable[..., Any], parameters: Iterable[str]) -> None:
+        self.signature = inspect.signature(function)
+        self.parameters = list(parameters)
+        wanted = list(self.signature.parameters.values())
+        self.wants_agent = bool(wanted) and wanted[0].name == "self" and "self" not in self.parameters
+        wanted = wanted[1:] if self.wants_agent else wanted
+        named = [p for p in wanted if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        self.takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
+        self.by_name = [p.name for p in named if p.name in self.parameters]
+        self.contexts = {p.name for p in named if looks_like_context(p) and p.name not in self.parameters}
+        self.others = [p for p in named if p.name not in self.by_name and p.name not in self.contexts]
+        """What is neither: the whole input, then the context."""
+
+
 def _fill(
     predicate: Callable[..., Any],
     input: Mapping[str, Any],
     arguments: Callable[[], Mapping[str, Any]],
-    parameters: set[str],
+    parameters: Iterable[str],
     ctx: ToolContext,
 ) -> inspect.BoundArguments:
     """Decide how `predicate` is called, by the names of its parameters."""
-    signature = inspect.signature(predicate)
-    wanted = list(signature.parameters.values())
-    before: list[Any] = []
-    if wanted and wanted[0].name == "self" and "self" not in parameters:
-        before.append(ctx.agent)
-        wanted = wanted[1:]
-    named = [p for p in wanted if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
-    contexts = {p.name for p in named if _is_context(p) and p.name not in parameters}
-    by_name = [p for p in named if p.name not in contexts]
-    if (by_name or takes_all) and all(p.name in parameters for p in by_name):
+    asked = _Asked(predicate, parameters)
+    before: list[Any] = [ctx.agent] if asked.wants_agent else []
+    given: dict[str, Any] = dict.fromkeys(asked.contexts, ctx)
+    # What has a default and is no parameter of the tool keeps it: `lambda amount, limit=100: …`.
+    needed = [p for p in asked.others if p.default is p.empty]
+    if (asked.by_name or asked.takes_all) and not needed:
         values = arguments()
-        chosen = dict(values) if takes_all else {p.name: values[p.name] for p in by_name if p.name in values}
-        return signature.bind_partial(*before, **chosen, **dict.fromkeys(contexts, ctx))
-    if contexts:
-        whole = [dict(input)] if by_name else []
-        return signature.bind_partial(*before, *whole, **dict.fromkeys(contexts, ctx))
-    return signature.bind_partial(*before, *[dict(input), ctx][: len(named)])
-
-
-def _is_context(parameter: inspect.Parameter) -> bool:
-    annotation = parameter.annotation
-    return (
-        parameter.name in _CONTEXT_NAMES
-        or annotation is ToolContext
-        or (isinstance(annotation, str) and "ToolContext" in annotation)
-    )
+        given.update(values if asked.takes_all else {k: values[k] for k in asked.by_name if k in values})
+    else:
+        for parameter, value in zip(needed or asked.others[:1], [dict(input), ctx], strict=False):
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                before.append(value)
+            else:
+                given[parameter.name] = value
+    return asked.signature.bind_partial(*before, **given)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .signature import Signature, refuse
+from .signature import Signature, looks_like_context, refuse
 
 if TYPE_CHECKING:
     from .typed_input import TypedInput
@@ -30,6 +30,12 @@ class FunctionInput:
     def belongs_to(self, owner: type) -> None:
         """Remember the class the function is a method of; its annotations may mention it."""
         self._owner = self._owner or owner
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of its parameters, before their types are known. `None`: it takes any."""
+        taken = self._signature.parameters
+        return None if self._signature.extra else [p.name for p in taken if not looks_like_context(p)]
 
     @property
     def typed(self) -> TypedInput:

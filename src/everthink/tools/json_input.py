@@ -34,6 +34,12 @@ class JsonInput:
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema
 
+    @property
+    def names(self) -> list[str] | None:
+        """The names of its properties. `None`: it names none."""
+        properties = self.schema.get("properties")
+        return list(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else None
+
     def arguments(self, tool: str, value: Any) -> dict[str, Any]:
         """The input, if it fits."""
         given: Any = {} if value is None else value

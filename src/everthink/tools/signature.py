@@ -25,10 +25,11 @@ __all__ = [
     "Signature",
     "enclosing_names",
     "is_context",
+    "looks_like_context",
     "place",
     "read_signature",
     "refuse",
-    "takes_two",
+    "takes",
 ]
 
 Kind = Literal["function", "method", "classmethod"]
@@ -154,11 +155,18 @@ def enclosing_names(depth: int) -> dict[str, Any]:
     return names
 
 
-def takes_two(fn: Callable[..., Any]) -> bool:
-    """True when `fn` can be called with two positional arguments."""
+def looks_like_context(parameter: inspect.Parameter) -> bool:
+    """True for a parameter that is called or annotated as the context; its type need not be known yet."""
+    return parameter.name in ("ctx", "context") or ToolContext.__name__ in str(parameter.annotation)
+
+
+def takes(fn: Callable[..., Any], count: int, *, unread: bool = False) -> bool:
+    """True when `fn` can be called with so many positional arguments; `unread` when it has no signature."""
     try:
-        inspect.signature(fn).bind(None, None)
-    except (TypeError, ValueError):
+        inspect.signature(fn).bind(*[None] * count)
+    except ValueError:
+        return unread
+    except TypeError:
         return False
     return True
 

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypedDict,
 
 from ..errors import ToolDefinitionError, ToolInputError
 from ..models.port import ToolSpec
+from ..settings import shown
 from ..surface import note_definition, refuse_unknown
 from .context import ToolContext
 from .function_input import FunctionInput
 from .json_input import JsonInput
 from .run import run, runs_on_loop, stream, streams
-from .signature import Kind, enclosing_names, place, read_signature, refuse, takes_two
+from .signature import Kind, enclosing_names, place, read_signature, refuse, takes
 
 if TYPE_CHECKING:  # their defaults let users write `Tool` alone
     from typing_extensions import ParamSpec, TypeVar
@@ -113,7 +114,7 @@ class Tool(Generic[P, R]):
         self._receiver: Any = _UNBOUND
         if self._source is not None:
             functools.update_wrapper(cast("Any", self), self._source, updated=())
-        self._takes_context = isinstance(input, JsonInput) and body is not None and takes_two(body)
+        self._takes_context = isinstance(input, JsonInput) and body is not None and takes(body, 2)
         self.name = name
         self.description = description
         self.title = title
@@ -370,8 +371,36 @@ class Tool(Generic[P, R]):
             )
         if self.timeout is not None and not (_is_number(self.timeout) and self.timeout > 0):
             raise self._refused(f"timeout is {self.timeout!r}", "Give seconds above 0, or None for no limit.")
+        if isinstance(self._input, JsonInput) and self._body is not None and not self._takes_context:
+            self._check_function(
+                "execute", self._body, "the input, and the context if it takes two arguments"
+            )
         if runs_on_loop(self.to_model_output):
             raise self._refused("its to_model_output is async", "Use a plain function.")
+        if self.to_model_output is not None:
+            self._check_function("to_model_output", self.to_model_output, "the result")
+        self._check_asked("needs_approval", self.needs_approval)
+        self._check_asked("on_interrupt", self.on_interrupt)
+
+    def _check_function(self, option: str, function: Any, given: str) -> None:
+        if not callable(function):
+            raise self._refused(f"its {option} is {shown(function)}", f"Give a function; it gets {given}.")
+        if not takes(function, 1, unread=True):
+            raise self._refused(f"its {option}, {place(function)}, cannot be called", f"It gets {given}.")
+
+    def _check_asked(self, option: str, function: Any) -> None:
+        names = self._input.names
+        if not callable(function) or names is None:
+            return
+        from .ask import why_not
+
+        if why := why_not(function, names):
+            raise self._refused(
+                f"its {option}, {place(function)}, {why}",
+                f"It may take these by name: {', '.join(names)}; or the whole input, and the context (ctx)."
+                if names
+                else "It may take the whole input, and the context (ctx).",
+            )
 
     def _refused(self, why: str, next_step: str) -> ToolDefinitionError:
         if self._source is not None:
