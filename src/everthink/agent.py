@@ -206,8 +206,8 @@ class Agent:
         """Take every job back. Returns how many there were."""
         return await self._home.jobs.dequeue_all()
 
-    async def dequeue_all_by_callback(self, callback: str) -> int:
-        """Take the jobs of one method back. Returns how many there were."""
+    async def dequeue_all_by_callback(self, callback: str | Callable[..., Any]) -> int:
+        """Take the jobs of one method back, by its name or as it is. Returns how many there were."""
         return await self._home.jobs.dequeue_all_by_callback(callback)
 
     async def get_queue(self, id: str) -> Job | None:

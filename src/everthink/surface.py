@@ -27,7 +27,9 @@ __all__ = [
     "check_class",
     "is_ours",
     "missing",
+    "nearest_method",
     "note_definition",
+    "parameters_of",
     "refuse_unknown",
     "reserved_of",
 ]
@@ -148,7 +150,7 @@ def _check_hook(cls: type, name: str, written: Any, ours: _Hook, settings: Itera
     if not _fit(parameters, len(given)):
         told = f"only {', '.join(given)}" if given else "nothing"
         raise InvalidSettings(
-            f"{where}{inspect.signature(inner)} cannot be called: the hook is given {told}.",
+            f"{where}{parameters_of(inner)} cannot be called: the hook is given {told}.",
             next_step=f"Write it as `{example}`; what else it takes needs a default.",
         )
 
@@ -171,6 +173,13 @@ def _parameters(written: Any) -> list[inspect.Parameter] | None:
     if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
         return None
     return parameters[1:]
+
+
+def parameters_of(function: _Hook) -> str:
+    """`(self, turn, *, more)`: a signature without its types, for letters."""
+    signature = inspect.signature(function)
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))
 
 
 def can_take(function: _Hook, count: int) -> bool:
@@ -251,6 +260,14 @@ def missing(who: str, name: str, known: Iterable[str]) -> AttributeError:
     near = None if name.startswith("_") else nearest(name, [one for one in known if not one.startswith("_")])
     hint = f" Did you mean {near!r}?" if near else ""
     return AttributeError(f"{who} {name!r}.{hint}", name=name)
+
+
+def nearest_method(agent: object, name: str) -> str | None:
+    """The method of an agent that a text was meant to name."""
+    cls = type(agent)
+    methods = [one for one in dir(cls) if not one.startswith("_") and callable(getattr(cls, one, None))]
+    own = [one for one in methods if not is_ours(_owner(cls, one))]
+    return nearest(name, own) or nearest(name, methods, like=0.8)
 
 
 # --- options

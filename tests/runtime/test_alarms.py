@@ -162,6 +162,7 @@ def test_a_moment_in_the_past_is_due_at_once() -> None:
         (None, "Callback must be a string"),
         (len, "Callback must be a string"),
         ("schedule_at", r"cannot be called later"),
+        ("schedul_at", r"Did you mean 'schedule_at'\?"),
     ],
 )
 async def test_a_callback_is_checked_when_it_is_given(

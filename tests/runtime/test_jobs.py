@@ -266,6 +266,19 @@ async def test_jobs_can_be_taken_back_one_by_one_by_callback_and_all(
     assert diary.lines == ["running", "later"]
 
 
+async def test_jobs_are_taken_back_by_the_method_itself_and_a_name_nobody_has_is_told(
+    agent: Any, diary: Diary, caplog: pytest.LogCaptureFixture
+) -> None:
+    await agent.queue("wait", "running")
+    await diary.until(1)
+    await agent.queue("note", "one")
+    assert await agent.dequeue_all_by_callback("noote") == 0
+    assert "has no method 'noote': 'note' was meant?" in caplog.text
+    assert await agent.dequeue_all_by_callback(agent.note) == 1
+    diary.gate.set()
+    await done(agent)
+
+
 # --- from process to process
 
 

@@ -262,6 +262,52 @@ async def test_a_handler_gets_its_occurrence_and_no_turn_runs(open_app: OpenApp)
 
 
 @pytest.mark.case(632, 635)
+async def test_a_handler_may_be_the_name_of_a_method(open_app: OpenApp) -> None:
+    class Clock(Think):
+        model = ScriptedModel()
+        seen: list[str] = []  # noqa: RUF012
+
+        def tick(self, task: TaskContext) -> None:
+            self.seen.append(task.task_id)
+
+        def get_scheduled_tasks(self) -> Any:
+            return {"t": {"schedule": "every 1 hour", "handler": "tick"}}
+
+    clock = ManualClock(MORNING)
+    app = await open_app(Clock, clock=clock)
+    await app.agent(Clock).instance()
+    await clock.advance(3600)
+    await (await app.open()).waker.idle()
+    assert Clock.seen == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"handler": "get_scheduled_tsks"}, r"has no such method\. Did you mean 'get_scheduled_tasks'"),
+        (
+            {"handler": "tick"},
+            r'handler of .* "t" is .tick., and Assistant has no such method',
+        ),
+        ({"handler": 5}, r'handler of the scheduled task "t" is 5, an int\. .*given a TaskContext'),
+        (
+            {"handler": lambda ctx, more: None},
+            r'"t", .* cannot be called\. It is given a TaskContext',
+        ),
+        ({"prompt": lambda ctx: "x"}, r'scheduled task "t", .* cannot be called\. It is given nothing'),
+        ({"prompt": 5}, r'prompt of the scheduled task "t" is 5'),
+    ],
+)
+async def test_an_action_that_cannot_be_called_is_told_when_the_tasks_are_read(
+    open_app: OpenApp, fields: dict[str, Any], words: str
+) -> None:
+    stage = Stage(open_app)
+    agent = await stage.start()
+    stage.tasks["t"] = {"schedule": "every 1 hour", **fields}
+    with pytest.raises(InvalidScheduledTask, match=words):
+        await agent.reconcile_scheduled_tasks()
+
+
 @pytest.mark.parametrize("field", ["prompt", "handler"])
 async def test_a_failing_task_is_tried_three_times_and_never_blocks_the_next(
     open_app: OpenApp, field: str

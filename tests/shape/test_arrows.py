@@ -49,6 +49,7 @@ ARROWS: dict[str, set[str]] = {
     "turn": {
         "errors",
         "settings",
+        "surface",
         "masking",
         "limits",
         "identity",

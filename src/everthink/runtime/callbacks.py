@@ -23,6 +23,7 @@ from ..messages import bounded_json, decode_json, encode_json
 from ..observe.events import EventBody
 from ..settings import as_settings
 from ..store.port import Store
+from ..surface import can_take, nearest_method, parameters_of
 from .keepalive import Hold
 from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
 
@@ -105,26 +106,23 @@ def callback_name(agent: Any, callback: Any) -> str:
         raise InvalidCallback(
             f"self.{name} is not a function.",
             kept="Nothing was stored.",
-            next_step=f"Add a method {name}(self, payload) to {type(agent).__name__}.",
+            next_step=_rather(agent, name),
         )
     _check_signature(method, name)
     return name
 
 
+def _rather(agent: Any, name: str) -> str:
+    near = nearest_method(agent, name)
+    meant = f"Did you mean {near!r}? " if near else ""
+    return f"{meant}Add a method {name}(self, payload) to {type(agent).__name__}."
+
+
 def _check_signature(method: Callable[..., Any], name: str) -> None:
-    # Whatever has no signature (some C functions) shows its mistakes when it is called.
-    try:
-        signature = inspect.signature(method)
-    except (TypeError, ValueError):
-        return
-    for given in (), (None,), (None, None):
-        try:
-            signature.bind(*given)
-        except TypeError:
-            continue
+    if can_take(method, 2):
         return
     raise InvalidCallback(
-        f"{name}{signature} cannot be called later: it gets the payload, and what it belongs to.",
+        f"{name}{parameters_of(method)} cannot be called later: it gets the payload, and what it belongs to.",
         kept="Nothing was stored.",
         next_step=f"Write it as {name}(self, payload) or {name}(self, payload, item).",
     )

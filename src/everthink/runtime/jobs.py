@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -21,6 +21,7 @@ import msgspec
 from ..errors import StoreClosed, StoreError
 from ..observe.events import QueueCreate, QueueError, QueueRetry
 from ..store.port import Statement
+from ..surface import nearest_method
 from ..tasks import begin
 from . import job_queries as queries
 from .callbacks import (
@@ -103,9 +104,17 @@ class Jobs:
         """See `Agent.dequeue_all`."""
         return await self._drop(queries.dropped_all(self._home.id))
 
-    async def dequeue_all_by_callback(self, callback: str) -> int:
+    async def dequeue_all_by_callback(self, callback: str | Callable[..., Any]) -> int:
         """See `Agent.dequeue_all_by_callback`."""
-        return await self._drop(queries.dropped_by_callback(self._home.id, callback))
+        name = callback if isinstance(callback, str) else callback_name(self._home.agent, callback)
+        dropped = await self._drop(queries.dropped_by_callback(self._home.id, name))
+        if not dropped and find(self._home.agent, name) is None:
+            # No error: an earlier version of the agent may have had it.
+            near = nearest_method(self._home.agent, name)
+            log.warning(
+                "%s has no method %r%s", self._home.id, name, f": {near!r} was meant?" if near else ""
+            )
+        return dropped
 
     async def _drop(self, statement: Statement) -> int:
         (rows,) = await self._home.store.apply([statement])

@@ -13,7 +13,8 @@ import msgspec
 
 from ..errors import InvalidScheduledTask, InvalidSettings
 from ..messages import encode_json
-from ..settings import as_settings
+from ..settings import as_settings, shown
+from ..surface import can_take, nearest_method
 from .phrase import Interval, Schedule, parse
 
 __all__ = ["Declared", "ScheduledTask", "TaskContext", "declare"]
@@ -43,12 +44,13 @@ class ScheduledTask:
 
         ScheduledTask(schedule="every weekday at 09:00 in Europe/London", prompt="What is new?")
 
-    A function for the prompt, and the handler, may be `async`; the handler gets a `TaskContext`.
+    A function for the prompt, and the handler, may be `async`; the handler gets a `TaskContext`. It is a
+    function, a method of the agent, or the name of one.
     """
 
     schedule: str
     prompt: str | Callable[[], str | Awaitable[str]] | None = None
-    handler: Callable[[TaskContext], Any] | None = None
+    handler: Callable[..., Any] | str | None = None
     timezone: str | None = None
     retry: Any = None
     """`Retry(max_attempts=…)`, or the same as a dict, around the action; three attempts unless given."""
@@ -80,15 +82,19 @@ def declare(
     tasks: Mapping[str, Any],
     default_zone: str | None,
     as_retry: Callable[[Any, str], Any] = lambda given, where: given,
+    agent: object = None,
 ) -> dict[str, Declared]:
     """Read all declared tasks; the first mistake is raised and none of them counts.
 
-    A task may be a dict with the fields of a `ScheduledTask`; `as_retry` reads its `retry`, also a dict.
+    A task may be a dict with the fields of a `ScheduledTask`; `as_retry` reads its `retry`, also a dict. A
+    handler may be the name of a method of `agent`.
     """
-    return {id: _declared(id, task, default_zone, as_retry) for id, task in tasks.items()}
+    return {id: _declared(id, task, default_zone, as_retry, agent) for id, task in tasks.items()}
 
 
-def _declared(id: str, given: Any, default_zone: str | None, as_retry: Callable[[Any, str], Any]) -> Declared:
+def _declared(
+    id: str, given: Any, default_zone: str | None, as_retry: Callable[[Any, str], Any], agent: object
+) -> Declared:
     task = _task(id, given)
     if not _ID.fullmatch(id):
         raise InvalidScheduledTask(f'Invalid scheduled task id "{id}"; use letters, numbers, "_" or "-"')
@@ -96,6 +102,9 @@ def _declared(id: str, given: Any, default_zone: str | None, as_retry: Callable[
     schedule = parse(task.schedule, zone=task.timezone, default_zone=default_zone)
     if (task.prompt is None) == (task.handler is None):
         raise InvalidScheduledTask(f'Scheduled task "{id}" must define exactly one of prompt or handler')
+    task = replace(task, handler=_handler(id, task.handler, agent))
+    if not isinstance(task.prompt, str):
+        _check_action(id, "prompt", task.prompt, 0)
     options = None if task.retry is None else task.retry.to_json()
     schedule_hash = _hash([_plain(schedule), options])
     action = task.prompt if isinstance(task.prompt, str) else "<function>" if task.prompt else "handler"
@@ -111,6 +120,39 @@ def _task(id: str, given: Any) -> ScheduledTask:
         return as_settings(ScheduledTask, given, f'Scheduled task "{id}"')
     except InvalidSettings as error:
         raise InvalidScheduledTask(error.what, next_step=error.next_step) from error
+
+
+def _handler(id: str, given: Any, agent: object) -> Callable[..., Any] | None:
+    """A handler, found by its name when it is a text."""
+    found = given
+    if isinstance(given, str):
+        found = getattr(agent, given, None)
+        if not callable(found):
+            near = nearest_method(agent, given)
+            rather = f"Did you mean {near!r}?" if near else "Name a method of the agent, or give a function."
+            raise InvalidScheduledTask(
+                f'The handler of the scheduled task "{id}" is {given!r},'
+                f" and {type(agent).__name__} has no such method.",
+                next_step=rather,
+            )
+    _check_action(id, "handler", found, 1)
+    return found
+
+
+def _check_action(id: str, field: str, function: Any, count: int) -> None:
+    given = "a TaskContext" if count else "nothing"
+    if function is None:
+        return
+    if not callable(function):
+        raise InvalidScheduledTask(
+            f'The {field} of the scheduled task "{id}" is {shown(function)}.',
+            next_step=f"It takes a text or a function, which is given {given}.",
+        )
+    if not can_take(function, count):
+        raise InvalidScheduledTask(
+            f'The {field} of the scheduled task "{id}", {shown(function)}, cannot be called.',
+            next_step=f"It is given {given}.",
+        )
 
 
 def _plain(schedule: Schedule) -> dict[str, Any]:

@@ -108,7 +108,8 @@ class Tasks:
         agent = self._diary.agent
         tasks = await call_hook(agent.get_scheduled_tasks)
         zone = await call_hook(agent.get_default_timezone)
-        return declare(cast("Mapping[str, Any]", tasks or {}), cast("str | None", zone), self._diary.as_retry)
+        given = cast("Mapping[str, Any]", tasks or {})
+        return declare(given, cast("str | None", zone), self._diary.as_retry, agent)
 
     async def _bring_in_line(self, task: Declared, row: TaskRow | None) -> None:
         diary, now = self._diary, self._diary.clock.now_ms()

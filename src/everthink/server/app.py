@@ -23,6 +23,7 @@ from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
 from ..settings import shown
+from ..surface import can_take, missing, parameters_of, refuse_unknown
 from ..think import Think
 from .names import canonical, kebab
 from .origins import Hosts, Origins
@@ -154,6 +155,7 @@ class App:
             raise AgentError(
                 f"{cls!r} is not an agent class.", next_step="Pass subclasses of Think: App(Assistant)."
             )
+        _check_made(cls)
         other = self._classes.get(cls.__name__)
         if other is not None and other is not cls:
             raise AgentError(
@@ -397,6 +399,21 @@ def _version() -> str:
         return ""
 
 
+def _check_made(cls: Any) -> None:
+    """Refuse a class of which the app could make no agents."""
+    if inspect.isabstract(cls):
+        names = ", ".join(sorted(cls.__abstractmethods__))
+        raise AgentError(
+            f"{cls.__name__} is abstract: it lacks {names}.", next_step="Give the app a class that has them."
+        )
+    if not can_take(cls.__init__, 1):
+        raise AgentError(
+            f"{cls.__name__}.__init__{parameters_of(cls.__init__)} wants more than `self`,"
+            " and the app, which makes the agents, gives nothing else.",
+            next_step="Give it defaults, or take what app.agent(…, props=…) brings in on_start(self, props).",
+        )
+
+
 def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
@@ -438,6 +455,8 @@ class Handle(Generic[T]):
     """An agent from outside. Every method of the agent is here and is awaited:
     `await handle.save_messages("hi")`, also the ones you add yourself."""
 
+    __slots__ = ("__weakref__", "_app", "_cls", "_name", "_props")
+
     def __init__(self, app: App, cls: type[T], name: str, props: Any) -> None:
         self._app, self._cls, self._name, self._props = app, cls, name, props
 
@@ -469,6 +488,10 @@ class Handle(Generic[T]):
     def _stream(self, method: str, callback: Any, /, *args: Any, **options: Any) -> ChatStream:
         from ..turn.streamed import ChatStream
 
+        if options:
+            known = inspect.signature(getattr(self._cls, method)).parameters
+            refuse_unknown(options, [name for name in known if name != "self"], f"{method}()")
+
         async def prepare() -> Prepared | TurnResult:
             stream: ChatStream = getattr(await self.instance(), method)(*args, **options)
             return await stream.prepare()
@@ -481,7 +504,7 @@ class Handle(Generic[T]):
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or not callable(getattr(self._cls, name, None)):
-            raise AttributeError(f"{self._cls.__name__} has no method {name!r} to call through a handle.")
+            raise self._no_method(name)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             agent = await self.instance()
@@ -491,3 +514,28 @@ class Handle(Generic[T]):
 
         call.__name__ = name
         return call
+
+    def _no_method(self, name: str) -> AttributeError:
+        cls = self._cls
+        if hasattr(cls, name) and not name.startswith("_"):
+            return AttributeError(
+                f"{cls.__name__}.{name} is no method, and a handle has methods only."
+                f" Read it from the agent itself: (await handle.instance()).{name}"
+            )
+        known = [*dir(Handle), *(one for one in dir(cls) if callable(getattr(cls, one, None)))]
+        return missing(f"{cls.__name__} has no method to call through a handle:", name, known)
+
+    if not TYPE_CHECKING:  # a type checker knows which names there are
+
+        def __setattr__(self, name, value):
+            if name not in self.__slots__:
+                rather = (
+                    "await handle.set_state(…)"
+                    if name == "state"
+                    else f"(await handle.instance()).{name} = …"
+                )
+                raise AttributeError(
+                    f"A handle has no {name!r} to assign: nothing would reach the agent. Write {rather}",
+                    name=name,
+                )
+            object.__setattr__(self, name, value)

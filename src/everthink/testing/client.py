@@ -205,15 +205,24 @@ class Client:
     # --- waiting
 
     async def until(self, condition: Callable[[], object], *, timeout: float | None = PATIENCE) -> None:
-        """Return once `condition()` is true; it is asked after every frame. `timeout=None` waits for ever."""
+        """Return once `condition()` is true; it is asked after every frame. `timeout=None` waits for ever.
+
+        Raises `TimeoutError`, or `ConnectionError` at once when the socket is closed: nothing more will come.
+        """
         try:
             async with asyncio.timeout(timeout):
                 while not condition():
+                    if self.closed is not None:
+                        raise ConnectionError(
+                            f"not seen before the socket was closed, {_closed(*self.closed)}; {self._last()}"
+                        )
                     self._more.clear()
                     await self._more.wait()
         except TimeoutError:
-            told = "\n".join(json.dumps(frame)[:200] for frame in self.frames[-20:])
-            raise TimeoutError(f"not seen within {timeout} s (closed: {self.closed}); last frames:\n{told}")
+            raise TimeoutError(f"not seen within {timeout} s; {self._last()}") from None
+
+    def _last(self) -> str:
+        return "\n".join(["last frames:", *(json.dumps(frame)[:200] for frame in self.frames[-20:])])
 
     async def until_frame(self, type: str, *, count: int = 1) -> Frame:
         """Return the frame of this type that arrives as number `count`."""
@@ -309,3 +318,7 @@ class Client:
 
 def _is_last(answer: Frame) -> bool:
     return answer.get("done") is True or not answer["success"]
+
+
+def _closed(code: int, reason: str) -> str:
+    return f"with {code} ({reason})" if reason else f"with {code}"

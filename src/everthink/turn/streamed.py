@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
+import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import Any, Protocol, cast
 
 from .. import chunks as ui
-from ..errors import TurnFailed
+from ..errors import InvalidTurn, TurnFailed
+from ..settings import nearest, shown, snake
+from ..surface import can_take
 from .admission import Admitted
 from .audience import Audience, RecoveryChanged, Shown, ShownChunks
 from .hooks import TurnResult, call_hook
@@ -60,8 +64,12 @@ class Prepared:
         self.turn, self.audience, self.admit, self.forget = turn, audience, admit, forget
 
 
+_EVENTS = ("on_start", "on_event", "on_done", "on_error", "on_interrupted")
+
+
 class ChatStream:
-    """A turn being streamed. Iterate over its chunks, or await its result.
+    """A turn being streamed. Iterate over its chunks, or await its result: until then nothing is asked, and
+    one that is thrown away before is warned about.
 
     With `raises` a turn that could not be set up raises what kept it from it, as `save_messages` does.
     """
@@ -73,7 +81,8 @@ class ChatStream:
         *,
         raises: bool = False,
     ) -> None:
-        self.prepare, self._callback, self._raises = prepare, callback, raises
+        _check_callback(callback)
+        self._prepare, self._callback, self._raises = prepare, callback, raises
         self._shown: deque[ShownChunks] = deque()
         self._arrived = asyncio.Event()
         # Whoever awaits the result has a last word before the response hook; a loop may be left at any time.
@@ -84,14 +93,34 @@ class ChatStream:
         self.request_id: str = ""
         self.result: TurnResult | None = None
         """The turn's result, once it ended."""
+        self._made_by = _caller()
+        self._is_begun = False
+
+    _is_begun = True  # one that could not be made is nobody's mistake twice
+
+    def __del__(self) -> None:
+        if not self._is_begun and not sys.is_finalizing():
+            method, file, line = self._made_by
+            warnings.warn_explicit(
+                f"{method}() was never iterated or awaited: nothing was asked. Write"
+                f" `await ….{method}(…)` or `async for chunk in ….{method}(…)`.",
+                RuntimeWarning,
+                file,
+                line,
+            )
+
+    async def prepare(self) -> Prepared | TurnResult:
+        """Begin: what is needed to admit the turn, or its result when there is none."""
+        self._is_begun = True
+        return await self._prepare()
 
     def __await__(self) -> Generator[Any, None, TurnResult]:
         return self._to_the_end().__await__()
 
     async def __aiter__(self) -> AsyncIterator[ui.Chunk]:
         """Yield each chunk. A turn that failed raises `TurnFailed` after its last chunk."""
-        async for shown in self._follow():
-            for chunk in shown.chunks:
+        async for told in self._follow():
+            for chunk in told.chunks:
                 yield chunk
         if self.result is not None and self.result.status == "error":
             raise TurnFailed(
@@ -111,9 +140,9 @@ class ChatStream:
         on_event = callback if callable(callback) else getattr(callback, "on_event", None)
         self._heard = asyncio.Event()
         try:
-            async for shown in self._follow():
+            async for told in self._follow():
                 if on_event is not None:
-                    for body in shown.bodies:
+                    for body in told.bodies:
                         await call_hook(cast("Any", on_event), body)
         finally:
             self._heard.set()
@@ -137,7 +166,7 @@ class ChatStream:
         except BaseException:
             prepared.forget()  # the turn was never accepted
             raise
-        leave = prepared.audience.join(lambda shown: self._take(turn, shown))
+        leave = prepared.audience.join(lambda told: self._take(turn, told))
         try:
             admitted = await prepared.admit()
             ended = admitted.ended
@@ -163,11 +192,11 @@ class ChatStream:
         finally:
             leave()
 
-    def _take(self, turn: Turn, shown: Shown) -> None:
-        if isinstance(shown, ShownChunks) and shown.turn is turn:
-            self._shown.append(shown)
+    def _take(self, turn: Turn, told: Shown) -> None:
+        if isinstance(told, ShownChunks) and told.turn is turn:
+            self._shown.append(told)
             self._arrived.set()
-        elif isinstance(shown, RecoveryChanged) and shown.turn is turn and shown.recovering:
+        elif isinstance(told, RecoveryChanged) and told.turn is turn and told.recovering:
             self._is_interrupted = True
             self._arrived.set()
 
@@ -177,3 +206,33 @@ class ChatStream:
             told = method(*args)
             if inspect.isawaitable(told):
                 await told
+
+
+def _caller() -> tuple[str, str, int]:
+    """Which method of ours was called to get here, and where: file and line."""
+    frame = inner = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("everthink."):
+        inner, frame = frame, frame.f_back
+    return inner.f_code.co_name, frame.f_code.co_filename, frame.f_lineno
+
+
+def _check_callback(callback: Any) -> None:
+    """Refuse what would never be told anything. Raises `InvalidTurn`."""
+    takes = f"It takes a function of the chunk as JSON text, or an object with {', '.join(_EVENTS)}."
+    if callback is None:
+        return
+    if callable(callback):
+        if not can_take(callback, 1):
+            raise InvalidTurn(f"The callback {shown(callback)} takes more than a chunk.", next_step=takes)
+        return
+    told = [event for event in _EVENTS if callable(getattr(callback, event, None))]
+    for name in dir(callback):
+        if name.startswith("on") and name not in _EVENTS:
+            meant = snake(name) if snake(name) in _EVENTS else nearest(name, _EVENTS, like=0.8)
+            if meant is not None and meant not in told:
+                raise InvalidTurn(
+                    f"The callback {shown(callback)} has {name!r}, which is never called.",
+                    next_step=f"Did you mean {meant!r}?",
+                )
+    if not told:
+        raise InvalidTurn(f"The callback is {shown(callback)}.", next_step=takes)

@@ -55,7 +55,7 @@ class Reader:
                 if client is not None:
                     await client.settled()
                     return client
-            except (ConnectionClosed, TimeoutError):
+            except (ConnectionClosed, ConnectionError, TimeoutError):
                 pass
             await asyncio.sleep(BREATH)
 
