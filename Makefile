@@ -20,7 +20,7 @@ CRASHED := everthink.testing.crashtest.sample
 SCRIPT := src/everthink/testing/crashtest/sample.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test crashtest soak fuzz races churn lint types format bench clean
+.PHONY: help install run test crashtest soak fuzz races walks churn lint types format bench clean
 
 help: ## List what you can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ fuzz: $(INSTALLED) ## Send 20,000 random frames and 4,000 random requests to a s
 races: $(INSTALLED) ## Take agents over under fire a thousand times, on PostgreSQL (RACES=5000)
 	@scripts/ensure-postgres
 	@EVERTHINK_RACES=$(RACES) $(BIN)/python -m pytest tests/cluster/test_races.py -s $(ARGS)
+
+walks: $(INSTALLED) ## Let two windows do a thousand random things and look whether anything said was lost (WALKS=5000)
+	@WALKS=$(or $(WALKS),1000) $(BIN)/python -m pytest tests/server/test_walks.py $(ARGS)
 
 churn: $(INSTALLED) ## Watch memory while a thousand people come and go for 10 minutes (ARGS="--minutes 3")
 	@$(BIN)/python -m bench.churn $(ARGS)

@@ -166,6 +166,21 @@ async def test_a_running_turn_holds_it_until_it_is_over(open_app: OpenApp) -> No
     assert it.model.asked == 1
 
 
+async def test_a_turn_that_begins_first_has_heard_the_answers_and_nothing_follows_it(
+    open_app: OpenApp,
+) -> None:
+    it = await stage(open_app, DONE)
+    refused: list[bool] = []
+    it.continuations.refused = lambda: refused.append(True)
+    it.continuations.answered(auto_continue=True, owner="tab")
+    await it.home.agent.save_messages("And?")
+    await it.clock.advance(QUIET)
+    await it.settled()
+    assert it.model.asked == 1
+    assert (it.continuations.pending, refused) == (None, [True])
+    assert [m.text for m in it.home.session.path] == ["Pick", "", "And?", "On."]
+
+
 @pytest.mark.case(303, 310, 318)
 async def test_an_answer_while_it_runs_arms_another_with_an_id_of_its_own(open_app: OpenApp) -> None:
     it = await stage(open_app, DONE)

@@ -120,7 +120,7 @@ def _turn(house: Sleeper, row: Row) -> Turn:
     turn.message_id, turn.seq, turn.question, turn.created_at = row[8], row[13], row[14], row[10]
     turn.is_applied, turn.is_readonly = envelope.is_applied, envelope.is_readonly
     turn.answers, turn.identity, turn.tools_by = envelope.answers, envelope.identity, envelope.tools_by
-    turn.message_ids = envelope.message_ids or envelope.answers
+    turn.message_ids = envelope.brought
     if row[16] is not None:
         house.aborts.cancel(turn.request_id, row[16] or None)
     if row[2] == "submission":

@@ -505,8 +505,7 @@ class Actor:
 
     def waiting_messages(self, turn: Turn) -> Sequence[str]:
         """The messages that are stored and wait for turns which come after this one, in that order."""
-        later = [other for other in self.door.turns if other.seq > turn.seq and not other.is_started]
-        return [id for other in sorted(later, key=lambda one: one.seq) for id in other.message_ids]
+        return self.door.waiting_messages(turn)
 
     def own_tools(self) -> Mapping[str, Tool]:
         """The `@tool` methods, bound to the agent."""

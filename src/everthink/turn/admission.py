@@ -119,6 +119,8 @@ class Door:
         self._hooks = asyncio.Lock()
         self._open: set[Admitted] = set()
         self._admitting: set[asyncio.Future[Admitted]] = set()
+        # Turns whose row is being written: what they were asked may be in the conversation already.
+        self._arriving: list[Turn] = []
         self.is_closed = False
 
     @property
@@ -127,6 +129,16 @@ class Door:
         return sorted(
             (admitted.turn for admitted in self._open if not admitted.ended.done()), key=lambda turn: turn.seq
         )
+
+    def waiting_messages(self, turn: Turn) -> list[str]:
+        """The messages that are stored, or about to be, and wait for turns which come after this one."""
+        later = [other for other in self.turns if other.seq > turn.seq and not other.is_started]
+        return [id for other in (*later, *self._arriving) for id in other.message_ids]
+
+    @property
+    def is_admitting(self) -> bool:
+        """True while the row of a turn is being written."""
+        return bool(self._arriving)
 
     @property
     def has_turns(self) -> bool:
@@ -290,7 +302,11 @@ class Door:
         if host.last_failure is not None:
             more = [*more, host.remember("lastFailure", None)]
             host.last_failure = None
-        await host.session.write(planned or Plan(), row, *more)
+        self._arriving.append(turn)
+        try:
+            await host.session.write(planned or Plan(), row, *more)
+        finally:
+            self._arriving.remove(turn)
         turn.is_started = at_once
         host.audience.show(TurnAccepted(turn))
         if turn.is_applied and (turn.message_ids or turn.trigger == "ws-chat"):

@@ -233,7 +233,7 @@ def _planned(room: Reception, arrival: Arrival) -> Plan:
     if any(id in taken or session.expects(id) for id in arrival.ids):
         raise InvalidMessage("message.id", "is that of another message")
     if not isinstance(arrival.below, Unset):
-        if turns:
+        if turns or room.door.is_admitting:
             raise SessionBusy(
                 "An earlier message cannot be changed while a turn runs or waits.",
                 kept="The conversation is as it was.",

@@ -21,7 +21,7 @@ from ..messages import Message, is_tool_part
 from ..store.port import Statement
 from ..tools.collect import client_tools_from
 from .admission import Door, House
-from .audience import Cleared, Shown, TurnAccepted, TurnEnded
+from .audience import Cleared, Shown, TurnAccepted, TurnEnded, TurnStarted
 from .turn import Turn
 
 __all__ = ["Continuation", "Continuations", "Wish", "is_incomplete"]
@@ -155,12 +155,18 @@ class Continuations:
                 self._house.background(self._check_when_idle())
             case TurnAccepted(turn) if self._waits and turn.trigger != "auto-continuation":
                 # Somebody says something instead of the missing answers: that turn goes on from here.
-                self._give_up()
-                self._house.background(self._drop())
+                self._leave_it()
+            case TurnStarted(turn) if turn.trigger != "auto-continuation" and turn.journal is None:
+                # The model hears of the answers in this turn: there is nothing left to go on with.
+                self._leave_it()
             case Cleared():
                 self._give_up()
             case _:
                 pass
+
+    def _leave_it(self) -> None:
+        self._give_up()
+        self._house.background(self._drop())
 
     async def _drop(self) -> None:
         async with self.lock:

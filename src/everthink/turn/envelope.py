@@ -32,13 +32,21 @@ class Envelope(msgspec.Struct, omit_defaults=True, rename="camel"):
     is_readonly: bool = False
     answers: list[str] = []
     identity: Any = None
-    message_ids: list[str] = []
+    message_ids: list[str] | None = None
+    """The messages that it brought: those it answers, when nothing else is said."""
     tools_by: str | None = None
 
     @property
     def place(self) -> str | Unset | None:
         """Where the answer is stored."""
         return self.parent if self.has_parent else UNSET
+
+    @property
+    def brought(self) -> list[str]:
+        """The messages that came with it. One that answers again has none of its own."""
+        if self.has_parent:
+            return []
+        return self.answers if self.message_ids is None else self.message_ids
 
 
 def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
@@ -67,7 +75,7 @@ def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
             is_readonly=turn.is_readonly,
             answers=turn.answers,
             identity=turn.identity,
-            message_ids=turn.message_ids if turn.message_ids != turn.answers else [],
+            message_ids=turn.message_ids if turn.message_ids != turn.answers else None,
             tools_by=turn.tools_by,
         )
     ).decode()
