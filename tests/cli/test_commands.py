@@ -302,3 +302,66 @@ def test_nobody_at_the_other_end_is_said(run: CliRunner) -> None:
     assert refused.exit_code == 1
     assert "Nobody answers" in refused.output
     assert "s3cret" not in refused.output
+
+
+# --- what is typed wrongly, or cannot be done
+
+
+def test_an_agent_that_is_not_there_is_answered_with_the_nearest(run: CliRunner, tmp_path: Path) -> None:
+    store = ["--store", a_database(tmp_path)]
+    for args in (["export", "clerc/desk"], ["release", "clerc/desk"], ["inspect", "--agent", "Clrk/desk"]):
+        refused = run.invoke(cli, [*args, *store])
+        assert refused.exit_code == 1, refused.output
+        assert "There is no agent" in refused.output
+        assert "Did you mean Clerk/desk?" in refused.output
+    assert "Nothing of clerk/desk is set aside." in run.invoke(cli, ["release", "clerk/desk", *store]).output
+
+
+def test_a_file_that_is_no_database_of_ours_is_told_in_words(run: CliRunner, tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE x (y)").connection.close()
+    (tmp_path / "folder").mkdir()
+    for store, words in (
+        ("other.db", "everthink has kept nothing"),
+        ("folder", "--store folder/everthink.db"),
+        ("", "is empty"),
+    ):
+        for args in (["inspect"], ["export", "a/b"], ["erase", "a/b", "--yes"], ["release", "--all"]):
+            refused = run.invoke(cli, [*args, "--store", store])
+            assert refused.exit_code == 1
+            assert words in refused.output
+            assert "no such table" not in refused.output
+    assert run.invoke(cli, ["serve", "tests", "--store", ""]).exit_code == 2
+
+
+def test_release_changes_nothing_in_a_database_of_a_newer_release(run: CliRunner, tmp_path: Path) -> None:
+    store = a_database(tmp_path)
+    with sqlite3.connect(tmp_path / "clerk.db") as connection:
+        connection.execute("UPDATE everthink_schema SET number = number + 999")
+    connection.close()
+    refused = run.invoke(cli, ["release", "--all", "--store", store])
+    assert refused.exit_code == 1
+    assert "schema number 10" in refused.output
+    assert "Upgrade everthink" in refused.output
+
+
+def test_erase_without_anybody_to_ask_erases_nothing_and_says_so(run: CliRunner, tmp_path: Path) -> None:
+    store = a_database(tmp_path)
+    refused = run.invoke(cli, ["erase", "clerk/desk", "--store", store], input="")
+    assert refused.exit_code == 1
+    assert "nobody to ask: nothing was erased" in refused.output
+    assert "--yes" in refused.output
+    assert run.invoke(cli, ["export", "clerk/desk", "--store", store]).exit_code == 0
+
+
+def test_an_address_that_is_not_this_machines_is_not_blamed_on_the_port(
+    run: CliRunner, tmp_path: Path
+) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "clerk.py").write_text(
+        "from everthink import Think\nclass Clerk(Think):\n    model = 'demo'\n"
+    )
+    for command in ("serve", "dev"):
+        refused = run.invoke(cli, [command, "agents", "--host", "300.1.1.1"])
+        assert refused.exit_code == 1
+        assert "--host 127.0.0.1" in refused.output
+        assert "--port" not in refused.output

@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -338,3 +340,25 @@ def test_chat_with_an_unknown_agent_of_a_server_that_tells_nothing(project: Path
         with Command(project, "chat", "nosuch/x", "--server", base, "-m", "hello") as chat:
             assert chat.ended() == 1
         assert "names its agents where it was started" in "\n".join(chat.seen)
+
+
+def test_chat_ends_when_nobody_reads_its_answer_any_more(project: Path) -> None:
+    with Command(project, "serve", "agents", "--port", "0") as serve:
+        base = serve.until(r"at (http://\S+)")[1]
+        words = ["chat", "helper/x", "--server", base, "-m", "Tell me a story"]
+        chat = subprocess.Popen(
+            [sys.executable, "-m", "everthink.cli", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert chat.stdout
+        assert chat.stderr
+        assert chat.stdout.read(1)
+        chat.stdout.close()  # as `| head -c 1` does
+        try:
+            assert chat.wait(PATIENCE) == 1
+            assert b"Traceback" not in chat.stderr.read()
+        finally:
+            chat.kill()
+            chat.stderr.close()

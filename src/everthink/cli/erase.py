@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
     id = f"{found['class']}/{found['name']}"
     if not yes:
         say(f"{id} has {found['messages']} messages and {found['turns']} turns. Erasing cannot be undone.")
-        typed = click.prompt("Type its name to erase it", default="", show_default=False)
+        typed = _asked("Type its name to erase it")
         if canonical(typed) != canonical(found["name"]):
             say("That is another name: nothing was erased.")
             raise click.exceptions.Exit(1)
@@ -82,6 +83,23 @@ def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
     if not is_clean:
         say("Somebody reads the database, so its files may hold some of it for now: erase it again later.")
     say("Backups and other copies of the database still hold it.")
+
+
+def _asked(question: str) -> str:
+    """What the person types; without one, nothing is erased."""
+    from ..errors import AgentError
+    from .letters import EXIT_INTERRUPTED, say_error
+
+    try:
+        return click.prompt(question, default="", show_default=False)
+    except click.Abort:
+        say_error()
+        if not sys.stdin.isatty():
+            raise AgentError(
+                "There was nobody to ask: nothing was erased.", next_step="Without a terminal, say --yes."
+            ) from None
+        say_error("Nothing was erased.")
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
 
 async def _erase(store: str, agent: str) -> tuple[int, bool]:

@@ -56,9 +56,7 @@ def command(agent: str, store: str, output: str) -> None:
     try:
         found = read.named(journal, agent)
         if found is None:
-            raise AgentError(
-                f"There is no agent {agent!r} in this database.", next_step="`everthink inspect` lists them."
-            )
+            raise read.unknown(journal, agent)
         id = f"{found['class']}/{found['name']}"
         with _opened(output) as file:
             for line in read.lines(journal, id, now=int(time.time() * 1000)):

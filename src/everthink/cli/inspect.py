@@ -49,7 +49,6 @@ STATUS_STYLES = {
 @click.option("--json", "as_json", is_flag=True, help="For scripts; times are milliseconds since 1970.")
 def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
     """Look into a database."""
-    from ..errors import AgentError
     from ..masking import masked
     from . import journal as read
     from .letters import print_json, say
@@ -62,13 +61,10 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
             "calls": read.calls(journal, agent, limit=limit),
             "set_aside": read.set_aside(journal, agent),
         }
+        if agent and not found["agents"]:
+            raise read.unknown(journal, agent)
     finally:
         journal.close()
-    if agent and not found["agents"]:
-        raise AgentError(
-            f"There is no agent {agent!r} in this database.",
-            next_step="`everthink inspect` without --agent lists them.",
-        )
     if as_json:
         print_json(masked(found))
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from ..runtime.exporting import Section, header, sections
 from ..runtime.schema import MIGRATIONS
 from ..server.names import canonical, from_address
 from ..session import queries as session
+from ..settings import nearest
 from ..store.migrate import READ_APPLIED, outstanding
 from ..store.port import Statement
 from ..turn import queries as turn
@@ -39,6 +41,7 @@ __all__ = [
     "set_aside",
     "sqlite_path",
     "turns",
+    "unknown",
 ]
 
 Row = dict[str, Any]
@@ -67,14 +70,28 @@ class Journal(Protocol):
 def open_journal(store: str, *, writes: bool = False) -> Journal:
     """Open a database, for reading unless `writes`. Raises a letter when that is not possible."""
     if store.startswith(("postgresql://", "postgres://")):
-        return _Postgres(store, writes=writes)
-    return _Sqlite(sqlite_path(store), writes=writes)
+        journal: Journal = _Postgres(store, writes=writes)
+    else:
+        journal = _Sqlite(sqlite_path(store), writes=writes)
+    if writes:
+        try:
+            [applied] = journal.rows(READ_APPLIED)[0].values()
+            outstanding(MIGRATIONS, applied, where="This database")  # one that is ahead of us is not changed
+        except AgentError:
+            journal.close()
+            raise
+    return journal
 
 
 def sqlite_path(store: str) -> Path:
     """The file of a SQLite URL or a path."""
     if store in (":memory:", "sqlite://:memory:", "sqlite:///:memory:"):
         raise AgentError("A database in memory can only be seen by the process it is in.")
+    if not store.strip():
+        raise AgentError(
+            "No database is named: --store, or EVERTHINK_STORE, is empty.",
+            next_step="Leave it out for the one in this folder, or write --store sqlite:///path/to/file.db",
+        )
     scheme, separator, rest = store.partition("://")
     if separator and (scheme != "sqlite" or not rest.startswith("/")):
         raise AgentError(
@@ -138,6 +155,15 @@ def named(journal: Journal, agent: str) -> Row | None:
     found = agents(journal, agent)
     exact = [row for row in found if f"{row['class']}/{row['name']}" == agent]
     return next(iter(exact or found), None)
+
+
+def unknown(journal: Journal, agent: str) -> AgentError:
+    """What to say when nobody is called `agent`: the nearest names, or where to find them."""
+    names = [f"{row['class']}/{row['name']}" for row in journal.rows(runtime.AGENTS)]
+    near = nearest(agent, names) or nearest(agent.lower(), {name.lower(): name for name in names})
+    meant = next((name for name in names if near and name.lower() == near.lower()), None)
+    hint = f"Did you mean {meant}?" if meant else "`everthink inspect`, with the same --store, lists them."
+    return AgentError(f"There is no agent {agent!r} in this database.", next_step=hint)
 
 
 def lines(journal: Journal, agent: str, *, now: int) -> Iterator[Row]:
@@ -223,6 +249,9 @@ class _Sqlite:
                 next_step="Name it: --store sqlite:///path/to/everthink.db. `everthink dev` makes one "
                 "in the folder where it runs.",
             )
+        if path.is_dir():
+            file = shlex.quote(str(path / "everthink.db"))
+            raise StoreUnreadable(f"{path} is a folder.", next_step=f"Name the file: --store {file}")
         # A read-only connection cannot make the WAL's index. Without a WAL there is nothing to miss.
         has_wal = path.with_name(path.name + "-wal").exists()
         mode = "mode=rw" if writes else "mode=ro" if has_wal else "mode=ro&immutable=1"
@@ -233,8 +262,13 @@ class _Sqlite:
             self._connection.row_factory = sqlite3.Row
             self._connection.execute("SELECT 1 FROM agents LIMIT 1").fetchall()
         except sqlite3.Error as error:
+            is_strange = "no such table" in str(error)
             raise StoreUnreadable(
-                f"{path} cannot be read as a database of everthink: {error}.", kept="Nothing was changed."
+                f"{path} is a database in which everthink has kept nothing."
+                if is_strange
+                else f"{path} cannot be read as a database of everthink: {error}.",
+                kept="Nothing was changed.",
+                next_step="Name another one: --store sqlite:///path/to/everthink.db",
             ) from error
 
     def rows(self, sql: str, *params: Any) -> list[Row]:

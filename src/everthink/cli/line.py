@@ -50,7 +50,7 @@ class Line:
         self._show, self._tell = show, tell
         self._socket: ClientConnection | None = None
         self._up = asyncio.Event()
-        self.refusal: AgentError | None = None
+        self.refusal: Exception | None = None
         """Why there is no coming back, once there is none."""
         # The turn that is waited for: its request, what was shown of it, how it ended.
         self._request: Json | None = None
@@ -111,6 +111,9 @@ class Line:
                     self._receive(json.loads(text))
             except ConnectionClosed:
                 pass
+            except Exception as error:  # noqa: BLE001 - nobody can be shown what came: a closed pipe, say
+                self._fail(error)
+                return
             code, why, self._socket = self._socket.close_code, self._socket.close_reason, None
             said = f"code {code}: {why.rstrip('.')}" if why else f"code {code}"
             self._up.clear()
@@ -143,7 +146,7 @@ class Line:
                 delay = min(delay * 1.5, 3.0)
         self._tell("(connected again)")
 
-    def _fail(self, error: AgentError) -> None:
+    def _fail(self, error: Exception) -> None:
         self.refusal = error
         self._up.set()
         if self._ended and not self._ended.done():

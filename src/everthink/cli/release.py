@@ -49,6 +49,8 @@ def command(agent: str | None, turn: str | None, everything: bool, store: str, a
     try:
         known = read.set_aside(journal, agent)
         found = [row for row in known if turn in (None, row["turn"])]
+        if agent and not known and not read.agents(journal, agent):
+            raise read.unknown(journal, agent)
         if turn is not None and not found:
             raise AgentError(
                 f"The turn {turn!r} of {agent} is not set aside. Nothing was changed.",

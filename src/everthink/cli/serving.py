@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import json
 import logging
@@ -132,10 +133,17 @@ def listen(host: str, port: int, *, tries: int = 1) -> socket.socket:
         listener.listen(1024)
         return listener
     where = f"{host}:{port}" if tries == 1 else f"{host}, ports {port} to {port + tries - 1}"
-    raise AgentError(
-        f"Cannot listen at {where}: {last.strerror or last}.",
-        next_step="Stop what uses it, or choose another port: --port 9000",
-    ) from last
+    what = f"Cannot listen at {where}: {last.strerror or last}."
+    raise AgentError(what, next_step=_instead(last)) from last
+
+
+def _instead(error: OSError) -> str:
+    """Where to listen instead."""
+    if error.errno == errno.EADDRINUSE:
+        return "Stop what uses it, or choose another port: --port 9000"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "Ports below 1024 are for root: choose another one, --port 9000"
+    return "Give an address of this machine: --host 127.0.0.1 for yourself, --host 0.0.0.0 for everybody"
 
 
 def address(listener: socket.socket) -> str:

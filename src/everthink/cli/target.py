@@ -38,6 +38,11 @@ class Asked:
     """What named the store: the option, or a variable of the environment."""
     grace: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.store is not None and not self.store.strip():
+            what = f"{self.store_from} is empty."
+            raise WrittenWrongly(what, next_step="Name a database, or leave it out.")
+
     @property
     def options(self) -> dict[str, Any]:
         """For an `App` that is made here."""
