@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from .declaring import check_class
 from .errors import AgentError
 from .runtime.context import current_connection
 from .runtime.fiber_values import FiberRecovery
@@ -58,6 +59,11 @@ class Agent:
             if any(name in vars(base) for base in cls.__mro__):
                 return object.__getattribute__(self, name)  # a property that raised: its own words
             raise missing(f"{cls.__name__} has no attribute", name, [*dir(cls), *vars(self)])
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the names and values of a new agent class, so that a mistake shows where it was made."""
+        super().__init_subclass__(**kwargs)
+        check_class(cls)
 
     @property
     def name(self) -> str:
@@ -220,7 +226,7 @@ class Agent:
 
     # --- trying again, staying awake
 
-    retry_options: Retry = Retry()
+    retry_options: Retry | dict[str, Any] | None = Retry()
     """How often `retry`, timers and jobs are tried unless they say otherwise: 3 times, 0.1 to 3 s apart."""
 
     async def retry(
@@ -252,7 +258,7 @@ class Agent:
 
     # --- fibers
 
-    fiber_recovery: FiberRecovery = FiberRecovery()
+    fiber_recovery: FiberRecovery | dict[str, Any] = FiberRecovery()
     """How long recovery of fibers may take."""
 
     def run_fiber(self, name: str, fn: FiberFunction[T]) -> asyncio.Task[T]:

@@ -7,6 +7,7 @@
     ├── AgentSetAside               an agent that took the process down too often is not started
     ├── AgentElsewhere              another process on the same database has the agent
     ├── InvalidSettings             a setting, a hook or what it returned that is not understood
+    ├── NotJson                     a state or a config that JSON cannot hold
     ├── InvalidTurn                 options of a turn API that make no sense together
     ├── NestedTurn                  a turn was asked for from inside a running turn
     ├── TooManyTurns                so many turns wait already that a client may not add one
@@ -101,6 +102,7 @@ __all__ = [
     "NoMessages",
     "NoModel",
     "NotInFiber",
+    "NotJson",
     "Problem",
     "ScriptExhausted",
     "SessionBusy",
@@ -216,6 +218,10 @@ class AgentElsewhere(AgentError):
 
 class InvalidSettings(AgentError, TypeError, ValueError):
     """A setting, a hook's name or what a hook returned that is not understood; the nearest name is in it."""
+
+
+class NotJson(AgentError, TypeError, ValueError):
+    """A state or a config that is not made of what JSON has; the path to what is not is in it."""
 
 
 class InvalidTurn(AgentError, TypeError):

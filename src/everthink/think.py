@@ -13,7 +13,6 @@ from .agent import Agent
 from .errors import InvalidSettings, NoModel
 from .messages import UNSET, Message, MessageInput, Part, Unset
 from .runtime.context import current_connection
-from .settings import meant
 from .tools.collect import collect_tools
 from .turn.prompt import DEFAULT_SYSTEM_PROMPT, capabilities
 
@@ -145,13 +144,7 @@ class Think(Agent):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the tools of a new agent class, so that a mistake shows where it was made."""
         super().__init_subclass__(**kwargs)
-        tools = collect_tools(cls)
-        for name, value in list(vars(cls).items()):
-            if name not in tools and (ours := meant(name, value, cls.__mro__[1])) is not None:
-                raise InvalidSettings(
-                    f"{cls.__name__}.{name} is no hook or setting of {cls.__mro__[1].__name__}.",
-                    next_step=f"Did you mean {ours!r}? Otherwise give it another name.",
-                )
+        collect_tools(cls)
         for name in PLAIN_HOOKS:
             if inspect.iscoroutinefunction(cls.__dict__.get(name)):
                 raise InvalidSettings(

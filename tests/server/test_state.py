@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everthink import AgentError, Think
-from everthink.errors import StoreError
+from everthink.errors import InvalidSettings, NotJson, StoreError
 from everthink.runtime.callables import callable
 from everthink.testing import ScriptedModel
 
@@ -79,10 +79,40 @@ async def test_a_state_that_is_no_json_is_refused_where_it_is_set(
     assert agent.state == {"fine": True}
 
 
-async def test_an_initial_state_that_is_no_json_is_refused_too(open_app: OpenApp) -> None:
-    app = await open_app(cls := assistant(ScriptedModel(), initial_state={"since": date(2026, 1, 1)}))
-    with pytest.raises(AgentError, match=r"state\['since'\] is datetime.date"):
+def test_an_initial_state_that_is_no_json_is_refused_where_its_class_is_written() -> None:
+    with pytest.raises(InvalidSettings, match=r"Assistant\.initial_state\['since'\] is datetime.date"):
+        assistant(ScriptedModel(), initial_state={"since": date(2026, 1, 1)})
+    with pytest.raises(InvalidSettings, match=r"Assistant\.initial_state\['tags'\] is \{'a'\}, a set"):
+        assistant(ScriptedModel(), initial_state={"tags": {"a"}})
+
+
+async def test_an_initial_state_that_a_property_makes_is_refused_at_the_start(open_app: OpenApp) -> None:
+    state = property(lambda self: {"since": date(2026, 1, 1)})
+    app = await open_app(cls := assistant(ScriptedModel(), initial_state=state))
+    with pytest.raises(NotJson, match=r"^Assistant\.initial_state\['since'\] is datetime.date"):
         await app.agent(cls).instance()
+
+
+@pytest.mark.parametrize("how", ["initial_state", "set_state"])
+async def test_a_state_with_tuples_is_the_same_before_and_after_a_restart(
+    open_app: OpenApp, how: str
+) -> None:
+    given = {"at": (1, 2), "tags": [("a", "b")], "half": "\ud83d"}
+    seen: list[Any] = []
+    cls = assistant(
+        ScriptedModel(),
+        initial_state=given if how == "initial_state" else {},
+        validate_state_change=lambda self, state: seen.append(state),
+    )
+    app = await open_app(cls)
+    agent = await app.agent(cls).instance()
+    if how == "set_state":
+        await agent.set_state(given)
+    before = agent.state
+    await app.close()
+    after = (await (await open_app(cls)).agent(cls).instance()).state
+    assert repr(before) == repr(after) == repr(seen[-1])
+    assert before == {"at": [1, 2], "tags": [["a", "b"]], "half": "\ufffd"}
 
 
 async def test_every_json_value_is_a_state(open_app: OpenApp) -> None:

@@ -319,8 +319,8 @@ def test_at_least_four_messages_count_as_recent() -> None:
     ("setting", "problem"),
     [
         ({"keepRecent": 4}, "no field 'keepRecent'. Did you mean 'keep_recent_messages'"),
-        ({"min_part_bytes": 0}, "a min_part_bytes of at least 1, not 0"),
-        ({"max_rows_per_pass": 0}, "a max_rows_per_pass of at least 1, not 0"),
+        ({"min_part_bytes": 0}, "min_part_bytes is 0, an int. It takes a whole number of at least 1"),
+        ({"max_rows_per_pass": 0}, "max_rows_per_pass is 0, an int. It takes a whole number of at least 1"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(setting: dict[str, Any], problem: str) -> None:

@@ -21,7 +21,8 @@ ARROWS: dict[str, set[str]] = {
     "abort": set(),
     "clock": set(),
     "limits": {"errors"},
-    "settings": {"errors"},
+    "kinds": {"errors"},
+    "settings": {"errors", "kinds"},
     "surface": {"errors", "settings"},
     "identity": {"errors"},
     "messages": {"errors"},
@@ -136,7 +137,8 @@ CORE = ("wire", "turn", "session", "recovery", "submissions", "schedules")
 # The rooms on the outside: what users write and run. They may import everything above, and each other
 # only as drawn here.
 OUTSIDE: dict[str, set[str]] = {
-    "agent": set(),
+    "declaring": set(),
+    "agent": {"declaring"},
     "think": {"agent"},
     "mcp": set(),
     "skills": set(),

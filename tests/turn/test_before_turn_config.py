@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from everthink import StepConfig, Think, TurnConfig, has_tool_call, step_count_is, tool
+from everthink.errors import InvalidSettings
 from everthink.models.port import (
     Finish,
     ModelEvent,
@@ -227,11 +228,14 @@ async def test_max_steps_holds_for_that_turn_and_the_class_rules_the_others(open
 
 
 @pytest.mark.parametrize("max_steps", [0, -1])
-async def test_max_steps_below_one_is_one_and_not_endless(open_app: OpenApp, max_steps: int) -> None:
+async def test_max_steps_below_one_is_refused_and_not_endless(open_app: OpenApp, max_steps: int) -> None:
     model = ScriptedModel(calls("look"), calls("look"))
-    app = await open_app(cls := configurable(model, TurnConfig(max_steps=max_steps)))
-    result = await app.agent(cls, "room").save_messages("Look")
-    assert (model.asked, result.status) == (1, "completed")
+    config = TurnConfig()
+    config.max_steps = max_steps
+    app = await open_app(cls := configurable(model, config))
+    with pytest.raises(InvalidSettings, match=f"before_turn returned: TurnConfig.max_steps is {max_steps},"):
+        await app.agent(cls, "room").save_messages("Look")
+    assert model.asked == 0
 
 
 @pytest.mark.case(154)

@@ -81,8 +81,15 @@ async def test_a_dataclass_is_the_same_json_before_and_after_a_restart(open_app:
 async def test_a_value_that_is_not_json_is_refused_and_the_old_one_stays(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
     await app.agent(cls).configure({"tone": "dry"})
-    with pytest.raises(TypeError):
-        await app.agent(cls).configure({"call": print})
+    for config, words in (
+        ({"call": print}, r"configure: config\['call'\] is <built-in function print>"),
+        (object(), r"configure: config is <object object at .*an object, which JSON does not have"),
+        ({"tags": {"a"}}, r"config\['tags'\] is \{'a'\}, a set"),
+        ({"mean": float("nan")}, r"config\['mean'\] is nan"),
+        ({7: "x"}, r"a key of config is 7, an int"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            await app.agent(cls).configure(config)
     assert await app.agent(cls).get_config() == {"tone": "dry"}
 
 

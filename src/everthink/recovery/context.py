@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..messages import Message, Part
+from ..settings import check_fields
 from .incident import Kind
 
 __all__ = ["ChatRecoveryContext", "RecoveryDecision"]
@@ -47,3 +48,6 @@ class RecoveryDecision:
     """False forgets what it said, unless a tool's result is in it."""
     continue_: bool = True
     """False ends the turn."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "RecoveryDecision")

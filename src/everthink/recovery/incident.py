@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from .. import chunks as ui
-from ..settings import as_settings
+from ..settings import as_settings, check_fields
 
 __all__ = [
     "DELTA_WINDOW_MS",
@@ -108,6 +108,7 @@ class ChatRecovery:
     """Told once when a turn is given up. Raising is logged."""
 
     def __post_init__(self) -> None:
+        check_fields(self, "ChatRecovery")
         set_ = object.__setattr__
         attempts = min(max(1, _number(self.max_attempts, 10)), sys.maxsize)
         set_(self, "max_attempts", math.floor(attempts))

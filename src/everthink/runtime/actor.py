@@ -20,7 +20,7 @@ import msgspec
 from ..abort import AbortRegistry
 from ..clock import Clock
 from ..cluster.fence import Fence
-from ..errors import AgentError, SessionBusy, StoreError
+from ..errors import AgentError, InvalidSettings, SessionBusy, StoreError
 from ..limits import Limits
 from ..messages import bounded_json, decode_json
 from ..models.port import Model
@@ -36,6 +36,7 @@ from ..session.eviction import Evictor
 from ..session.reading import Shape
 from ..session.session import Session
 from ..session.sessions import MAIN, Sessions
+from ..settings import setting, shown
 from ..store.port import Statement, Store
 from ..submissions import Submission, Submissions
 from ..tasks import begin
@@ -338,9 +339,15 @@ class Actor:
     async def make_session(self, id: str) -> Session:
         """A session set up by `configure_session`."""
         session = Session(self.store, self.id, now=self.clock.now_ms, id=id)
-        budget = self.agent.hydration_byte_budget
+        budget = setting(self.agent, "hydration_byte_budget")
         session.limit_hydration(budget if math.isfinite(budget) and budget > 0 else math.inf)
-        return await call_hook(self.agent.configure_session, session) or session
+        answer: Any = await call_hook(self.agent.configure_session, session)
+        if answer is not None and not isinstance(answer, Session):
+            raise InvalidSettings(
+                f"configure_session returned {shown(answer)}.",
+                next_step="Return the session it is given, set up: session.with_context(…); or None.",
+            )
+        return answer or session
 
     def _adopt(self, session: Session) -> None:
         self.session = session
@@ -472,12 +479,12 @@ class Actor:
     @property
     def message_concurrency(self) -> Any:
         """The agent's policy for overlapping messages."""
-        return self.agent.message_concurrency
+        return setting(self.agent, "message_concurrency")
 
     @property
     def trusts_clients(self) -> bool:
         """True when the agent believes the transcript of a window."""
-        return self.agent.trust_client_history
+        return setting(self.agent, "trust_client_history")
 
     @property
     def chat_recovery(self) -> Any:

@@ -31,6 +31,7 @@ from ..observe.events import (
     ScheduleExecute,
     ScheduleRetry,
 )
+from ..settings import setting
 from ..store.port import Rows, Statement
 from . import alarm_queries as queries
 from .alarm_queries import AlarmRow
@@ -321,12 +322,12 @@ class Alarms:
 
     def _is_hung(self, row: AlarmRow, now: int) -> bool:
         assert row.started_at is not None
-        return now >= row.started_at + self._home.agent.hung_schedule_timeout * 1000
+        return now >= row.started_at + setting(self._home.agent, "hung_schedule_timeout") * 1000
 
     async def _pass_over(self, row: AlarmRow) -> None:
         """An interval that another process began, or that was cut off: it gets the time to end."""
         home = self._home
-        until = cast("int", row.started_at) + round(home.agent.hung_schedule_timeout * 1000)
+        until = cast("int", row.started_at) + round(setting(home.agent, "hung_schedule_timeout") * 1000)
         log.warning("%s: the interval %r is still running and is passed over", home.id, row.callback)
         await home.store.apply([queries.put_off(home.id, row.id, until=until, strikes=row.strikes)])
         home.rouse(until, is_stored=True)
@@ -367,7 +368,7 @@ class Alarms:
 
     async def _strike(self, row: AlarmRow, error: BaseException) -> bool:
         """Memory ran out: put the row off, or let it go when that happened too often."""
-        home, limit = self._home, self._home.agent.max_alarm_memory_limit_strikes
+        home, limit = self._home, setting(self._home.agent, "max_alarm_memory_limit_strikes")
         strikes = row.strikes + 1
         is_sealed = strikes >= limit
         if not is_sealed:

@@ -32,6 +32,7 @@ __all__ = [
     "Outcome",
     "as_retry",
     "callback_name",
+    "defaults_of",
     "find",
     "options_now",
     "options_of",
@@ -130,8 +131,12 @@ def _check_signature(method: Callable[..., Any], name: str) -> None:
 
 def options_of(agent: Any, given: Any) -> Retry:
     """The options of a call over those of the agent's class. Raises when they make no sense together."""
-    defaults = as_retry(agent.retry_options, "retry_options")
-    return (as_retry(given) or Retry()).over((defaults or Retry()).over(DEFAULTS))
+    return (as_retry(given) or Retry()).over(defaults_of(agent.retry_options))
+
+
+def defaults_of(setting: Any) -> Retry:
+    """What `retry_options` asks for; what is not said has its default."""
+    return (as_retry(setting, "retry_options") or Retry()).over(DEFAULTS)
 
 
 def as_retry(given: Any, where: str = "retry") -> Retry | None:

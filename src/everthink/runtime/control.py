@@ -11,8 +11,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
-import msgspec
-
 from ..abort import AbortSignal
 from ..errors import InvalidTurn, UnknownMessage
 from ..identity import mark_of
@@ -23,6 +21,7 @@ from ..session.attachments import read_attachment
 from ..session.repair import as_interrupted
 from ..session.summary import model_summarizer
 from ..session.tree import Plan
+from ..settings import setting
 from ..store.port import Statement
 from ..submissions import SKIPPED_TEXT, Submission
 from ..tools.collect import as_tools, client_tools_from
@@ -39,6 +38,7 @@ from ..turn.perform import with_stamps
 from ..turn.streamed import ChatStream, Prepared
 from ..turn.turn import Turn
 from .actor import Actor
+from .json_values import plain_json, without_objects
 
 __all__ = [
     "add",
@@ -579,7 +579,7 @@ async def _apply_to_cut_off(
 async def generate_text(home: Actor, prompt: str, system: str, model: Any) -> str:
     """See `Think.generate_text`."""
     chosen = home.resolve_model(await call_hook(home.agent.get_model) if model is None else model)
-    asked = Patient(chosen, home.agent.model_timeout, home.clock)
+    asked = Patient(chosen, setting(home.agent, "model_timeout"), home.clock)
     return await model_summarizer(asked, system=system)(prompt)
 
 
@@ -593,7 +593,7 @@ def default_kind(error: BaseException) -> str | None:
 
 async def configure(home: Actor, config: Any) -> None:
     """See `Think.configure`."""
-    config = msgspec.json.decode(encode_json(config))
+    config = plain_json(without_objects(config), "config", "configure")
     await home.store.apply([home.remember("config", config)])
     home.config = config
 

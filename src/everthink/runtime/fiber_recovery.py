@@ -13,7 +13,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Container
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 from ..clock import Clock, Timer
 from ..errors import FiberHandlerTimeout, InvalidFiber
@@ -43,6 +43,7 @@ from .fiber_values import (
     FiberRecoveryContext,
     as_json,
     as_object,
+    fiber_recovery_of,
     words,
 )
 from .keepalive import Hold
@@ -298,7 +299,7 @@ class Rescue:
 
     @property
     def _settings(self) -> FiberRecovery:
-        return cast("FiberRecovery", self._house.agent.fiber_recovery)
+        return fiber_recovery_of(self._house.agent.fiber_recovery)
 
     def _since(self, began: float) -> int:
         return round((self._house.clock.monotonic() - began) * 1000)

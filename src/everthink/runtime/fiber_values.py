@@ -7,7 +7,7 @@ recovery --> FiberRecoveryContext --> on_fiber_recovered --> FiberCompleted | Fi
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, cast
@@ -17,6 +17,7 @@ import msgspec
 from ..abort import AbortSignal
 from ..errors import InvalidFiber
 from ..messages import UNSET, bounded_json, decode_json
+from ..settings import as_settings, check_fields
 from ..store.port import Row
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "FiberStatus",
     "as_json",
     "as_object",
+    "fiber_recovery_of",
     "words",
 ]
 
@@ -150,6 +152,14 @@ class FiberRecovery:
     """A fiber of `run_fiber` older than this is dropped when its hook fails once more."""
     hook_timeout: float = 10.0
     """For handlers of the framework itself. `on_fiber_recovered` takes as long as it takes."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "FiberRecovery")
+
+
+def fiber_recovery_of(setting: FiberRecovery | Mapping[str, Any]) -> FiberRecovery:
+    """What `fiber_recovery` asks for."""
+    return as_settings(FiberRecovery, setting, "fiber_recovery")
 
 
 class Fiber(NamedTuple):

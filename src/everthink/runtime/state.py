@@ -18,7 +18,7 @@ import msgspec
 from ..messages import copy_json
 from ..store.port import Statement, Store
 from ..turn.hooks import call_hook, fitted
-from .json_values import check_json
+from .json_values import plain_json
 
 __all__ = ["NO_STATE", "StateBox", "Stateful"]
 
@@ -68,8 +68,9 @@ class StateBox:
         if stored is not None and "value" in stored:
             self._value = self._stored = stored["value"]
         elif (initial := getattr(self._home.agent, "initial_state", NO_STATE)) is not NO_STATE:
+            initial = plain_json(initial, f"{type(self._home.agent).__name__}.initial_state")
             if is_lost or stored is not None:
-                self._value = copy_json(initial)
+                self._value = initial
             else:
                 await self.set(initial, source="server")
 
@@ -91,8 +92,8 @@ class StateBox:
     async def set(self, value: Any, *, source: Any) -> None:
         """Replace the state. Raises what the validator raises, with nothing changed."""
         home = self._home
-        if source == "server":
-            check_json(value, "state", "set_state")  # what a client sent is JSON
+        if source == "server":  # what a client sent is JSON
+            value = plain_json(value, "state", "set_state")
         hook = home.agent.validate_state_change
         hook(*fitted(hook, value, source))
         new = copy_json(value)

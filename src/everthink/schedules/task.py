@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import InvalidScheduledTask, InvalidSettings
 from ..messages import encode_json
-from ..settings import as_settings, shown
+from ..settings import as_settings, check_fields, shown
 from ..surface import can_take, nearest_method
 from .phrase import Interval, Schedule, parse
 
@@ -55,6 +55,9 @@ class ScheduledTask:
     retry: Any = None
     """`Retry(max_attempts=…)`, or the same as a dict, around the action; three attempts unless given."""
     metadata: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "ScheduledTask")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..errors import InvalidSettings
 from ..messages import Message, Part, encode_json, is_tool_part, tool_name
-from ..settings import as_settings
+from ..settings import as_settings, check_fields
 from .loaded import LOAD
 
 __all__ = [
@@ -50,13 +49,7 @@ class Shortening:
     """What is shown of a text in an older one."""
 
     def __post_init__(self) -> None:
-        for name, least in (("keep_recent_messages", 0), ("max_output_chars", 1), ("max_text_chars", 1)):
-            value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidSettings(
-                    f"Shortening({name}={value!r}): it is a number of at least {least}.",
-                    next_step="To show everything, set shorten_old_messages = False.",
-                )
+        check_fields(self, "Shortening")
 
 
 def shortening_of(setting: bool | Shortening | Mapping[str, Any]) -> Shortening | None:

@@ -19,7 +19,7 @@ from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
 from ..messages import Message, Part, encode_json, is_tool_part
-from ..settings import as_settings
+from ..settings import as_settings, check_fields
 
 __all__ = ["EVICTED_FOLDER", "Blob", "Evicted", "MediaEviction", "aged", "evicted", "eviction_of"]
 
@@ -45,9 +45,7 @@ class MediaEviction:
     """How many rows are looked at before others get a turn."""
 
     def __post_init__(self) -> None:
-        for name in ("min_part_bytes", "max_rows_per_pass"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"MediaEviction needs a {name} of at least 1, not {getattr(self, name)}.")
+        check_fields(self, "MediaEviction")
         object.__setattr__(self, "keep_recent_messages", max(_FEWEST_RECENT, self.keep_recent_messages))
 
 

@@ -18,7 +18,7 @@ from ..messages import Message, Unset
 from ..models import port as model
 from ..observe.events import ChatTranscriptRepaired
 from ..session.repair import repair
-from ..settings import as_settings, shown
+from ..settings import as_settings, setting, shown
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
 from .audience import HistoryChanged
@@ -155,7 +155,7 @@ async def _configured(
         tools = {**tools, **as_tools(config.tools)}
     override = config.instructions if config.instructions is not None else config.system
     final = list(config.messages) if config.messages is not None else messages
-    max_steps = config.max_steps if config.max_steps is not None else host.agent.max_steps
+    max_steps = config.max_steps if config.max_steps is not None else setting(host.agent, "max_steps")
     return Assembled(
         system=override if override is not None else await prompt_with(host, base, tools),
         base=base if override is None else None,
@@ -164,13 +164,15 @@ async def _configured(
         model=host.resolve_model(config.model) if config.model is not None else chosen,
         config=config,
         settings=_settings(config),
-        max_steps=max(1, max_steps),
+        max_steps=max_steps,
         stop_when=_conditions(config.stop_when),
-        max_retries=DEFAULT_RETRIES if config.max_retries is None else max(0, config.max_retries),
-        send_reasoning=host.agent.send_reasoning if config.send_reasoning is None else config.send_reasoning,
+        max_retries=DEFAULT_RETRIES if config.max_retries is None else config.max_retries,
+        send_reasoning=setting(host.agent, "send_reasoning")
+        if config.send_reasoning is None
+        else config.send_reasoning,
         timeouts=_timeouts(config.timeout),
         output=structured(config.output),
-        stall_timeout=host.agent.chat_stream_stall_timeout
+        stall_timeout=setting(host.agent, "chat_stream_stall_timeout")
         if config.chat_stream_stall_timeout is None
         else config.chat_stream_stall_timeout,
     )
@@ -194,7 +196,7 @@ def as_prompt(host: Host, history: Sequence[Message], tools: Mapping[str, Tool])
 def _timeouts(given: Any) -> Timeouts:
     if given is None or isinstance(given, int | float):
         return Timeouts(total=given)
-    return as_settings(Timeouts, given, "TurnConfig.timeout")
+    return as_settings(Timeouts, given, "What before_turn returned: TurnConfig.timeout")
 
 
 def _conditions(given: StopCondition | Sequence[StopCondition] | None) -> list[StopCondition]:

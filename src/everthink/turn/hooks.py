@@ -21,7 +21,7 @@ from ..abort import AbortSignal
 from ..errors import InvalidSettings
 from ..messages import UNSET, Message, tool_name
 from ..models import port as model
-from ..settings import as_settings, shown, snake
+from ..settings import as_settings, check_fields, shown, snake
 from ..tools.tool import Tool
 
 __all__ = [
@@ -97,6 +97,9 @@ class Timeouts:
     chunk: float | None = None
     """Between two pieces of an answer."""
 
+    def __post_init__(self) -> None:
+        check_fields(self, "Timeouts")
+
 
 @dataclass(slots=True, kw_only=True)
 class TurnConfig:
@@ -150,6 +153,9 @@ class TurnConfig:
     """Rewrites the model's events before anything else sees them."""
     repair_tool_call: RepairToolCall | None = None
     """Mends a call that names no tool or does not fit its schema, once."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "TurnConfig")
 
 
 @dataclass(slots=True, frozen=True)
@@ -243,6 +249,9 @@ class StepConfig:
     """A value of your own for the tools of this step (`ToolContext.context`) and for the steps after it."""
     provider_options: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self, "StepConfig")
+
 
 @dataclass(slots=True)
 class ToolCall:
@@ -296,6 +305,9 @@ class Block:
     """Do not run the tool; the model reads `reason` as its result."""
 
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "Block")
 
 
 @dataclass(slots=True, frozen=True)

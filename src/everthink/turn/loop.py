@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..models import port as model
 from ..observe.events import ChatFilesLeftOut, ChatStepFinish, ChatStepStart, ModelRetry
 from ..session.files import Mark, asks_with_files, may_be_about_files, without_files
 from ..session.slim import slimmed
-from ..settings import as_settings, nearest
+from ..settings import as_settings, nearest, setting
 from ..tools.tool import Tool
 from . import overflow
 from .assemble import Assembled, as_prompt, asking, history_so_far
@@ -530,7 +530,8 @@ class Loop:
 
     def _events(self, asked: model.Model, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
         host = self._run.host
-        events = patient(asked.stream(request), host.agent.model_timeout, clock=host.clock, name=asked.name)
+        limit = setting(host.agent, "model_timeout")
+        events = patient(asked.stream(request), limit, clock=host.clock, name=asked.name)
         transform = self._assembled.config.experimental_transform
         if transform is None:
             return events
@@ -658,12 +659,8 @@ def _cited(source: model.Source) -> ui.SourceUrl | ui.SourceDocument:
     return ui.SourceDocument(source.id, kind, title, source.filename, source.provider_metadata)
 
 
-def _only(tools: Mapping[str, Tool], names: Any, hook: str) -> dict[str, Tool]:
+def _only(tools: Mapping[str, Tool], names: Collection[str], hook: str) -> dict[str, Tool]:
     """The tools that a hook leaves to a step. A name that is none is told; raises when none of them is."""
-    if isinstance(names, str):
-        raise InvalidSettings(
-            f"{hook}: active_tools is a text, {names!r}.", next_step=f"Give a list of names: [{names!r}]."
-        )
     unknown = [name for name in names if name not in tools]
     if unknown:
         name, near = unknown[0], nearest(str(unknown[0]), tools)

@@ -19,7 +19,7 @@ from ..models import port as model
 from ..observe.events import ChatContextCompacted, ChatContextSlimmed
 from ..session.compaction import CompactionReason
 from ..session.slim import choose
-from ..settings import as_settings
+from ..settings import as_settings, check_fields
 from .hooks import ChatErrorContext, call_hook
 from .turn import Host, Turn
 
@@ -42,6 +42,9 @@ class Proactive:
     max_compactions: int = 1
     """How often in one turn."""
 
+    def __post_init__(self) -> None:
+        check_fields(self, "Proactive")
+
 
 @dataclass(frozen=True, slots=True)
 class ContextOverflow:
@@ -52,6 +55,9 @@ class ContextOverflow:
     max_retries: int = 1
     """How often in one turn."""
     proactive: Proactive | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "ContextOverflow")
 
 
 def overflow_of(setting: Any) -> ContextOverflow:

@@ -1,0 +1,79 @@
+"""A new agent class: are its names ours or its own, and do its settings have values that make sense?
+
+    class Assistant(Think): ... --__init_subclass__--> check_class --> InvalidSettings, where it was written
+
+Nothing of the class runs to find out. What a property or a method gives is looked at when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import FunctionType
+from typing import Any, cast
+
+from .errors import AgentError, InvalidSettings
+from .kinds import KINDS, check
+from .runtime.callables import callable_of
+from .runtime.json_values import check_json
+from .runtime.state import NO_STATE
+from .settings import is_ours, settings_of, slip
+from .tools.tool import Tool
+
+__all__ = ["check_class"]
+
+
+def check_class(cls: type) -> None:
+    """Raise `InvalidSettings` for a slip in the body of `cls`, or a setting of another kind."""
+    if is_ours(cls):
+        return
+    for name, value in list(vars(cls).items()):
+        if isinstance(value, Tool) or callable_of(cls, name) is not None:
+            continue
+        if (next_step := slip(name, value, cls)) is not None:
+            base = cls.__mro__[1].__name__
+            raise InvalidSettings(
+                f"{cls.__name__}.{name} is no hook or setting of {base}.", next_step=next_step
+            )
+    for name in settings_of(cls):
+        owner = next(base for base in cls.__mro__ if name in vars(base))
+        if not is_ours(owner):
+            _check_setting(name, vars(owner)[name], f"{owner.__name__}.{name}")
+
+
+def _check_setting(name: str, value: Any, where: str) -> None:
+    kind = KINDS["Think"][name]
+    if isinstance(value, FunctionType | staticmethod | classmethod):
+        raise InvalidSettings(
+            f"{where} is a method, and nobody calls it.",
+            next_step=f"It takes {kind.words}. To work it out, write @property above the method.",
+        )
+    if hasattr(cast("Any", type(value)), "__get__"):
+        return
+    check(kind, value, where)
+    try:
+        if name == "initial_state" and value is not NO_STATE:
+            check_json(value, name)
+        elif name in _READ_BY and value is not None and not isinstance(value, bool):
+            _reader(name)(value)
+    except AgentError as error:
+        # Whoever reads it calls it by its name alone, or by that of its class.
+        told = error.what.removeprefix(name)
+        between = ": " if told == error.what else ""
+        raise InvalidSettings(f"{where}{between}{told}", next_step=error.next_step) from None
+
+
+_READ_BY = {
+    "retry_options": ("runtime.callbacks", "defaults_of"),
+    "fiber_recovery": ("runtime.fiber_values", "fiber_recovery_of"),
+    "chat_recovery": ("recovery.incident", "settings_of"),
+    "context_overflow": ("turn.overflow", "overflow_of"),
+    "media_eviction": ("session.media", "eviction_of"),
+    "shorten_old_messages": ("session.budget", "shortening_of"),
+}
+"""Who reads a setting that has fields of its own. They are loaded for those who set one."""
+
+
+def _reader(name: str) -> Callable[[Any], object]:
+    module, function = _READ_BY[name]
+    return getattr(import_module(f".{module}", __package__), function)

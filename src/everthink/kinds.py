@@ -1,0 +1,309 @@
+"""What a setting may be: one table, for class bodies, for constructors and for what hooks return.
+
+    max_steps = "three"   TurnConfig(max_steps="three")   {"maxSteps": "three"}
+        --check--> Assistant.max_steps is 'three', a str. It takes a whole number of at least 1.
+
+Data and one function, pure. `tests/shape/test_kinds.py` sees to it that every setting has its kind here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any, cast
+
+from .errors import InvalidSettings
+
+__all__ = ["KINDS", "Kind", "check", "check_fields", "nearest", "shown", "with_article"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Which values a setting takes: in words, and as a question."""
+
+    words: str
+    fits: Callable[[Any], bool]
+    known: tuple[str, ...] = ()
+    """The words it takes, among which a slip is looked for."""
+    may_be_none: bool = False
+
+    def __or__(self, other: Kind) -> Kind:
+        return Kind(
+            f"{self.words}, or {other.words}",
+            lambda value: self.fits(value) or other.fits(value),
+            self.known + other.known,
+        )
+
+    def takes(self, value: Any) -> bool:
+        """True when a setting of this kind may have this value."""
+        return self.may_be_none if value is None else self.fits(value)
+
+
+def check(kind: Kind, value: Any, where: str) -> None:
+    """Raise `InvalidSettings` when `where` may not have this value: what it is, and what it takes."""
+    if kind.takes(value):
+        return
+    near = nearest(value, kind.known) if isinstance(value, str) else None
+    takes = f"It takes {kind.words}{', or None' if kind.may_be_none else ''}."
+    raise InvalidSettings(
+        f"{where} is {shown(value)}.", next_step=f"{takes} Did you mean {near!r}?" if near else takes
+    )
+
+
+def check_fields(settings: object, of: str) -> None:
+    """Check every field of a settings object that is described as `of` in the table."""
+    for name, kind in KINDS[of].items():
+        value = getattr(settings, name)
+        if not kind.takes(value):
+            check(kind, value, f"{of}.{name}")
+
+
+def shown(value: Any) -> str:
+    """A value in a letter: what it is, and its beginning."""
+    text = repr(value)
+    return f"{text[:60]}{'…' if len(text) > 60 else ''}, {with_article(type(value).__name__)}"
+
+
+def with_article(noun: str) -> str:
+    """`an Agent`, `a Think`."""
+    return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"
+
+
+def nearest(name: str, known: Collection[str], *, like: float = 0.6) -> str | None:
+    """The known name that is most like `name`, if one is like it at all."""
+    import difflib  # for letters only
+
+    found = difflib.get_close_matches(name, known, n=1, cutoff=like)
+    return found[0] if found else None
+
+
+# --- the kinds
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_one_of(value: Any, *classes: str) -> bool:
+    """Whether it is an object of such a class. They stand above this module, so it knows their names only."""
+    return any(base.__name__ in classes for base in type(value).__mro__)
+
+
+def _is_many(value: Any) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
+
+
+def _are_texts(value: Any) -> bool:
+    return _is_many(value) and all(isinstance(one, str) for one in value)
+
+
+def _is_model(value: Any) -> bool:
+    if isinstance(value, str):
+        return True
+    asked = getattr(value, "stream", None) or getattr(value, "request_stream", None)
+    return callable(asked) and not isinstance(value, type)
+
+
+def _are_messages(value: Any) -> bool:
+    # By their few types: this may be a long conversation.
+    kinds: set[type] = {type(one) for one in value} if _is_many(value) else {str}
+    return all(any(base.__name__ in _MESSAGES for base in kind.__mro__) for kind in kinds)
+
+
+def _is_zone(value: Any) -> bool:
+    import zoneinfo  # for those who name one
+
+    return isinstance(value, str) and value.lower() in map(str.lower, zoneinfo.available_timezones())
+
+
+_MESSAGES = ("SystemMessage", "UserMessage", "AssistantMessage", "ToolMessage")
+
+ANYTHING = Kind("anything", lambda value: True, may_be_none=True)
+YES_NO = Kind("True or False", lambda value: isinstance(value, bool))
+TEXT = Kind("text", lambda value: isinstance(value, str))
+TEXTS = Kind('a list of texts: ["one", "two"]', _are_texts)
+FUNCTION = Kind("a function", callable)
+DICT = Kind("a dict", lambda value: isinstance(value, Mapping))
+NUMBER = Kind("a number", _is_number)
+WHOLE = Kind("a whole number", _is_whole)
+SECONDS = Kind("a number of seconds, 0 or more", lambda value: _is_number(value) and value >= 0)
+MODEL = Kind('the name of a model ("provider:name", "demo"), or a model object', _is_model)
+ZONE = Kind('the name of a time zone, such as "Europe/London"', _is_zone)
+MESSAGES = Kind("a list of model messages, such as those in `turn.messages`", _are_messages)
+HEADERS = Kind(
+    "a dict of texts",
+    lambda value: isinstance(value, Mapping) and _are_texts([*cast("Any", value), *value.values()]),
+)
+STOP_WHEN = Kind(
+    'a function of the steps, such as has_tool_call("done") or step_count_is(3), or a list of them',
+    lambda value: callable(value) or (_is_many(value) and all(callable(one) for one in value)),
+)
+OUTPUT = Kind(
+    "a pydantic model, a type, or a JSON schema as a dict",
+    lambda value: not isinstance(value, str | int | float | list | tuple | FunctionType),
+)
+
+
+def at_least(least: int) -> Kind:
+    """Whole numbers from `least` on."""
+    return Kind(f"a whole number of at least {least}", lambda value: _is_whole(value) and value >= least)
+
+
+def between(low: float, high: float) -> Kind:
+    """Numbers from `low` to `high`."""
+    return Kind(f"a number from {low} to {high}", lambda value: _is_number(value) and low <= value <= high)
+
+
+def above(low: float) -> Kind:
+    """Numbers greater than `low`."""
+    return Kind(
+        f"a number above {low}", lambda value: _is_number(value) and low < value and math.isfinite(value)
+    )
+
+
+def words(*known: str) -> Kind:
+    """One of these words."""
+    return Kind(", ".join(map(repr, known)), lambda value: isinstance(value, str) and value in known, known)
+
+
+def made_of(name: str) -> Kind:
+    """A settings object of that class, or a dict with its fields."""
+    return Kind(
+        f"{with_article(name)} or a dict with its fields",
+        lambda value: isinstance(value, Mapping) or _is_one_of(value, name),
+    )
+
+
+def optional(kind: Kind) -> Kind:
+    """The same, or `None`."""
+    return replace(kind, may_be_none=True)
+
+
+def _optional(fields: dict[str, Kind]) -> dict[str, Kind]:
+    return {name: optional(kind) for name, kind in fields.items()}
+
+
+# --- the table
+
+_AGENT = {
+    "initial_state": ANYTHING,  # that it is JSON is seen where it is written, with the path to what is not
+    "hung_schedule_timeout": SECONDS,
+    "max_alarm_memory_limit_strikes": at_least(1),
+    "retry_options": optional(made_of("Retry")),
+    "fiber_recovery": made_of("FiberRecovery"),
+}
+
+KINDS: dict[str, dict[str, Kind]] = {
+    "Agent": _AGENT,
+    "Think": {
+        **_AGENT,
+        "model": optional(MODEL),
+        "system_prompt": TEXT,
+        "capability_prompt": optional(YES_NO | TEXT),
+        "max_steps": at_least(1),
+        "send_reasoning": YES_NO,
+        "model_timeout": optional(SECONDS),
+        "chat_stream_stall_timeout": SECONDS,
+        "chat_recovery": optional(YES_NO | made_of("ChatRecovery")),
+        "context_overflow": optional(made_of("ContextOverflow")),
+        "hydration_byte_budget": NUMBER,
+        "media_eviction": YES_NO | made_of("MediaEviction"),
+        "shorten_old_messages": YES_NO | made_of("Shortening"),
+        "message_concurrency": words("queue", "latest", "merge", "drop", "debounce")
+        | Kind("Debounce(seconds)", lambda value: _is_one_of(value, "Debounce")),
+        "trust_client_history": YES_NO,
+        "default_timezone": optional(ZONE),
+    },
+    "TurnConfig": _optional(
+        {
+            "model": MODEL,
+            "system": TEXT,
+            "instructions": TEXT,
+            "messages": MESSAGES,
+            "tools": ANYTHING,  # read where tools are gathered
+            "active_tools": TEXTS,
+            "tool_choice": TEXT | DICT,
+            "max_steps": at_least(1),
+            "stop_when": STOP_WHEN,
+            "send_reasoning": YES_NO,
+            "chat_stream_stall_timeout": SECONDS,
+            "output": OUTPUT,
+            "max_output_tokens": at_least(1),
+            "temperature": NUMBER,
+            "top_p": NUMBER,
+            "top_k": WHOLE,
+            "presence_penalty": NUMBER,
+            "frequency_penalty": NUMBER,
+            "stop_sequences": TEXTS,
+            "seed": WHOLE,
+            "max_retries": at_least(0),
+            "timeout": SECONDS | made_of("Timeouts"),
+            "headers": HEADERS,
+            "provider_options": DICT,
+            "telemetry": DICT,
+            "experimental_telemetry": DICT,
+            "experimental_transform": FUNCTION,
+            "repair_tool_call": FUNCTION,
+        }
+    ),
+    "StepConfig": _optional(
+        {
+            "model": MODEL,
+            "tool_choice": TEXT | DICT,
+            "active_tools": TEXTS,
+            "system": TEXT,
+            "messages": MESSAGES,
+            "context": ANYTHING,
+            "provider_options": DICT,
+        }
+    ),
+    "Timeouts": _optional({"total": SECONDS, "step": SECONDS, "chunk": SECONDS}),
+    "Allow": {"input": ANYTHING},
+    "Block": {"reason": optional(TEXT)},
+    "Substitute": {"output": ANYTHING, "input": ANYTHING},
+    "RecoveryDecision": {"persist": YES_NO, "continue_": YES_NO},
+    # Numbers out of bounds are moved to the bound: recovery goes on in any case.
+    "ChatRecovery": {
+        "max_attempts": optional(NUMBER),
+        "no_progress_timeout": optional(NUMBER),
+        "stable_timeout": optional(NUMBER),
+        "max_recovery_work": optional(NUMBER),
+        "terminal_message": TEXT,
+        "should_keep_recovering": optional(FUNCTION),
+        "on_exhausted": optional(FUNCTION),
+    },
+    "ContextOverflow": {
+        "reactive": YES_NO,
+        "max_retries": at_least(0),
+        "proactive": optional(made_of("Proactive")),
+    },
+    "Proactive": {"max_input_tokens": NUMBER, "headroom": between(0, 1), "max_compactions": WHOLE},
+    "MediaEviction": {
+        "keep_recent_messages": WHOLE,
+        "min_part_bytes": at_least(1),
+        "externalize_to_workspace": YES_NO,
+        "max_rows_per_pass": at_least(1),
+    },
+    "Shortening": {
+        "keep_recent_messages": at_least(0),
+        "max_output_chars": at_least(1),
+        "max_text_chars": at_least(1),
+    },
+    "Retry": _optional({"max_attempts": at_least(1), "base_delay": above(0), "max_delay": above(0)}),
+    "FiberRecovery": {"scan_deadline": SECONDS, "max_age": SECONDS, "hook_timeout": SECONDS},
+    "ScheduledTask": {
+        "schedule": TEXT,
+        "prompt": optional(TEXT | FUNCTION),
+        "handler": optional(FUNCTION),
+        "timezone": optional(TEXT),
+        "retry": ANYTHING,  # read where timers are
+        "metadata": optional(DICT),
+    },
+    "BlockOptions": {"description": ANYTHING, "max_tokens": ANYTHING, "provider": ANYTHING},  # they say more
+}

@@ -1,0 +1,74 @@
+"""Every setting has its kind in the table, and every default is of its kind."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from everthink import (
+    Agent,
+    Allow,
+    Block,
+    ChatRecovery,
+    ContextOverflow,
+    FiberRecovery,
+    MediaEviction,
+    Proactive,
+    RecoveryDecision,
+    Retry,
+    ScheduledTask,
+    Shortening,
+    StepConfig,
+    Substitute,
+    Think,
+    Timeouts,
+    TurnConfig,
+)
+from everthink.declaring import NO_STATE
+from everthink.kinds import KINDS
+from everthink.session.blocks import BlockOptions
+from everthink.settings import settings_of
+
+CLASSES: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        Allow,
+        Block,
+        BlockOptions,
+        ChatRecovery,
+        ContextOverflow,
+        FiberRecovery,
+        MediaEviction,
+        Proactive,
+        RecoveryDecision,
+        Retry,
+        ScheduledTask,
+        Shortening,
+        StepConfig,
+        Substitute,
+        Timeouts,
+        TurnConfig,
+    )
+}
+
+
+def test_the_table_has_the_settings_objects_there_are() -> None:
+    assert set(KINDS) == {*CLASSES, "Agent", "Think"}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_field_has_its_kind_and_its_default_is_of_it(name: str) -> None:
+    fields = {field.name: field for field in dataclasses.fields(CLASSES[name])}
+    assert set(KINDS[name]) == set(fields)
+    for field in fields.values():
+        if field.default is not dataclasses.MISSING:
+            assert KINDS[name][field.name].takes(field.default), field.name
+
+
+@pytest.mark.parametrize("cls", [Agent, Think])
+def test_every_setting_of_an_agent_has_its_kind_and_its_default_is_of_it(cls: type) -> None:
+    assert set(KINDS[cls.__name__]) == settings_of(cls)
+    for name, kind in KINDS[cls.__name__].items():
+        assert kind.takes(getattr(cls, name)) or getattr(cls, name) is NO_STATE, name
