@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from .declaring import check_class
+from .declaring import check_setting, check_settings
 from .errors import AgentError
 from .runtime.context import current_connection
 from .runtime.fiber_values import FiberRecovery
@@ -43,15 +43,17 @@ class Agent:
     _reserved: ClassVar[Mapping[str, Any]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Check the names of a new agent class, so that a mistake shows where it was made."""
+        """Check the names and values of a new agent class, so that a mistake shows where it was made."""
         super().__init_subclass__(**kwargs)
         check_class(cls)
+        check_settings(cls)
         cls._reserved = reserved_of(cls)
 
     if not TYPE_CHECKING:  # a type checker knows which names there are
 
         def __setattr__(self, name, value):
             check_assigned(self, name, self._reserved)
+            check_setting(self, name, value)
             object.__setattr__(self, name, value)
 
         def __getattr__(self, name):
@@ -59,11 +61,6 @@ class Agent:
             if any(name in vars(base) for base in cls.__mro__):
                 return object.__getattribute__(self, name)  # a property that raised: its own words
             raise missing(f"{cls.__name__} has no attribute", name, [*dir(cls), *vars(self)])
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Check the names and values of a new agent class, so that a mistake shows where it was made."""
-        super().__init_subclass__(**kwargs)
-        check_class(cls)
 
     @property
     def name(self) -> str:

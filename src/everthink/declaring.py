@@ -1,8 +1,9 @@
-"""A new agent class: are its names ours or its own, and do its settings have values that make sense?
+"""The settings of an agent, as they are written: are their names meant so, and do their values make sense?
 
-    class Assistant(Think): ... --__init_subclass__--> check_class --> InvalidSettings, where it was written
+    class Assistant(Think): ...   --check_settings--> InvalidSettings, where it was written
+    self.max_steps = "three"      --check_setting-->  the same, for one agent
 
-Nothing of the class runs to find out. What a property or a method gives is looked at when it is used.
+Nothing of the class runs to find out. What a property gives is looked at when it is used.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from .runtime.state import NO_STATE
 from .settings import is_ours, settings_of, slip
 from .tools.tool import Tool
 
-__all__ = ["check_class"]
+__all__ = ["check_setting", "check_settings"]
 
 
-def check_class(cls: type) -> None:
+def check_settings(cls: type) -> None:
     """Raise `InvalidSettings` for a slip in the body of `cls`, or a setting of another kind."""
     if is_ours(cls):
         return
@@ -38,10 +39,16 @@ def check_class(cls: type) -> None:
     for name in settings_of(cls):
         owner = next(base for base in cls.__mro__ if name in vars(base))
         if not is_ours(owner):
-            _check_setting(name, vars(owner)[name], f"{owner.__name__}.{name}")
+            _check_value(name, vars(owner)[name], f"{owner.__name__}.{name}")
 
 
-def _check_setting(name: str, value: Any, where: str) -> None:
+def check_setting(agent: object, name: str, value: Any) -> None:
+    """Raise `InvalidSettings` when `name` is a setting of an agent and may not have this value."""
+    if name in KINDS["Think"] and name in settings_of(type(agent)):
+        _check_value(name, value, f"{type(agent).__name__}.{name}")
+
+
+def _check_value(name: str, value: Any, where: str) -> None:
     kind = KINDS["Think"][name]
     if isinstance(value, FunctionType | staticmethod | classmethod):
         raise InvalidSettings(

@@ -56,7 +56,7 @@ def check_fields(settings: object, of: str) -> None:
     """Check every field of a settings object that is described as `of` in the table."""
     for name, kind in KINDS[of].items():
         value = getattr(settings, name)
-        if not kind.takes(value):
+        if value is not None or not kind.may_be_none:  # most are not given
             check(kind, value, f"{of}.{name}")
 
 
@@ -300,7 +300,7 @@ KINDS: dict[str, dict[str, Kind]] = {
     "ScheduledTask": {
         "schedule": TEXT,
         "prompt": optional(TEXT | FUNCTION),
-        "handler": optional(FUNCTION),
+        "handler": optional(FUNCTION | TEXT),
         "timezone": optional(TEXT),
         "retry": ANYTHING,  # read where timers are
         "metadata": optional(DICT),

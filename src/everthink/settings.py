@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
-from functools import cached_property
+from functools import cache, cached_property
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
@@ -88,28 +88,44 @@ def snake(name: str) -> str:
 # --- names
 
 _OTHERWISE = {
+    "chat_stream_stall_timeout_ms": "chat_stream_stall_timeout",
     "instruction": "system_prompt",
     "instructions": "system_prompt",
-    "prompt": "system_prompt",
-    "system": "system_prompt",
-    "system_message": "system_prompt",
-    "get_instructions": "get_system_prompt",
     "llm": "model",
-    "model_name": "model",
-    "models": "model",
-    "tool": "get_tools",
-    "tools": "get_tools",
     "max_iterations": "max_steps",
     "max_turns": "max_steps",
-    "timeout": "model_timeout",
-    "chat_stream_stall_timeout_ms": "chat_stream_stall_timeout",
-    "stall_timeout": "chat_stream_stall_timeout",
+    "model_name": "model",
+    "models": "model",
+    "prompt": "system_prompt",
     "scheduled_tasks": "get_scheduled_tasks",
+    "stall_timeout": "chat_stream_stall_timeout",
+    "system": "system_prompt",
+    "system_message": "system_prompt",
+    "timeout": "model_timeout",
     "timezone": "default_timezone",
+    "tools": "get_tools",
 }
-"""What others call it."""
-_SAID_BY_METHODS = ("instructions", "get_instructions", "tools")
-"""Those of them that are taken for a slip as a method, too."""
+"""What others call it: values."""
+_METHODS_OTHERWISE = {
+    "after_step": "on_step_finish",
+    "after_tool": "after_tool_call",
+    "after_turn": "on_chat_response",
+    "before_tool": "before_tool_call",
+    "get_instructions": "get_system_prompt",
+    "get_llm": "get_model",
+    "get_prompt": "get_system_prompt",
+    "instructions": "get_system_prompt",
+    "on_connected": "on_connect",
+    "on_disconnect": "on_close",
+    "on_response": "on_chat_response",
+    "on_startup": "on_start",
+    "on_state_update": "on_state_changed",
+    "on_step_end": "on_step_finish",
+    "on_tool_call": "before_tool_call",
+    "on_tool_result": "after_tool_call",
+    "tools": "get_tools",
+}
+"""What others call it: methods."""
 _HOOK = re.compile(r"(before|after|on|should|classify|repair|validate)_")
 _GIVES = (
     "configure_session",
@@ -123,19 +139,29 @@ _GIVES = (
 
 def hooks_of(cls: type) -> frozenset[str]:
     """The methods of an agent class that are there to be overridden."""
-    names = [name for base in _ours(cls) for name in vars(base)]
-    return frozenset({name for name in names if name in ("get_tools", *_GIVES) or _HOOK.match(name)})
+    return _hooks(_ours(cls))
 
 
 def settings_of(cls: type) -> frozenset[str]:
     """The attributes of an agent class that are there to be set."""
-    declared = (name for base in _ours(cls) for name in inspect.get_annotations(base))
+    return _settings(_ours(cls))
+
+
+@cache
+def _hooks(ours: tuple[type, ...]) -> frozenset[str]:
+    names = [name for base in ours for name in vars(base)]
+    return frozenset(name for name in names if name in ("get_tools", *_GIVES) or _HOOK.match(name))
+
+
+@cache
+def _settings(ours: tuple[type, ...]) -> frozenset[str]:
+    declared = (name for base in ours for name in inspect.get_annotations(base))
     return frozenset(name for name in declared if not name.startswith("_"))
 
 
-def _ours(cls: type) -> list[type]:
+def _ours(cls: type) -> tuple[type, ...]:
     """The bases of a class that are everthink's: what others declare is theirs to spell."""
-    return list(filter(is_ours, cls.__mro__))
+    return tuple(filter(is_ours, cls.__mro__))
 
 
 def is_ours(cls: type) -> bool:
@@ -149,9 +175,9 @@ def slip(name: str, value: Any, cls: type) -> str | None:
         return f"Did you mean {ours!r}? Otherwise give it another name."
     ours = snake(name)
     kind = KINDS["TurnConfig"].get(ours)
-    if kind is None or not _is_new(name, cls) or "before_turn" not in hooks_of(cls):
+    if kind is None or "before_turn" not in hooks_of(cls) or (callable(value) and not kind.takes(value)):
         return None
-    if _is_read(name, cls) or (callable(value) and not kind.takes(value)):
+    if not _is_new(name, cls) or _is_read(name, cls):
         return None
     return f"It is one of a turn: return TurnConfig({ours}=…) from before_turn(). Or give it another name."
 
@@ -160,22 +186,23 @@ def meant(name: str, value: Any, cls: type) -> str | None:
     """The hook or setting that a name in the body of `cls` was meant to be; `None` for one of its own.
 
     Its name in camelCase, another framework's word for it, or a slip: `before_tool_calls`, `max_step`. What
-    is no method and is read in the class is its own, whatever it is called.
+    a method of the class reads or calls is its own, whatever it is called.
     """
     if not _is_new(name, cls):
         return None
     ours, hooks, settings = snake(name), hooks_of(cls), settings_of(cls)
     if ours != name and ours in hooks | settings:
         return ours
-    if (not callable(value) or ours in _SAID_BY_METHODS) and _is_read(name, cls):
-        return None
-    other = _OTHERWISE.get(ours)
-    if other in hooks | settings and (not callable(value) or ours in _SAID_BY_METHODS):
-        return other
-    if callable(value):
-        # A method of one's own may well be called get_models.
-        return nearest(ours, hooks, like=0.92 if _HOOK.match(ours) else 0.95)
-    return nearest(ours, settings, like=0.92) or _untwisted(ours, settings)
+    # A method of one's own may well be called get_models.
+    known, others, like = (
+        (hooks, _METHODS_OTHERWISE, 0.92 if _HOOK.match(ours) else 0.95)
+        if callable(value)
+        else (settings, _OTHERWISE, 0.92)
+    )
+    found = others.get(ours)
+    if found not in hooks | settings:
+        found = _run_together(ours, known) or nearest(ours, known, like=like) or _untwisted(ours, known)
+    return None if found is None or _is_read(name, cls) else found
 
 
 def _is_new(name: str, cls: type) -> bool:
@@ -186,6 +213,12 @@ def _is_new(name: str, cls: type) -> bool:
     )
 
 
+def _run_together(name: str, known: Collection[str]) -> str | None:
+    """The known name of the same letters: `beforeturn`, `SYSTEM_PROMPT`."""
+    letters = name.replace("_", "").lower()
+    return next((one for one in known if one.replace("_", "") == letters), None)
+
+
 def _untwisted(name: str, known: Collection[str]) -> str | None:
     """The known name in which two neighbours stand the other way round: `modle`."""
     twists = (f"{name[:i]}{name[i + 1]}{name[i]}{name[i + 2 :]}" for i in range(len(name) - 1))
@@ -193,10 +226,13 @@ def _untwisted(name: str, known: Collection[str]) -> str | None:
 
 
 def _is_read(name: str, cls: type) -> bool:
-    """True when a method of the class, or of a base that is not everthink's, has this name in its code."""
+    """True when a method of the class, or of a base that is not everthink's, has this name in its code.
+
+    As an attribute (`self.timeout`), or as a text (`self.schedule(60, "after_turn")`).
+    """
     theirs = set(cls.__mro__) - set(_ours(cls)) - {object}
-    bodies = (value for base in theirs for value in vars(base).values())
-    return any(name in code.co_names for value in bodies for code in _codes(value))
+    codes = (code for base in theirs for value in vars(base).values() for code in _codes(value))
+    return any(name in code.co_names or name in code.co_consts for code in codes)
 
 
 def _codes(value: Any) -> Iterator[CodeType]:

@@ -19,7 +19,7 @@ from types import FunctionType
 from typing import Any, cast
 
 from .errors import InvalidSettings
-from .settings import hooks_of, nearest, settings_of, shown, snake
+from .settings import hooks_of, is_ours, nearest, settings_of, shown, snake
 
 __all__ = [
     "can_take",
@@ -43,11 +43,6 @@ _INSTEAD = {
     "messages": "Change the conversation with `await self.add_messages(…)` or `clear_messages()`",
 }
 _Hook = Callable[..., Any]
-
-
-def is_ours(cls: type) -> bool:
-    """True for a class of everthink itself."""
-    return cls.__module__.partition(".")[0] == "everthink"
 
 
 def reserved_of(cls: type) -> dict[str, Any]:

@@ -91,12 +91,17 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 
 
+def shown(given: Any) -> str | None:
+    """Texts in the name of a test, and no addresses."""
+    return given if isinstance(given, str) else None
+
+
 def told(words: str) -> str:
     """A pattern for a sentence, in which `.*` stands for what is left out."""
     return ".*".join(map(re.escape, words.split(".*")))
 
 
-@pytest.mark.parametrize(("name", "value", "words"), WRONG, ids=lambda given: str(given)[:30])
+@pytest.mark.parametrize(("name", "value", "words"), WRONG, ids=shown)
 def test_a_value_of_another_kind_is_refused_where_the_class_is_written(
     name: str, value: Any, words: str
 ) -> None:
@@ -162,7 +167,7 @@ def test_a_method_in_the_place_of_a_value_is_refused() -> None:
         ("initial_state", {"at": (1, 2)}),
         ("initial_state", property(lambda self: {"a": 1})),
     ],
-    ids=lambda given: str(given)[:30],
+    ids=shown,
 )
 def test_a_value_that_makes_sense_is_taken(name: str, value: Any) -> None:
     type("Helper", (Think,), {name: value})
@@ -278,7 +283,7 @@ async def test_a_dict_with_a_value_of_another_kind_is_refused_with_the_hook(
         (Shortening, {"max_text_chars": "long"}, "Shortening.max_text_chars is 'long'"),
         (FiberRecovery, {"hook_timeout": "10s"}, "FiberRecovery.hook_timeout is '10s'"),
         (ScheduledTask, {"schedule": 60}, "ScheduledTask.schedule is 60"),
-        (ScheduledTask, {"schedule": "every hour", "handler": "tell"}, "ScheduledTask.handler is 'tell'"),
+        (ScheduledTask, {"schedule": "every hour", "handler": 5}, "ScheduledTask.handler is 5"),
         (Block, {"reason": 5}, "Block.reason is 5"),
         (Retry, {"max_attempts": "three"}, "retry.max_attempts must be >= 1 (it is 'three')"),
     ],
@@ -339,6 +344,16 @@ async def test_what_configure_session_returns_is_a_session_or_nothing(open_app: 
         ("stop_when", "done", "return TurnConfig(stop_when=…) from before_turn()"),
         ("stop_when", has_tool_call("done"), "return TurnConfig(stop_when=…) from before_turn()"),
         ("tool_choice", "required", "return TurnConfig(tool_choice=…) from before_turn()"),
+        ("SYSTEM_PROMPT", "Be brief.", "Did you mean 'system_prompt'?"),
+        ("before_trun", lambda self: None, "Did you mean 'before_turn'?"),
+        ("beforeturn", lambda self: None, "Did you mean 'before_turn'?"),
+        ("after_turn", lambda self: None, "Did you mean 'on_chat_response'?"),
+        ("on_tool_call", lambda self: None, "Did you mean 'before_tool_call'?"),
+        ("on_startup", lambda self: None, "Did you mean 'on_start'?"),
+        ("on_state_update", lambda self: None, "Did you mean 'on_state_changed'?"),
+        ("get_prompt", lambda self: "x", "Did you mean 'get_system_prompt'?"),
+        ("get_modle", lambda self: "x", "Did you mean 'get_model'?"),
+        ("tools", lambda self: [], "Did you mean 'get_tools'?"),
         ("output", dict, "return TurnConfig(output=…) from before_turn()"),
     ],
 )
@@ -404,6 +419,14 @@ def test_methods_of_one_s_own_may_have_the_names_of_values() -> None:
             return {}
 
         def timeout(self) -> None: ...
+
+        async def after_turn(self, payload: Any) -> None:
+            self.on_response()
+
+        def on_response(self) -> None: ...
+
+        async def on_chat_response(self, response: Any) -> None:
+            await self.schedule(60, "after_turn")
 
         @callable
         def tools(self) -> Any:
