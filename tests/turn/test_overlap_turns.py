@@ -300,9 +300,10 @@ async def test_a_request_that_is_refused_supersedes_nobody(open_app: OpenApp) ->
 
 
 async def test_a_policy_nobody_knows_fails_the_request_and_not_the_agent(open_app: OpenApp) -> None:
-    room = await Room("newest", "One.", "Two.").open(open_app)
+    room = await Room("queue", "One.", "Two.").open(open_app)
     first = await room.window.send("u1", "First")
     await room.witness.until_text("One.")
+    setattr(room.cls, "message_concurrency", "newest")  # noqa: B010 - no policy at all
     with pytest.raises(ValueError, match="message_concurrency is 'newest'"):
         await room.window.send("u2", "Second")
     room.goes.set()

@@ -88,7 +88,6 @@ async def test_three_tries_are_made_and_then_the_last_error_is_told(open_app: Op
     ("retries", "asked", "error"),
     [
         (0, 1, "busy"),
-        (-1, 1, "busy"),
         (1, 2, "Failed after 2 attempts. Last error: busy"),
         (4, 5, "Failed after 5 attempts. Last error: busy"),
     ],
