@@ -32,11 +32,11 @@ def check_settings(cls: type) -> None:
         if isinstance(value, Tool) or callable_of(cls, name) is not None:
             continue
         if (next_step := slip(name, value, cls)) is not None:
-            base = cls.__mro__[1].__name__
+            base = next(filter(is_ours, cls.__mro__)).__name__
             raise InvalidSettings(
                 f"{cls.__name__}.{name} is no hook or setting of {base}.", next_step=next_step
             )
-    for name in settings_of(cls):
+    for name in sorted(settings_of(cls)):
         owner = next(base for base in cls.__mro__ if name in vars(base))
         if not is_ours(owner):
             _check_value(name, vars(owner)[name], f"{owner.__name__}.{name}")

@@ -289,13 +289,13 @@ async def test_a_handler_may_be_the_name_of_a_method(open_app: OpenApp) -> None:
             {"handler": "tick"},
             r'handler of .* "t" is .tick., and Assistant has no such method',
         ),
-        ({"handler": 5}, r'handler of the scheduled task "t" is 5, an int\. .*given a TaskContext'),
+        ({"handler": 5}, r"ScheduledTask.handler is 5, an int"),
         (
             {"handler": lambda ctx, more: None},
             r'"t", .* cannot be called\. It is given a TaskContext',
         ),
         ({"prompt": lambda ctx: "x"}, r'scheduled task "t", .* cannot be called\. It is given nothing'),
-        ({"prompt": 5}, r'prompt of the scheduled task "t" is 5'),
+        ({"prompt": 5}, r"ScheduledTask.prompt is 5, an int"),
     ],
 )
 async def test_an_action_that_cannot_be_called_is_told_when_the_tasks_are_read(

@@ -201,6 +201,19 @@ async def test_a_value_that_turns_out_to_be_of_another_kind_is_told_by_the_turn(
     assert f"Assistant.{name} is {value!r}, a str. It takes" in (error or "")
 
 
+async def test_a_value_that_code_gives_one_agent_is_refused_where_it_is_assigned(open_app: OpenApp) -> None:
+    app = await open_app(cls := assistant(ScriptedModel(says("Hi."))))
+    agent: Any = await app.agent(cls).instance()
+    with pytest.raises(InvalidSettings, match=r"Assistant\.max_steps is 'three', a str"):
+        agent.max_steps = "three"
+    with pytest.raises(
+        InvalidSettings, match=r"Assistant\.chat_recovery: ChatRecovery has no field 'attempts'"
+    ):
+        agent.chat_recovery = {"attempts": 3}
+    agent.max_steps, agent.chat_recovery, agent.own = 3, {"max_attempts": 3}, "three"
+    assert (await app.agent(cls).save_messages("Hi")).text == "Hi."
+
+
 # --- what hooks return
 
 
