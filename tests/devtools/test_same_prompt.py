@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from everthink import App
+from everthink.cli.models import use_demo_models
 from everthink.cli.page import WithPage
-from everthink.cli.target import load, use_demo_models
+from everthink.cli.target import Asked, load
 from everthink.testing.client import Client
 from everthink.testing.listening import Listening
 
@@ -40,7 +41,7 @@ class {name}(Think):
 
 async def told(folder: Path, name: str, *, develops: bool) -> object:
     (folder / f"{name.lower()}.py").write_text(AGENT.format(name=name))
-    loaded = load(f"{name.lower()}:{name}", store=f"sqlite:///{folder}/{name}.db", grace=0.0)
+    loaded = load(f"{name.lower()}:{name}", ask=Asked(store=f"sqlite:///{folder}/{name}.db", grace=0.0))
     assert isinstance(loaded.app, App)
     if develops:
         use_demo_models(loaded)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from everthink.cli.models import use_demo_models
 from everthink.cli.page import WithPage
-from everthink.cli.target import load, use_demo_models
+from everthink.cli.target import load
 from everthink.testing.listening import Listening
 
 pytestmark = pytest.mark.anyio
