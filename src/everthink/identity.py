@@ -18,7 +18,7 @@ import msgspec
 
 from .errors import AgentError
 
-__all__ = ["PERMISSIONS", "Granted", "Permission", "kept", "mark_of"]
+__all__ = ["PERMISSIONS", "Granted", "Permission", "kept", "mark_of", "name_of"]
 
 Permission = Literal["ask", "answer", "cancel", "clear", "state", "call"]
 PERMISSIONS: frozenset[Permission] = frozenset(cast("tuple[Permission, ...]", get_args(Permission)))
@@ -92,3 +92,12 @@ def mark_of(identity: Any) -> str | None:
         plain = entries if name is None else {name: entries[name], **homes}
     text = msgspec.json.encode(plain, order="deterministic")
     return hashlib.blake2b(text, digest_size=12, person=b"everthink").hexdigest()
+
+
+def name_of(identity: Any) -> str | None:
+    """What somebody is called: the text itself, or the first of `id`, `sub`, `user_id` and `username`."""
+    plain = kept(identity)
+    if isinstance(plain, dict):
+        entries = cast("dict[str, Any]", plain)
+        plain = next((entries[key] for key in _NAMES if entries.get(key)), None)
+    return str(plain) if isinstance(plain, str | int) and not isinstance(plain, bool) else None

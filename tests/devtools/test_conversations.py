@@ -148,3 +148,24 @@ async def test_it_is_the_same_on_postgres(develop: Develop, postgres_url: str) -
     assert [hit["title"] for hit in (await listed(server, "?q=dance"))["hits"]] == ["Bees"]
     assert (await post(server, "ada/erase")).status == 200
     assert [one["name"] for one in (await listed(server))["conversations"]] == ["bob"]
+
+
+async def test_who_may_not_enter_is_told_so_and_which_name_is_theirs(develop: Develop) -> None:
+    server, _ = await spoken(develop, authenticate=by_cookie, authorize=own)
+    ada = {"cookie": "me=ada"}
+    told = await listed(server, "?open=chat-x7", **ada)
+    assert told["entry"] == {"name": "chat-x7", "open": False, "yours": "ada"}
+    assert (await listed(server, "?open=ada", **ada))["entry"] == {"name": "ada", "open": True}
+
+
+async def test_nobody_is_led_to_a_name_that_they_may_not_enter_either(develop: Develop) -> None:
+    server, cls = await spoken(develop, authenticate=by_cookie, authorize=lambda *given: False)
+    told = await listed(server, "?open=chat-x7", cookie="me=ada")
+    assert told["entry"] == {"name": "chat-x7", "open": False, "yours": None}
+    # Asking makes no agent
+    assert not await (await app_of(server).open()).exists(cls, "chat-x7")
+
+
+async def test_without_checks_every_name_may_be_entered(develop: Develop) -> None:
+    server, _ = await spoken(develop)
+    assert (await listed(server, "?open=chat-x7"))["entry"] == {"name": "chat-x7", "open": True}

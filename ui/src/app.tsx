@@ -79,8 +79,9 @@ export function App() {
       history.replaceState(null, "", urlOf({ agent, name }));
       setPlace({ agent, name });
     }
-    visited({ agent, name });
-  }, [agent, name, place]);
+    // One that may not be entered is not where we were.
+    if (known.entry ? known.entry.open : known.trouble) visited({ agent, name });
+  }, [agent, name, place, known.entry?.open, known.trouble]);
 
   // Over the conversation the list takes the focus, and gives it back.
   const listed = useRef(listing);
@@ -142,27 +143,38 @@ export function App() {
           <button type="button" className="veil" aria-label="Close the list" tabIndex={-1} onClick={() => setListing(false)} />
         </>
       )}
-      <Room
-        key={`${agent}/${name}/${offers}`} // tools belong to a connection: another choice, another connection
-        agent={agent}
-        name={name}
-        feed={feed}
-        info={info}
-        title={current?.title || "New conversation"}
-        listing={listing}
-        onList={setListing}
-        offers={offers}
-        onOffer={toggleOffer}
-        tab={tab}
-        onTab={inspect}
-        wanted={wanted?.conversation === name ? wanted : null}
-        onFound={() => setWanted(null)}
-        onFirst={(text) => known.begun(name, text)}
-        onOver={() => {
-          void known.refresh();
-          if (!info.stand_in) void fetchAgents().then((found) => found.length > 0 && setAgents(found));
-        }}
-      />
+      {known.entry?.open === false ? (
+        <Closed
+          key={`${agent}/${name}`}
+          agent={info.class}
+          name={name}
+          yours={known.entry.yours ?? ""}
+          onList={() => setListing(!listing)}
+          onPick={(chosen) => go({ agent, name: chosen })}
+        />
+      ) : (
+        <Room
+          key={`${agent}/${name}/${offers}`} // tools belong to a connection: another choice, another connection
+          agent={agent}
+          name={name}
+          feed={feed}
+          info={info}
+          title={current?.title || "New conversation"}
+          listing={listing}
+          onList={setListing}
+          offers={offers}
+          onOffer={toggleOffer}
+          tab={tab}
+          onTab={inspect}
+          wanted={wanted?.conversation === name ? wanted : null}
+          onFound={() => setWanted(null)}
+          onFirst={(text) => known.begun(name, text)}
+          onOver={() => {
+            void known.refresh();
+            if (!info.stand_in) void fetchAgents().then((found) => found.length > 0 && setAgents(found));
+          }}
+        />
+      )}
     </div>
   );
 }
@@ -332,6 +344,43 @@ function WhichAgent({ onPick }: { onPick: (kebab: string) => void }) {
           Open
         </button>
       </form>
+    </main>
+  );
+}
+
+type ClosedProps = { agent: string; name: string; yours: string; onList: () => void; onPick: (name: string) => void };
+
+/** The app does not let this person into a conversation of that name: names of new ones are made up here. */
+function Closed({ agent, name, yours, onList, onPick }: ClosedProps) {
+  const [text, setText] = useState(yours);
+  return (
+    <main className="chat">
+      <header className="bar">
+        <button type="button" className="ghost" aria-label="Conversations" title="Conversations" onClick={onList}>
+          <Icon name="menu" />
+        </button>
+        <div className="where">
+          <h1>403 Forbidden</h1>
+        </div>
+      </header>
+      <div className="alone" role="alert">
+        <p>
+          The app (<code>authorize</code>) does not let you into <code>{name}</code> of {agent}. Nothing was sent there.
+        </p>
+        <p>Which conversation may you enter? {yours && "Perhaps the one that is called like you."}</p>
+        <form
+          className="composer"
+          onSubmit={(event) => {
+            event.preventDefault();
+            if (text.trim()) onPick(text.trim());
+          }}
+        >
+          <input aria-label="Conversation" value={text} onChange={(event) => setText(event.target.value)} autoFocus />
+          <button type="submit" className="primary" disabled={!text.trim()}>
+            Open
+          </button>
+        </form>
+      </div>
     </main>
   );
 }

@@ -67,23 +67,28 @@ export const latest = (agent: string): string | undefined => book()[agent];
 
 // --- the conversations of an agent class, from the server
 
-type List = { conversations: Conversation[]; more: boolean };
+/** Whether one may enter the conversation `name`; if not, perhaps the one that is called like oneself. */
+export type Entry = { name: string; open: boolean; yours?: string | null };
+type List = { conversations: Conversation[]; more: boolean; entry?: Entry };
+type Heard = { agent: string; list: Conversation[]; entry: Entry | null; trouble: string | null };
 
 /** Those one may look at, the one used last first; the one that is open is among them before anything is said. */
 export function useConversations(agent: string | undefined, name: string | undefined) {
-  const [told, setTold] = useState<{ agent: string; list: Conversation[]; trouble: string | null } | null>(null);
+  const [told, setTold] = useState<Heard | null>(null);
   // What was said first here, until the server tells the name.
   const [first, setFirst] = useState<Record<string, string>>({});
 
   const refresh = useCallback(async () => {
     if (!agent) return;
-    const { value, trouble } = await ask<List>(`/everthink/conversations/${agent}`);
+    const entering = name ? `?open=${encodeURIComponent(name)}` : "";
+    const { value, trouble } = await ask<List>(`/everthink/conversations/${agent}${entering}`);
     setTold((before) => ({
       agent,
       list: value?.conversations ?? (before?.agent === agent ? before.list : []),
+      entry: value?.entry ?? null,
       trouble,
     }));
-  }, [agent]);
+  }, [agent, name]);
 
   useEffect(() => {
     void refresh();
@@ -94,7 +99,7 @@ export function useConversations(agent: string | undefined, name: string | undef
       removeEventListener("visibilitychange", look);
       removeEventListener("focus", look);
     };
-  }, [refresh, name]);
+  }, [refresh]);
 
   /** Returns what speaks against it. */
   const change = useCallback(
@@ -114,5 +119,6 @@ export function useConversations(agent: string | undefined, name: string | undef
   const known = told?.agent === agent ? (told?.list ?? []) : [];
   const named = known.map((one) => ({ ...one, title: one.title || first[one.name] || "" }));
   const list = !name || known.some((one) => one.name === name) ? named : [{ name, title: first[name] ?? "", at: 0 }, ...named];
-  return { list, trouble: told?.trouble ?? null, refresh, rename, erase, begun };
+  const entry = told?.agent === agent && told?.entry?.name === name ? (told?.entry ?? null) : null;
+  return { list, entry, trouble: told?.trouble ?? null, refresh, rename, erase, begun };
 }

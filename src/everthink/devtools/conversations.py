@@ -2,6 +2,7 @@
 
     GET  /everthink/conversations/{class}                  those one may look at, the one used last first
     GET  /everthink/conversations/{class}?q=…              what was said in them, by words
+    GET  /everthink/conversations/{class}?open=NAME        and whether one may enter that one, or else which
     POST /everthink/conversations/{class}/{name}/rename    {"title": "…"}
     POST /everthink/conversations/{class}/{name}/erase     for good: App.erase
 
@@ -17,6 +18,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..identity import name_of
 from ..messages import decode_json, parse_stored
 from ..runtime import queries as runtime
 from ..server.access import Pass
@@ -50,7 +52,22 @@ async def listed(app: App, request: Request, cls: type[Think]) -> Response:
     words = request.query_params.get("q", "")
     if words.strip():
         return as_json({"hits": await _hits(store, cls, found, words)})
-    return as_json({"conversations": found, "more": len(rows) > MOST})
+    told: Json = {"conversations": found, "more": len(rows) > MOST}
+    if asked := request.query_params.get("open"):
+        told["entry"] = await _entry(app, request, cls, asked)
+    return as_json(told)
+
+
+async def _entry(app: App, request: Request, cls: type[Think], asked: str) -> Json:
+    """Whether one may enter `asked`; if not, the conversation that is called like oneself, if one may."""
+
+    async def may_enter(name: str) -> bool:
+        return await app.access.among(request, "connect", cls, [name]) == [name]
+
+    if await may_enter(asked):
+        return {"name": asked, "open": True}
+    own = name_of(getattr(request.state, "identity", None))
+    return {"name": asked, "open": False, "yours": own if own and await may_enter(own) else None}
 
 
 async def change(
