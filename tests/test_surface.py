@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 import everthink
-from everthink import Retry, Think, tool
+from everthink import App, Retry, Think, tool
 from everthink.errors import InvalidSettings
 from everthink.settings import hooks_of
 from everthink.testing import ScriptedModel, says
@@ -134,16 +134,19 @@ def test_a_hook_that_is_a_value_is_told(name: str, hook: Any, words: str) -> Non
     ("name", "hook", "words"),
     [
         ("before_turn", lambda self, turn, more: None, r"\(self, turn, more\) .* is given only turn\."),
-        ("on_start", lambda self, props, app: None, "the hook is given only props"),
+        ("on_start", lambda self, props, app: None, "it is given only props"),
         (
             "get_tools",
             lambda self, turn: [],
-            r"the hook is given nothing\. Write it as `def get_tools\(self\)`",
+            r"it is given nothing\. Write it as `def get_tools\(self\)`",
         ),
         ("on_close", lambda self, a, b, c, d: None, "is given only connection, code, reason"),
         ("on_chat_error", lambda self, error, *, ctx: None, "is given only error, ctx"),
         ("on_connect", staticmethod(lambda a, b, c: None), "is given only connection, request"),
         ("on_start", lambda: None, r"on_start has no `self`\."),
+        ("on_message", lambda self, message: None, r"its 'message' would get the connection"),
+        ("on_chat_error", lambda self, ctx: None, r"its 'ctx' would get the error, .*\(self, error, ctx\)"),
+        ("on_close", lambda self, connection, reason: None, r"its 'reason' would get the code"),
     ],
 )
 def test_a_hook_that_needs_more_than_it_is_given_is_told(name: str, hook: Any, words: str) -> None:
@@ -376,3 +379,41 @@ async def test_a_property_that_raises_says_its_own_words(open_app: OpenApp) -> N
         _ = agent.first
     with pytest.raises(AttributeError, match="'capitalise'"):
         _ = agent.second
+
+
+def test_an_agent_that_was_made_by_hand_says_so() -> None:
+    cls = assistant(ScriptedModel())
+    with pytest.raises(AttributeError, match=r"made by hand: .*app\.agent\(cls, \"name\"\)"):
+        cls().chat("Hi")
+    with pytest.raises(AttributeError, match="made by hand"):
+        _ = cls().state
+
+
+# --- the functions of an app
+
+
+@pytest.mark.parametrize(
+    ("check", "function", "words"),
+    [
+        (
+            "authenticate",
+            "ada",
+            r"authenticate is 'ada', a str\. Give a function: authenticate\(connection\)",
+        ),
+        ("authenticate", lambda connection, token: "ada", "it is given only connection"),
+        ("authorize", lambda action, agent: True, "its 'action' would get the identity"),
+        ("authorize", lambda agent: True, "its 'agent' would get the identity"),
+        ("on_before_connect", lambda name: True, "its 'name' would get the connection"),
+        (
+            "on_before_request",
+            lambda connection, cls, *, name: None,
+            "it is given only connection, cls, name",
+        ),
+    ],
+)
+def test_a_check_that_would_be_given_something_else_is_refused(check: str, function: Any, words: str) -> None:
+    options: dict[str, Any] = {check: function}
+    with pytest.raises(InvalidSettings, match=words):
+        App(assistant(ScriptedModel()), **options)
+    App(assistant(ScriptedModel()), **{check: lambda *given: True})  # type: ignore[arg-type]
+    App(assistant(ScriptedModel()), **{check: lambda: True})  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ __all__ = [
     "can_take",
     "check_assigned",
     "check_class",
+    "check_function",
     "is_ours",
     "missing",
     "nearest_method",
@@ -142,12 +143,37 @@ def _check_hook(cls: type, name: str, written: Any, ours: _Hook, settings: Itera
     parameters = _parameters(written)
     if parameters is None:
         raise InvalidSettings(f"{where} has no `self`.", next_step=f"Write it as `{example}`.")
+    _check_given(where, inner, parameters, given, example)
+
+
+def check_function(where: str, function: Any, given: Sequence[str]) -> None:
+    """Refuse what is no function, or one that cannot be called with what it is `given`, or fewer."""
+    example = f"{where}({', '.join(given)})"
+    if not callable(function):
+        raise InvalidSettings(f"{where} is {shown(function)}.", next_step=f"Give a function: {example}.")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return  # it shows when it is called
+    _check_given(where, function, parameters, given, example)
+
+
+def _check_given(
+    where: str, function: _Hook, parameters: list[inspect.Parameter], given: Sequence[str], example: str
+) -> None:
     if not _fit(parameters, len(given)):
         told = f"only {', '.join(given)}" if given else "nothing"
         raise InvalidSettings(
-            f"{where}{parameters_of(inner)} cannot be called: the hook is given {told}.",
+            f"{where}{parameters_of(function)} cannot be called: it is given {told}.",
             next_step=f"Write it as `{example}`; what else it takes needs a default.",
         )
+    places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for name, gets in zip(places, given, strict=False):
+        if name in given and name != gets:
+            raise InvalidSettings(
+                f"{where}{parameters_of(function)}: its {name!r} would get the {gets}, which comes there.",
+                next_step=f"Write it as `{example}`; only what stands at the end may be left out.",
+            )
 
 
 def _can_be_called(written: Any) -> bool:
@@ -252,6 +278,11 @@ def check_assigned(agent: object, name: str, reserved: Mapping[str, Any]) -> Non
 
 def missing(who: str, name: str, known: Iterable[str]) -> AttributeError:
     """What to raise for a name that is not there: `who` has it not, `known` is what there is."""
+    if name == "_home":
+        return AttributeError(
+            "This agent was made by hand: it has no name, no storage and no app. Reach it with"
+            ' app.agent(cls, "name"); the app makes it.'
+        )
     near = None if name.startswith("_") else nearest(name, [one for one in known if not one.startswith("_")])
     hint = f" Did you mean {near!r}?" if near else ""
     return AttributeError(f"{who} {name!r}.{hint}", name=name)

@@ -23,7 +23,7 @@ from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
 from ..settings import shown
-from ..surface import can_take, missing, parameters_of, refuse_unknown
+from ..surface import can_take, check_function, missing, parameters_of, refuse_unknown
 from ..think import Think
 from .names import canonical, kebab
 from .origins import Hosts, Origins
@@ -47,6 +47,13 @@ T = TypeVar("T", bound=Think)
 DEFAULT_STORE = "sqlite:///.everthink/everthink.db"
 STORE_OPTIONS = ("busy_timeout", "lease", "patience", "readers", "synchronous")
 """What the stores that a URL opens can be told."""
+_CHECKS = {
+    "authenticate": ("connection",),
+    "authorize": ("identity", "action", "agent"),
+    "on_before_connect": ("connection", "cls", "name"),
+    "on_before_request": ("connection", "cls", "name"),
+}
+"""The functions that decide who comes in, and what they are given."""
 
 
 class App:
@@ -108,6 +115,9 @@ class App:
         self.prefix = [part for part in prefix.split("/") if part]
         self.cors, self.authenticate, self.authorize = cors, authenticate, authorize
         self.on_before_connect, self.on_before_request = on_before_connect, on_before_request
+        for check, given in _CHECKS.items():
+            if (written := getattr(self, check)) is not None:
+                check_function(check, written, given)
         self.origins, self.hosts = Origins(allow_origins), Hosts(allow_hosts)
         self.limits = limits or Limits()
         self._gate: Any = None
