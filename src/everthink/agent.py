@@ -15,6 +15,7 @@ from .runtime.fiber_values import FiberRecovery
 from .runtime.keepalive import Hold, while_held
 from .runtime.retry import Retry
 from .runtime.state import NO_STATE
+from .settings import shown
 from .surface import check_assigned, check_class, missing, reserved_of
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Agent:
 
     def broadcast(self, message: str, *, without: Sequence[str] = ()) -> None:
         """Send text to every connected client except those ids."""
+        _check_broadcast(message, without)
         if self._home.hall is not None:
             self._home.hall.broadcast(message, without=without)
 
@@ -370,3 +372,18 @@ class Agent:
         Raising is logged too, and changes nothing.
         """
         log.error("work of %s in the background failed", self.id, exc_info=error)
+
+
+def _check_broadcast(message: Any, without: Any) -> None:
+    if not isinstance(message, str):
+        raise AgentError(
+            f"broadcast sends text, and is given {shown(message)}.",
+            kept="Nothing was sent.",
+            next_step="Write JSON yourself: self.broadcast(json.dumps(…)).",
+        )
+    if isinstance(without, str):
+        raise AgentError(
+            f"broadcast(without={without!r}) is a text, in the place of a list of connection ids.",
+            kept="Nothing was sent.",
+            next_step=f"Write without=[{without!r}].",
+        )

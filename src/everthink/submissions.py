@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast, get_args
 
 import msgspec
 
@@ -22,6 +22,7 @@ from .errors import InvalidTurn, SubmissionConflict
 from .messages import Message, MessageInput, as_messages, decode_json, encode_json, json_object
 from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
 from .store.port import Row
+from .surface import check_words
 from .turn import queries
 from .turn.admission import Door, House, Record, in_active_turn
 from .turn.envelope import opened
@@ -211,10 +212,11 @@ class Submissions:
         self, *, status: Status | Sequence[Status] | None = None, limit: int = 50
     ) -> list[Submission]:
         """Submissions, newest first."""
+        wanted = None if status is None else _statuses(status)
         rows = await self._desk.store.fetch(queries.SUBMISSIONS, self._desk.id)
         found = [_submission(row) for row in rows]
-        if status is not None:
-            found = [s for s in found if s.status in _statuses(status)]
+        if wanted is not None:
+            found = [s for s in found if s.status in wanted]
         return found[: max(1, min(100, limit))]
 
     async def wait(self, submission_id: str) -> Submission | None:
@@ -322,6 +324,7 @@ class Submissions:
 
 
 def _statuses(status: Status | Sequence[Status]) -> frozenset[str]:
+    check_words("status", status, get_args(Status))
     return frozenset([status] if isinstance(status, str) else status)
 
 

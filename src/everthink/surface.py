@@ -26,6 +26,7 @@ __all__ = [
     "check_assigned",
     "check_class",
     "check_function",
+    "check_words",
     "is_ours",
     "missing",
     "nearest_method",
@@ -297,6 +298,15 @@ def nearest_method(agent: object, name: str) -> str | None:
 
 
 # --- options
+
+
+def check_words(where: str, given: Any, known: Collection[str]) -> None:
+    """Refuse a word, or one in a list of them, that is none of those `known`."""
+    for word in [given] if isinstance(given, str) or not isinstance(given, Iterable) else cast("Any", given):
+        if word not in known:
+            near = nearest(str(word), known)
+            hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(known)}."
+            raise InvalidSettings(f"{where} is {shown(word)}, which is none.", next_step=hint)
 
 
 def refuse_unknown(options: Iterable[str], known: Collection[str], what: str) -> None:

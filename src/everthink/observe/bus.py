@@ -19,7 +19,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from ..logs import guarded
 from ..masking import masked
@@ -156,6 +156,11 @@ class EventBus:
     def _add(
         self, callback: Callback, channels: frozenset[str] | None, types: tuple[str, ...] | None
     ) -> Unsubscribe:
+        if not callable(cast("Any", callback)):
+            raise TypeError(
+                f"subscribe() is given {callback!r:.80} in the place of a function. It gets each event:"
+                " app.events.subscribe(print)."
+            )
         subscriber = _Subscriber(callback, channels, types)
         self._subscribers.append(subscriber)
         self._routes.clear()

@@ -17,7 +17,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -33,6 +33,7 @@ from ..observe.events import (
 )
 from ..settings import setting
 from ..store.port import Rows, Statement
+from ..surface import check_words
 from . import alarm_queries as queries
 from .alarm_queries import AlarmRow
 from .callbacks import (
@@ -201,6 +202,8 @@ class Alarms:
         end: datetime | None = None,
     ) -> list[Schedule]:
         """See `Agent.list_schedules`."""
+        if type is not None:
+            check_words("list_schedules: type", type, get_args(Kind))
         query = queries.listed(
             self._home.id,
             id=id,

@@ -24,6 +24,7 @@ from ..session.tree import Plan
 from ..settings import setting
 from ..store.port import Statement
 from ..submissions import SKIPPED_TEXT, Submission
+from ..surface import check_function
 from ..tools.collect import as_tools, client_tools_from
 from ..tools.tool import Tool
 from ..turn import queries
@@ -201,13 +202,13 @@ def _own_client_tools(schemas: Any, answer: Callable[..., Any] | None) -> dict[s
     declared = client_tools_from(list(schemas or []))
     if answer is None:
         return declared
+    check_function("on_client_tool_call", answer, ("name", "input", "call_id"))
     return {name: _answered(tool, answer) for name, tool in declared.items()}
 
 
 def _answered(tool: Tool, answer: Callable[..., Any]) -> Tool:
     async def execute(input: dict[str, Any], ctx: Any) -> Any:
-        result = answer(tool.name, input, ctx.tool_call_id)
-        return await result if inspect.isawaitable(result) else result
+        return await call_hook(answer, tool.name, input, ctx.tool_call_id)
 
     return Tool.from_schema(tool.name, tool.description, tool.input_schema, execute)
 

@@ -17,11 +17,20 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_args
 
-from ..errors import FiberConflict, FiberStopped, InvalidFiber, NotInFiber, StoreClosed, StoreError
+from ..errors import (
+    FiberConflict,
+    FiberStopped,
+    InvalidFiber,
+    InvalidSettings,
+    NotInFiber,
+    StoreClosed,
+    StoreError,
+)
 from ..messages import UNSET
 from ..observe.events import FiberRunCompleted, FiberRunFailed, FiberRunStarted
+from ..surface import check_function, check_words
 from ..turn.admission import current_turn, in_active_turn, step_outside
 from ..turn.hooks import call_hook
 from . import fiber_queries as queries
@@ -123,6 +132,7 @@ class Fibers:
         with the row, and what is put around this one and all that follow.
         """
         self._refuse_when_closing()
+        _check_function(fn)
         run = Run(self.keep, self._home.new_id(), name, managed=False, wrap=wrap)
         first = None if snapshot is UNSET else run.checkpoint(snapshot)
         self._enlist(run)
@@ -140,6 +150,7 @@ class Fibers:
     def resume(self, id: str, fn: FiberFunction[T]) -> asyncio.Task[T]:
         """Go on with an interrupted fiber in its own row."""
         self._refuse_when_closing()
+        _check_function(fn)
         if (running := self._running.get(id)) is not None and not running.settled.is_set():
             raise InvalidFiber(f"Fiber {id!r} runs already.", kept="It goes on.")
         run = Run(self.keep, id, id, managed=True)
@@ -248,6 +259,7 @@ class Fibers:
     ) -> FiberInspection:
         """Accept a fiber once; its record is durable when this returns."""
         self._refuse_when_closing()
+        _check_function(fn)
         for what, given in (("fiber_id", fiber_id), ("idempotency_key", idempotency_key)):
             if given is not None and not given.strip():
                 raise InvalidFiber(f"{what} must not be blank.", kept="Nothing was stored.")
@@ -453,4 +465,14 @@ class Fibers:
 
 
 def _statuses(status: FiberStatus | Sequence[FiberStatus] | None) -> frozenset[str] | None:
-    return None if status is None else frozenset([status] if isinstance(status, str) else status)
+    if status is None:
+        return None
+    check_words("status", status, get_args(FiberStatus))
+    return frozenset([status] if isinstance(status, str) else status)
+
+
+def _check_function(fn: Any) -> None:
+    try:
+        check_function("fn", fn, ("ctx",))
+    except InvalidSettings as error:
+        raise InvalidFiber(error.what, kept="Nothing was stored.", next_step=error.next_step) from None

@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
@@ -226,18 +226,23 @@ class App:
 
     def agent(self, cls: type[T], name: str = "default", *, props: Any = None) -> Handle[T]:
         """A handle on the agent `name` of class `cls`. The agent starts when it is first used."""
-        self._check_class(cls)
+        self._check_class(cls, "agent")
+        if not isinstance(cast("Any", name), str):
+            raise AgentError(
+                f"app.agent({cls.__name__}, …) is given {shown(name)}, in the place of a name.",
+                next_step=f"A name is text: str({name!r})?" if isinstance(name, int) else "A name is text.",
+            )
         return Handle(self, cls, canonical(name), props)
 
-    def _check_class(self, cls: Any) -> None:
+    def _check_class(self, cls: Any, method: str) -> None:
         """Raise in words when something else was given in the place of an agent class."""
         if isinstance(cls, type):
             return  # whether it is one of ours is seen when it is reached
         names = [name for name in self._classes if cls in (name, kebab(name)) or name == type(cls).__name__]
         example = next(iter([*names, *self._classes, "Assistant"]))
         raise AgentError(
-            f"app.agent() is given {shown(cls)}, in the place of an agent class.",
-            next_step=f'Write app.agent({example}, "name"): the class itself, then the name of the agent.',
+            f"app.{method}() is given {shown(cls)}, in the place of an agent class.",
+            next_step=f'Write app.{method}({example}, "name"): the class itself, then the name of the agent.',
         )
 
     async def __aenter__(self) -> App:
@@ -335,6 +340,7 @@ class App:
 
     async def evict(self, cls: type[Think], name: str) -> None:
         """Drop an agent from memory as if the process had been restarted; running turns are cut."""
+        self._check_class(cls, "evict")
         name = canonical(name)
         if self._gate is not None:
             self._gate.close(f"{cls.__name__}/{name}")
@@ -350,6 +356,7 @@ class App:
         Turns go on in their places, an agent can be reached again. Returns the ids of the turns, and an empty
         one for the agent itself; nothing when nothing was set aside.
         """
+        self._check_class(cls, "release")
         return await (await self.open()).release(cls, canonical(name), turn)
 
     async def erase(self, cls: type[Think], name: str, *, identity: Any = None, patience: float = 1.0) -> int:
@@ -362,6 +369,7 @@ class App:
         written. Copies outside the database (backups, logs, what you exported) are yours to delete:
         docs/storage.md has the list.
         """
+        self._check_class(cls, "erase")
         directory = await self.open()
         return await directory.erase(cls, canonical(name), identity=kept(identity), patience=patience)
 
@@ -375,6 +383,7 @@ class App:
         """
         from ..runtime.exporting import exported
 
+        self._check_class(cls, "export")
         directory = await self.open()
         agent = await directory.known(cls, canonical(name))
         async for line in exported(directory.store, agent, now=self.clock.now_ms()):

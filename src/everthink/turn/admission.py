@@ -18,11 +18,20 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..abort import AbortController, AbortSignal
-from ..errors import UNTOLD, NestedTurn, StoreClosed, TurnInterrupted, is_elsewhere, is_for_people
+from ..errors import (
+    UNTOLD,
+    InvalidTurn,
+    NestedTurn,
+    StoreClosed,
+    TurnInterrupted,
+    is_elsewhere,
+    is_for_people,
+)
 from ..masking import mask
 from ..messages import UNSET, Message, Unset
 from ..observe.events import ChatTurnBrokeOff
 from ..session.tree import Plan
+from ..settings import shown
 from ..store.port import Statement
 from ..tools.tool import Tool
 from . import queries
@@ -217,6 +226,7 @@ class Door:
         What `plan()` returns and `more` ride in the same commit (a socket's messages are stored on arrival).
         """
         self._refuse_when_closed()
+        _check_signal(external)
         ticket = self._host.queue.reserve(turn.request_id, turn.generation)
         # Whoever asked may stop waiting, but a row that is being written cannot be taken back:
         # from here on the turn goes its own way.
@@ -455,3 +465,13 @@ class Door:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+def _check_signal(external: Any) -> None:
+    """Refuse what cannot stop a turn, while there is none."""
+    if external is not None and not isinstance(external, AbortSignal):
+        raise InvalidTurn(
+            f"signal is {shown(external)}, not an AbortSignal.",
+            kept="Nothing was stored.",
+            next_step="Make an AbortController, pass its .signal, and call its abort() to stop the turn.",
+        )
