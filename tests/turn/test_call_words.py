@@ -30,9 +30,7 @@ async def agent(app: App) -> Any:
 @pytest.mark.parametrize("signal", [asyncio.Event(), 5, AbortController()])
 async def test_a_signal_that_is_none_is_refused_and_holds_up_nobody(agent: Any, signal: Any) -> None:
     for ask in agent.save_messages, agent.chat:
-        with pytest.raises(
-            InvalidTurn, match=r"signal is .*not an AbortSignal\. Nothing was stored\."
-        ):
+        with pytest.raises(InvalidTurn, match=r"signal is .*not an AbortSignal\. Nothing was stored\."):
             await ask("Hi", signal=signal)
     async with asyncio.timeout(10):
         assert (await agent.save_messages("Hi")).text == "One."
