@@ -16,7 +16,7 @@ from .runtime.keepalive import Hold, while_held
 from .runtime.retry import Retry
 from .runtime.state import NO_STATE
 from .settings import shown
-from .surface import check_assigned, check_class, missing, reserved_of
+from .surface import MissingAttribute, check_assigned, check_class, reserved_of
 
 if TYPE_CHECKING:
     from .runtime.actor import Actor
@@ -61,7 +61,7 @@ class Agent:
             cls = type(self)
             if any(name in vars(base) for base in cls.__mro__):
                 return object.__getattribute__(self, name)  # a property that raised: its own words
-            raise missing(f"{cls.__name__} has no attribute", name, [*dir(cls), *vars(self)])
+            raise MissingAttribute(f"{cls.__name__} has no attribute", name, lambda: [*dir(cls), *vars(self)])
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
     class body      --check_class--> a hook nobody can call, a method of ours that is gone: told here
     self.x = …      --check_assigned--> the same, for one agent
-    self.x, handle.x --missing--> the name that was meant
+    self.x, handle.x --MissingAttribute--> the name that was meant
 
 Pure. What everthink's own classes declare is the table: a setting is an annotation, a hook a method that
 `settings.hooks_of` knows with the parameters it is given, and every other name is everthink's to use.
@@ -22,13 +22,12 @@ from .errors import InvalidSettings
 from .settings import hooks_of, is_ours, nearest, settings_of, shown, snake
 
 __all__ = [
+    "MissingAttribute",
     "can_take",
     "check_assigned",
     "check_class",
     "check_function",
     "check_words",
-    "is_ours",
-    "missing",
     "nearest_method",
     "note_definition",
     "parameters_of",
@@ -277,16 +276,23 @@ def check_assigned(agent: object, name: str, reserved: Mapping[str, Any]) -> Non
         )
 
 
-def missing(who: str, name: str, known: Iterable[str]) -> AttributeError:
-    """What to raise for a name that is not there: `who` has it not, `known` is what there is."""
-    if name == "_home":
-        return AttributeError(
-            "This agent was made by hand: it has no name, no storage and no app. Reach it with"
-            ' app.agent(cls, "name"); the app makes it.'
-        )
-    near = None if name.startswith("_") else nearest(name, [one for one in known if not one.startswith("_")])
-    hint = f" Did you mean {near!r}?" if near else ""
-    return AttributeError(f"{who} {name!r}.{hint}", name=name)
+class MissingAttribute(AttributeError):
+    """A name that is not there. Which one was meant is found out when it is read: `hasattr` never does."""
+
+    def __init__(self, who: str, name: str, known: Callable[[], Iterable[str]]) -> None:
+        super().__init__(name=name)
+        self._who, self._known = who, known
+
+    def __str__(self) -> str:
+        name = self.name or ""
+        if name == "_home":
+            return (
+                "This agent was made by hand: it has no name, no storage and no app. Reach it with"
+                ' app.agent(cls, "name"); the app makes it.'
+            )
+        known = [one for one in self._known() if not one.startswith("_")]
+        near = None if name.startswith("_") else nearest(name, known)
+        return f"{self._who} {name!r}.{f' Did you mean {near!r}?' if near else ''}"
 
 
 def nearest_method(agent: object, name: str) -> str | None:

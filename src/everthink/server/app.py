@@ -23,7 +23,7 @@ from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
 from ..settings import shown
-from ..surface import can_take, check_function, missing, parameters_of, refuse_unknown
+from ..surface import MissingAttribute, can_take, check_function, parameters_of, refuse_unknown
 from ..think import Think
 from .names import canonical, kebab
 from .origins import Hosts, Origins
@@ -541,8 +541,11 @@ class Handle(Generic[T]):
                 f"{cls.__name__}.{name} is no method, and a handle has methods only."
                 f" Read it from the agent itself: (await handle.instance()).{name}"
             )
-        known = [*dir(Handle), *(one for one in dir(cls) if callable(getattr(cls, one, None)))]
-        return missing(f"{cls.__name__} has no method to call through a handle:", name, known)
+        return MissingAttribute(
+            f"{cls.__name__} has no method to call through a handle:",
+            name,
+            lambda: [*dir(Handle), *(one for one in dir(cls) if callable(getattr(cls, one, None)))],
+        )
 
     if not TYPE_CHECKING:  # a type checker knows which names there are
 
