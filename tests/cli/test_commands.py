@@ -365,3 +365,24 @@ def test_an_address_that_is_not_this_machines_is_not_blamed_on_the_port(
         assert refused.exit_code == 1
         assert "--host 127.0.0.1" in refused.output
         assert "--port" not in refused.output
+
+
+def test_doctor_says_which_agents_cannot_answer_and_which_keys_are_none(
+    run: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "porter.py").write_text(
+        "from everthink import Think\nclass Porter(Think):\n    model = 'openai:gpt-5'\n"
+    )
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    shown = run.invoke(cli, ["doctor"])
+    assert shown.exit_code == 0
+    assert "Porter cannot answer" in shown.output
+    assert "there is no OPENAI_API_KEY" in shown.output
+
+    # A placeholder that was typed as it stood
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-…")
+    shown = run.invoke(cli, ["doctor"])
+    assert shown.exit_code == 1
+    assert "OPENAI_API_KEY is no key" in shown.output
+    assert "sk-" not in shown.output

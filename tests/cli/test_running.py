@@ -362,3 +362,10 @@ def test_chat_ends_when_nobody_reads_its_answer_any_more(project: Path) -> None:
         finally:
             chat.kill()
             chat.stderr.close()
+
+
+@pytest.mark.parametrize("command", ["dev", "serve"])
+def test_a_key_that_can_be_none_is_told_at_the_start(project: Path, command: str) -> None:
+    with Command(project, command, "agents", "--port", "0", ANTHROPIC_API_KEY="…") as running:
+        running.until("ANTHROPIC_API_KEY is no key")
+        assert running.interrupt() == 0

@@ -23,15 +23,8 @@ EXTRAS = {
     "bedrock": "boto3",
     "postgres": "asyncpg",
     "otel": "opentelemetry.trace",
+    "objects": "obstore",
 }
-KEYS = (
-    "OPENAI_API_KEY",
-    "ANTHROPIC_API_KEY",
-    "GOOGLE_API_KEY",
-    "OPENROUTER_API_KEY",
-    "GROQ_API_KEY",
-    "MISTRAL_API_KEY",
-)
 
 
 @dataclass
@@ -79,7 +72,7 @@ def command(store: str, port: int, as_json: bool) -> None:
     from ..plain import plain
     from .letters import EXIT_PROBLEM, print_json, say
 
-    checks = [_python(), _sqlite(), *_extras(), *_keys(), _store(store), _agents(), _port(port)]
+    checks = [_python(), _sqlite(), *_extras(), *_keys(), _store(store), *_agents(), _port(port)]
     problems = sum(check.state == "problem" for check in checks)
     if as_json:
         print_json({"ok": not problems, "checks": masked([asdict(check) for check in checks])})
@@ -127,6 +120,10 @@ def _is_installed(module: str) -> bool:
 
 
 def _keys() -> Iterator[Check]:
+    from .models import KEYS, odd_keys
+
+    for odd in odd_keys():
+        yield Check("keys", "problem", odd, "Copy it once more from the provider's page.")
     found = [key for key in KEYS if os.environ.get(key)]
     if found:
         yield Check("keys", "ok", f"{', '.join(found)} set")
@@ -220,17 +217,22 @@ def _holder(path: Path) -> str | None:
         return None  # No lock, or one that a dead process left.
 
 
-def _agents() -> Check:
+def _agents() -> Iterator[Check]:
     from ..errors import DiscoveryFailed
     from ..server.discovery import find_agents
+    from .models import what_is_missing
 
     if not Path("agents").is_dir():
-        return Check("agents", "note", "no ./agents here", "everthink new my-agents starts a project")
+        yield Check("agents", "note", "no ./agents here", "everthink new my-agents starts a project")
+        return
     try:
         found = find_agents("agents")
     except DiscoveryFailed as error:
-        return Check("agents", "problem", "; ".join(f"{p.path.name}: {p.what}" for p in error.problems))
-    return Check("agents", "ok", ", ".join(agent.cls.__name__ for agent in found))
+        yield Check("agents", "problem", "; ".join(f"{p.path.name}: {p.what}" for p in error.problems))
+        return
+    yield Check("agents", "ok", ", ".join(agent.cls.__name__ for agent in found))
+    for missing in what_is_missing(agent.cls for agent in found):
+        yield Check("agents", "note", missing, "In dev the demo model answers where only a key is missing.")
 
 
 def _port(port: int) -> Check:

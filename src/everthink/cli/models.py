@@ -1,7 +1,8 @@
 """What the models of the agents miss before they can answer: a key, a package, a name that somebody knows.
 
     dev --use_demo_models--> the demo model answers where a provider is not set up, and says so
-    serve --note_what_is_missing--> agents stay as they are, and it says which will fail
+    serve, doctor --what_is_missing--> agents stay as they are, and it says which will fail
+    all three --odd_keys--> keys that can be none: a placeholder that was typed as it stood
 
 A model that `get_model` chooses is only known when a turn asks for it; that of a class is known at the start.
 """
@@ -10,22 +11,35 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+import os
+import string
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from ..errors import AgentError, MissingExtra, MissingKey
 from ..think import Think
 from .target import Loaded
 
-__all__ = ["note_what_is_missing", "use_demo_models"]
+__all__ = ["KEYS", "odd_keys", "use_demo_models", "what_is_missing"]
 
 log = logging.getLogger("everthink.cli")
 
+KEYS = (
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GOOGLE_API_KEY",
+    "OPENROUTER_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+)
+LETTERS = frozenset(string.ascii_letters + string.digits + string.punctuation)
+"""Of which keys are made."""
 DEMO_HINT = 'To look around without a key, use the model "demo".'
 
 
 def use_demo_models(loaded: Loaded) -> None:
     """Let agents whose provider is not set up answer with the demo model, and note which."""
+    loaded.notes += odd_keys()
     for cls, _ in loaded.agents:
         if cls.get_model is not Think.get_model:
             _with_fallback(cls, loaded.stand_ins)
@@ -39,12 +53,21 @@ def use_demo_models(loaded: Loaded) -> None:
             loaded.notes.append(f"{cls.__name__} cannot answer. {_words(error)}")
 
 
-def note_what_is_missing(loaded: Loaded) -> list[str]:
+def what_is_missing(classes: Iterable[type[Think]]) -> list[str]:
     """A sentence for every agent whose model cannot be asked as things are."""
     return [
         f"{cls.__name__} cannot answer. {_words(error)}"
-        for cls, _ in loaded.agents
+        for cls in classes
         if cls.get_model is Think.get_model and (error := _trouble(cls.model))
+    ]
+
+
+def odd_keys() -> list[str]:
+    """A sentence for every key in the environment that no provider can have given out."""
+    return [
+        f"{name} is no key: it holds blanks, or letters that no key has. Requests with it cannot be sent."
+        for name in KEYS
+        if not set(os.environ.get(name, "")) <= LETTERS
     ]
 
 

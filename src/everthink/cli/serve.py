@@ -8,8 +8,8 @@ __all__ = ["command"]
 
 UNGUARDED = (
     "Everybody who can reach {where} may read and write every conversation: the app has no authenticate."
-    " Give it one (App(YourAgent, authenticate=…), see docs/howto-auth.md), listen at 127.0.0.1, or see that"
-    " something in front asks who it is."
+    " Give it one (App(YourAgent, authenticate=…), see docs/howto-auth.md), listen for yourself alone"
+    " (--host 127.0.0.1), or see that something in front asks who it is."
 )
 
 
@@ -114,7 +114,7 @@ def command(
             "the time. Leave --workers out.",
         )
 
-    from .models import note_what_is_missing
+    from .models import odd_keys, what_is_missing
     from .serving import address, describe, is_public, listen, quiet_logs, run
     from .target import Asked, load, source_of
 
@@ -131,7 +131,7 @@ def command(
         say(f"everthink serves {loaded.source} at {address(listener)}")
         for line in describe(loaded, address(listener)):
             say(line)
-        for note in note_what_is_missing(loaded):
+        for note in [*odd_keys(), *what_is_missing(cls for cls, _ in loaded.agents)]:
             say_error(f"Warning: {note}", "yellow")
 
     fine = run(
