@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pty
 import re
 import signal
 import socket
@@ -369,3 +370,28 @@ def test_a_key_that_can_be_none_is_told_at_the_start(project: Path, command: str
     with Command(project, command, "agents", "--port", "0", ANTHROPIC_API_KEY="…") as running:
         running.until("ANTHROPIC_API_KEY is no key")
         assert running.interrupt() == 0
+
+
+def test_one_message_that_is_stopped_in_a_terminal_ends_with_130(project: Path) -> None:
+    ours, theirs = pty.openpty()
+    with Command(project, "serve", "agents", "--port", "0") as serve:
+        base = serve.until(r"at (http://\S+)")[1]
+        words = ["chat", "helper/x", "--server", base, "-m", "Tell me a story"]
+        chat = subprocess.Popen(
+            [sys.executable, "-m", "everthink.cli", *words],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        assert chat.stdout
+        try:
+            assert chat.stdout.read(1)
+            chat.send_signal(signal.SIGINT)
+            assert chat.wait(PATIENCE) == 130
+        finally:
+            chat.kill()
+            chat.wait()
+            chat.stdout.close()
+            os.close(ours)
+            os.close(theirs)

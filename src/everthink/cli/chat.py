@@ -78,7 +78,7 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
             line = here.run(_opened(Line, url, screen))
         except AgentError as error:
             raise (_unknown(error, url) if is_unknown(error) else error) from error.__cause__
-        chat = Chat(here, line, screen, yes=yes)
+        chat = Chat(here, line, screen, yes=yes, once=message is not None)
         try:
             fine = chat.say(message) if message is not None else chat.talk()
         finally:
@@ -103,8 +103,9 @@ class Leave(Exception):
 class Chat:
     """Takes lines, shows answers, asks for approval."""
 
-    def __init__(self, here: Here, line: Any, screen: Any, *, yes: bool) -> None:
+    def __init__(self, here: Here, line: Any, screen: Any, *, yes: bool, once: bool) -> None:
         self._here, self._line, self._screen, self._yes = here, line, screen, yes
+        self._once = once
         self.was_stopped = False
 
     def talk(self) -> bool:
@@ -220,7 +221,7 @@ class Chat:
         self._screen.answer_ended()
         if stopped or ending.outcome == "aborted":
             self._screen.line("Stopped. What was said is kept.", "dim")
-            self.was_stopped = self.was_stopped or not sys.stdin.isatty()
+            self.was_stopped = self.was_stopped or self._once or not sys.stdin.isatty()
         elif ending.error is not None or ending.outcome == "error":
             self._screen.failure(f"This did not work: {ending.error or 'the turn failed.'}")
             return False
