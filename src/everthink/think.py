@@ -143,6 +143,9 @@ class Think(Agent):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the tools of a new agent class, so that a mistake shows where it was made."""
+        classifier: Any = cls.__dict__.get("classify_chat_error")
+        if getattr(classifier, "__name__", "") == "default_context_overflow_classifier":
+            cls.classify_chat_error = staticmethod(classifier)  # assigned as it is: it wants no agent
         super().__init_subclass__(**kwargs)
         collect_tools(cls)
         for name in PLAIN_HOOKS:
@@ -151,9 +154,6 @@ class Think(Agent):
                     f"{cls.__name__}.{name} is `async`, and its answer is needed at once.",
                     next_step="Write it with `def`, without await.",
                 )
-        classifier: Any = cls.__dict__.get("classify_chat_error")
-        if getattr(classifier, "__name__", "") == "default_context_overflow_classifier":
-            cls.classify_chat_error = staticmethod(classifier)  # assigned as it is: it wants no agent
 
     # --- what the agent is made of
 
