@@ -72,7 +72,7 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise AgentError(
                     f"Limits({field.name}={value!r}): a limit is a number above 0.",
                     next_step="Leave it out for the default, or give a large number for hardly any limit.",

@@ -139,8 +139,8 @@ async def test_what_is_mounted_is_opened_and_closed_with_the_server(tmp_path: Pa
 
 
 @pytest.mark.anyio
-async def test_a_mounted_app_that_cannot_be_opened_keeps_the_server_from_starting() -> None:
-    app = App(assistant(ScriptedModel()), store="mysql://localhost/x")
+async def test_a_mounted_app_that_cannot_be_opened_keeps_the_server_from_starting(tmp_path: Path) -> None:
+    app = App(assistant(ScriptedModel()), store=tmp_path)
     loaded = load_value(Starlette(routes=[Mount("/chat", app)]), "site")
     said: list[Any] = []
 
@@ -152,7 +152,7 @@ async def test_a_mounted_app_that_cannot_be_opened_keeps_the_server_from_startin
 
     await loaded.asgi({"type": "lifespan"}, receive, send)
     assert said[0]["type"] == "lifespan.startup.failed"
-    assert "mysql" in said[0]["message"]
+    assert str(tmp_path) in said[0]["message"]
 
 
 def load_value(site: Any, name: str) -> Any:

@@ -184,7 +184,7 @@ async def test_what_is_done_for_all_agents_is_done_by_one_process(postgres_url: 
     agent = assistant(ScriptedModel())
     clock = ManualClock()
     watch = await asyncpg.connect(postgres_url)
-    async with app_of(postgres_url, agent, clock=clock, retention=60.0) as app:
+    async with app_of(postgres_url, agent, clock=clock, retention="1 minute") as app:
         await app.agent(agent, "old").add_messages("Remember me.")
         await app.evict(agent, "old")
         directory: Any = await app.open()
@@ -209,7 +209,7 @@ async def test_an_agent_in_use_in_another_process_is_not_erased_for_being_old(po
     options: dict[str, Any] = {"clock": clock, "lease": 3.0}
     async with app_of(postgres_url, agent, **options) as first:
         await first.agent(agent, "a").add_messages("Keep me.")
-        async with app_of(postgres_url, agent, retention=60.0, **options) as second:
+        async with app_of(postgres_url, agent, retention="1 minute", **options) as second:
             directory: Any = await second.open()
             await clock.advance(1000)
             await asyncio.wait([directory._sweeping])

@@ -6,13 +6,11 @@ App(Assistant) --> Directory (runtime) --> agents        app.agent(Assistant, "r
 from __future__ import annotations
 
 import asyncio
-import difflib
 import importlib
 import inspect
-import math
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -23,9 +21,10 @@ from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
 from ..settings import shown
-from ..surface import MissingAttribute, can_take, check_function, parameters_of, refuse_unknown
+from ..surface import MissingAttribute, can_take, parameters_of, refuse_unknown
 from ..think import Think
 from .names import canonical, kebab
+from .options import check_options, check_store_options, limits_of, retention_of, store_of
 from .origins import Hosts, Origins
 
 if TYPE_CHECKING:
@@ -45,15 +44,6 @@ __all__ = ["App", "Handle"]
 T = TypeVar("T", bound=Think)
 
 DEFAULT_STORE = "sqlite:///.everthink/everthink.db"
-STORE_OPTIONS = ("busy_timeout", "lease", "patience", "readers", "synchronous")
-"""What the stores that a URL opens can be told."""
-_CHECKS = {
-    "authenticate": ("connection",),
-    "authorize": ("identity", "action", "agent"),
-    "on_before_connect": ("connection", "cls", "name"),
-    "on_before_request": ("connection", "cls", "name"),
-}
-"""The functions that decide who comes in, and what they are given."""
 
 
 class App:
@@ -63,12 +53,13 @@ class App:
             result = await app.agent(Assistant, "room-1").save_messages("Hello")
 
     - `store`: where everything lives, `"sqlite:///path"` (default: `./.everthink/everthink.db`) or
-      `"postgresql://…"`. Opened on first use; `store_options` go to it (`synchronous=`, `readers=`, …).
+      `"postgresql://…"`. Opened on first use; `store_options` go to it: `synchronous=` and `busy_timeout=`
+      to SQLite, `readers=`, `patience=` and `lease=` to PostgreSQL.
     - `grace`: seconds that running turns get when the app is closed; then they are cut off, and go on at the
       next start.
     - `idle_after`: seconds after which an agent that nobody needs leaves memory; `None` never.
-    - `retention`: how long agents are kept to whom nothing happens, as a `timedelta` or in seconds; then they
-      are erased. `None` keeps them.
+    - `retention`: how long agents are kept to whom nothing happens, as a `timedelta` or a text, `"30 days"`;
+      then they are erased. `None` keeps them.
     - `prefix`: where the agents are, `/agents/…` unless given.
     - `allow_origins`: pages of other origins that may open sockets, `["https://my.page"]`; `"*"` among them
       is everybody. Default: none.
@@ -84,58 +75,64 @@ class App:
       to `"call"` only if it names `"call"`). Default: everybody who is authenticated.
     - `on_before_connect(connection, cls, name)` for sockets, `on_before_request` for HTTP: False or a
       response refuses.
-    - `limits`: how much a client may send and ask for, a `Limits`.
+    - `limits`: how much a client may send and ask for, a `Limits` or a dict with its fields.
     - `watchdog`: seconds after which code that holds the event loop is named in the log; `None`: never.
     - `clock`, `new_id`: time and ids, for tests.
 
-    The functions may be `async def`.
+    The functions may be `async def`, and take fewer parameters. An option that does not exist, or of a wrong
+    kind, raises `InvalidSettings`.
     """
 
     def __init__(
         self,
         *agents: type[Think],
-        store: str | Store = DEFAULT_STORE,
+        store: str | os.PathLike[str] | Store = DEFAULT_STORE,
         clock: Clock | None = None,
         new_id: Callable[[], str] | None = None,
         grace: float = 5.0,
         idle_after: float | None = 300.0,
-        retention: timedelta | float | None = None,
+        retention: timedelta | str | None = None,
         prefix: str = "agents",
         cors: bool | dict[str, str] = False,
         allow_origins: Sequence[str] = (),
         allow_hosts: Sequence[str] | None = None,
         authenticate: Callable[[Any], Any] | None = None,
         authorize: Callable[..., Any] | None = None,
-        limits: Limits | None = None,
+        limits: Limits | dict[str, Any] | None = None,
         watchdog: float | None = 1.0,
         on_before_connect: Callable[..., Any] | None = None,
         on_before_request: Callable[..., Any] | None = None,
         **store_options: Any,
     ) -> None:
+        self._given_store, self._store_options = store_of(store), store_options
+        check_store_options(self._given_store, store_options)
+        check_options(
+            clock=clock,
+            new_id=new_id,
+            grace=grace,
+            idle_after=idle_after,
+            watchdog=watchdog,
+            prefix=prefix,
+            cors=cors,
+            authenticate=authenticate,
+            authorize=authorize,
+            on_before_connect=on_before_connect,
+            on_before_request=on_before_request,
+        )
         self.prefix = [part for part in prefix.split("/") if part]
         self.cors, self.authenticate, self.authorize = cors, authenticate, authorize
         self.on_before_connect, self.on_before_request = on_before_connect, on_before_request
-        for check, given in _CHECKS.items():
-            if (written := getattr(self, check)) is not None:
-                check_function(check, written, given)
         self.origins, self.hosts = Origins(allow_origins), Hosts(allow_hosts)
-        self.limits = limits or Limits()
+        self.limits = limits_of(limits)
         self._gate: Any = None
         self._access: Access | None = None
-        _refuse_unknown(store_options, store)
         self._classes: dict[str, type[Think]] = {}
         self._routes: dict[str, type[Think]] = {}
         for cls in agents:
             self._add(cls)
-        self._given_store, self._store_options = store, store_options
         self.clock: Clock = clock or SystemClock()
         self._new_id, self._grace, self._idle_after = new_id, grace, idle_after
-        self._retention = None if retention is None else _seconds(retention)
-        if watchdog is not None and not _is_time(watchdog):
-            raise AgentError(
-                f"App(watchdog={watchdog!r}): it is given in seconds above 0.",
-                next_step="Leave it out for one second, or give None if nobody should watch the event loop.",
-            )
+        self._retention = retention_of(retention)
         self._watchdog_after = watchdog
         self._watchdog: Watchdog | None = None
         self._opening: asyncio.Task[Directory] | None = None
@@ -431,34 +428,6 @@ def _check_made(cls: Any) -> None:
             " and the app, which makes the agents, gives nothing else.",
             next_step="Give it defaults, or take what app.agent(…, props=…) brings in on_start(self, props).",
         )
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-
-
-def _refuse_unknown(options: Collection[str], store: Any) -> None:
-    """Refuse what is no option of ours and none of the store's: a misspelt check checks nothing."""
-    known = STORE_OPTIONS if isinstance(store, str) else ()
-    for name in options:
-        if name in known:
-            continue
-        ours = [
-            p.name for p in inspect.signature(App.__init__).parameters.values() if p.kind is p.KEYWORD_ONLY
-        ]
-        near = difflib.get_close_matches(name, [*ours, *known], n=1)
-        hint = f"Did you mean {near[0]}=?" if near else f"There are: {', '.join(sorted([*ours, *known]))}."
-        raise AgentError(f"App has no option {name!r}.", next_step=hint)
-
-
-def _seconds(retention: Any) -> float:
-    seconds: Any = retention.total_seconds() if isinstance(retention, timedelta) else retention
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-        raise AgentError(
-            f"App(retention={retention!r}): it is a timedelta, or a number of seconds above 0.",
-            next_step="For example retention=timedelta(days=30). Leave it out to keep every agent.",
-        )
-    return float(seconds)
 
 
 def _resolve_model(value: Any) -> Model:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple, cast
 
 from ..errors import AgentError
+from ..settings import shown
 
 __all__ = ["Hosts", "Origin", "Origins", "own_origin", "read_origin"]
 
@@ -161,7 +162,11 @@ def _entries(option: str, given: Any, example: str) -> tuple[str, ...]:
             f"App({option}={text!r}): this is one text, and a text is a list of letters.",
             next_step=f"Write a list: {option}=[{text!r}].",
         )
-    entries: tuple[Any, ...] = tuple(given or ())
+    if given is not None and not isinstance(given, Collection):
+        raise AgentError(
+            f"App({option}=…) is {shown(given)}.", next_step=f'It takes a list: {option}=["{example}"].'
+        )
+    entries = tuple(cast("Collection[Any]", given or ()))
     for entry in entries:
         if not isinstance(entry, str):
             raise AgentError(

@@ -14,8 +14,9 @@ from ..masking import mask
 from .crashpoints import crash_plan, with_crash_points
 from .port import Migration, Store
 
-__all__ = ["open_store"]
+__all__ = ["check_url", "open_store"]
 
+_SERVERS = ("postgresql", "postgres")
 _ACCEPTED = """\
 Accepted are:
   sqlite:///data/agents.db          a file, relative to the working directory
@@ -41,9 +42,18 @@ async def open_store(url: str | os.PathLike[str], migrations: Sequence[Migration
         raise
 
 
+def check_url(url: str) -> None:
+    """Raise `StoreError` for what names no store, before anything is opened."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        _bare(url)
+    elif scheme not in _SERVERS:
+        _path(scheme, rest)
+
+
 async def _open(text: str, migrations: Sequence[Migration], options: dict[str, Any]) -> Store:
     scheme, separator, rest = text.partition("://")
-    if separator and scheme in ("postgresql", "postgres"):
+    if separator and scheme in _SERVERS:
         from .postgres import open_postgres
 
         return await open_postgres(text, migrations, **options)

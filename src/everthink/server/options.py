@@ -1,0 +1,180 @@
+"""What may be given to `App`, as a table, and the words for what may not.
+
+    App(grace="5") --check_options--> InvalidSettings: the option, what was given, what it takes
+
+Pure. Everything is refused where it was written: an option of a wrong kind would be noticed at the first
+request, at the end of the process, or never.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import InvalidSettings
+from ..kinds import (
+    FUNCTION,
+    HEADERS,
+    NUMBER,
+    SECONDS,
+    TEXT,
+    YES_NO,
+    Kind,
+    above,
+    at_least,
+    check,
+    optional,
+    words,
+)
+from ..limits import Limits
+from ..settings import as_settings, nearest, settings_of, shown
+from ..surface import check_function
+from ..think import Think
+
+if TYPE_CHECKING:
+    from ..store.port import Store
+
+__all__ = ["check_options", "check_store_options", "limits_of", "retention_of", "store_of"]
+
+
+def _has(*methods: str) -> Callable[[Any], bool]:
+    return lambda value: (
+        not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+    )
+
+
+_SOME_SECONDS = Kind("a number of seconds above 0", above(0).fits)
+
+OPTIONS = {
+    "clock": optional(Kind("a clock, with the methods of Clock", _has("now_ms", "monotonic", "call_later"))),
+    "new_id": optional(Kind("a function that returns a new text each time", callable)),
+    "grace": Kind(SECONDS.words, lambda value: SECONDS.fits(value) and math.isfinite(value)),
+    "idle_after": optional(_SOME_SECONDS),
+    "watchdog": optional(_SOME_SECONDS),
+    "prefix": TEXT,
+    "cors": YES_NO | HEADERS,
+    "authenticate": optional(FUNCTION),
+    "authorize": optional(FUNCTION),
+    "on_before_connect": optional(FUNCTION),
+    "on_before_request": optional(FUNCTION),
+}
+"""The options that are kept as they are given."""
+READ = ("store", "limits", "retention", "allow_origins", "allow_hosts")
+"""Those that are read: the first three below, the others in origins.py."""
+
+GIVEN = {
+    "authenticate": ("connection",),
+    "authorize": ("identity", "action", "agent"),
+    "on_before_connect": ("connection", "cls", "name"),
+    "on_before_request": ("connection", "cls", "name"),
+}
+"""What the functions are called with, in this order."""
+
+STORE_OPTIONS = {
+    "SQLite": {"synchronous": words("FULL", "NORMAL"), "busy_timeout": SECONDS},
+    "PostgreSQL": {"readers": at_least(1), "patience": SECONDS, "lease": _SOME_SECONDS},
+}
+"""What the stores that a URL opens can be told."""
+
+
+def check_options(**options: Any) -> None:
+    """Raise `InvalidSettings` about the first option of a wrong kind."""
+    for name, value in options.items():
+        check(OPTIONS[name], value, f"App({name}=…)")
+        if name in GIVEN and value is not None:
+            check_function(name, value, GIVEN[name])
+
+
+def check_store_options(store: Any, options: Mapping[str, Any]) -> None:
+    """Raise about an option that is neither ours nor of this store, or of a wrong kind: a misspelt check
+    checks nothing."""
+    for name, value in options.items():
+        check(_store_option(name, _engine(store)), value, f"App({name}=…)")
+
+
+# --- the store and its options
+
+
+def store_of(given: Any) -> str | Store:
+    """The store as it is used: a URL or a path as a text, or an object with the methods of `Store`."""
+    if isinstance(given, os.PathLike):
+        given = os.fspath(cast("os.PathLike[Any]", given))
+    if isinstance(given, str):
+        from ..store.open import check_url
+
+        check_url(given)
+    elif not _has("apply", "fetch", "close")(given):
+        raise InvalidSettings(
+            f"App(store=…) is {shown(given)}.",
+            next_step='It takes a text, such as "sqlite:///data/agents.db" or "postgresql://…", a path, or a'
+            " store that is open.",
+        )
+    return cast("str | Store", given)
+
+
+def _engine(store: Any) -> str | None:
+    """Which engine a URL opens; `None` for a store that is open already."""
+    if not isinstance(store, str):
+        return None
+    return "PostgreSQL" if store.startswith(("postgresql://", "postgres://")) else "SQLite"
+
+
+def _store_option(name: str, engine: str | None) -> Kind:
+    known = STORE_OPTIONS[engine] if engine else {}
+    if name in known:
+        return known[name]
+    other = next((other for other, options in STORE_OPTIONS.items() if name in options), None)
+    if other is not None and engine is None:
+        raise InvalidSettings(
+            f"App({name}=…) is for a store that App opens, and this one is open already.",
+            next_step="Give it where you open the store.",
+        )
+    if other is not None:
+        raise InvalidSettings(
+            f"App({name}=…) is an option of {other}, and the store is {engine}.",
+            next_step=f"Leave it out. {engine} has: {', '.join(f'{one}=' for one in known)}.",
+        )
+    if name in settings_of(Think):
+        raise InvalidSettings(
+            f"App has no option {name!r}.",
+            next_step=f"It is a setting of agents: write `{name} = …` in the class.",
+        )
+    names = sorted([*OPTIONS, *READ, *known])
+    near = nearest(name, names)
+    hint = f"Did you mean {near}=?" if near else f"There are: {', '.join(names)}."
+    raise InvalidSettings(f"App has no option {name!r}.", next_step=hint)
+
+
+# --- what is read
+
+
+def limits_of(given: Any) -> Limits:
+    """The limits: a `Limits`, a dict with its fields, or the default."""
+    if isinstance(given, Limits):
+        return given
+    return Limits() if given is None else as_settings(Limits, given, "App(limits=…)")
+
+
+_SPAN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(second|minute|hour|day|week)s?\s*", re.IGNORECASE)
+_EXAMPLES = 'Say how long: retention=timedelta(days=30), or retention="30 days".'
+
+
+def retention_of(given: Any) -> float | None:
+    """The seconds of a `timedelta` or of a text such as `"30 days"`. A number would be read as days by
+    one person and as seconds by the next, and what it decides about is erased."""
+    if given is None:
+        return None
+    if NUMBER.fits(given):
+        raise InvalidSettings(f"App(retention={given!r}) does not say of what.", next_step=_EXAMPLES)
+    found = _SPAN.fullmatch(given) if isinstance(given, str) else None
+    span = timedelta(**{f"{found[2].lower()}s": float(found[1])}) if found else given
+    if not isinstance(span, timedelta) or span <= timedelta(0):
+        raise InvalidSettings(
+            f"App(retention=…) is {shown(given)}.",
+            next_step=f"It takes a time above 0. {_EXAMPLES} Leave it out to keep every agent.",
+        )
+    return span.total_seconds()

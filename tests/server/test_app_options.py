@@ -1,0 +1,210 @@
+"""Options of `App` that cannot be meant are refused where they are written."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everthink import App, Limits, Think
+from everthink.errors import AgentError, InvalidSettings, StoreError
+from everthink.server.options import OPTIONS, READ
+from everthink.testing import ManualClock, ScriptedModel, says
+
+from ..support.agents import assistant
+
+
+class Room(Think):
+    model = "demo"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "takes"),
+    [
+        ("grace", "5", "seconds, a number of 0 or more, such as grace=5.0"),
+        ("grace", None, "a number of 0 or more"),
+        ("grace", -1, "a number of 0 or more"),
+        ("grace", True, "a number of 0 or more"),
+        ("grace", math.nan, "a number of 0 or more"),
+        ("idle_after", "x", "seconds, a number above 0, or None for never"),
+        ("idle_after", 0, "or None for never"),
+        ("watchdog", "1", "or None if nobody should watch"),
+        ("cors", "yes", "True, False, or a dict with the headers"),
+        ("cors", {"Access-Control-Allow-Origin": 5}, "a dict with the headers, texts"),
+        ("authenticate", "x", "a function, or None"),
+        ("authorize", True, "a function, or None"),
+        ("on_before_connect", [], "a function, or None"),
+        ("on_before_request", {}, "a function, or None"),
+        ("prefix", 5, "a text"),
+        ("prefix", None, "a text"),
+        ("clock", 5, "a clock"),
+        ("clock", ManualClock, "a clock"),
+        ("new_id", "id", "a function that returns a new text"),
+        ("allow_origins", 5, 'It takes a list: allow_origins=["https://my.page"]'),
+        ("allow_hosts", 5, 'It takes a list: allow_hosts=["my.page"]'),
+        ("limits", 5, "It takes a Limits, a dict with its fields, or None"),
+        ("store", None, "sqlite:///data/agents.db"),
+        ("store", 5, "or a store that is open"),
+        ("store", App, "or a store that is open"),
+        ("synchronous", "OFF", '"FULL" or "NORMAL"'),
+        ("busy_timeout", "x", "a number of 0 or more"),
+        ("retention", "a month", 'retention="30 days"'),
+        ("retention", timedelta(0), "a time above 0"),
+        ("retention", [30], "timedelta(days=30)"),
+    ],
+)
+def test_an_option_of_a_wrong_kind_says_what_it_is_and_what_it_takes(
+    option: str, value: Any, takes: str
+) -> None:
+    with pytest.raises(AgentError) as told:
+        App(Room, **{option: value})
+    assert str(told.value).startswith(f"App({option}=…) is {value!r}, ")
+    assert takes in str(told.value)
+
+
+def test_every_option_of_app_has_its_kind() -> None:
+    parameters = inspect.signature(App.__init__).parameters.values()
+    assert {one.name for one in parameters if one.kind is one.KEYWORD_ONLY} == {*OPTIONS, *READ}
+
+
+# --- the functions
+
+
+def more(identity: Any, action: str, agent: Any, database: Any) -> bool:
+    return True
+
+
+def named(connection: Any, *, secret: str) -> bool:
+    return True
+
+
+def other(agent: Any, identity: Any) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("option", "function", "words"),
+    [
+        ("authorize", more, "more also wants database, which nobody gives it."),
+        ("authenticate", more, "more also wants action, agent, database, which"),
+        ("authenticate", named, "named also wants secret, which nobody gives it."),
+        ("authorize", other, "other has 'agent' in the place of 'identity'."),
+        ("on_before_connect", lambda cls, name: True, "has 'cls' in the place of 'connection'."),
+        ("on_before_request", lambda a, b, c, d: True, "also wants d, which"),
+    ],
+)
+def test_a_function_that_cannot_take_what_it_is_given_is_told_what_that_is(
+    option: str, function: Any, words: str
+) -> None:
+    with pytest.raises(InvalidSettings) as told:
+        App(Room, **{option: function})
+    assert str(told.value).startswith(f"App({option}=…): ")
+    assert words in str(told.value)
+    order = {"authenticate": "(connection)", "authorize": "(identity, action, agent)"}
+    assert f"It is called with {order.get(option, '(connection, cls, name)')}, in this order" in str(
+        told.value
+    )
+
+
+class Guard:
+    """Its methods and itself are checks."""
+
+    def who(self, connection: Any) -> str:
+        return "ada"
+
+    def __call__(self, who: Any, action: str, agent: Any, log: Any = None) -> bool:
+        return True
+
+
+def test_functions_may_take_fewer_have_defaults_and_be_anything_that_is_called() -> None:
+    App(Room, authenticate=Guard().who, authorize=Guard())
+    App(Room, authenticate=lambda: "ada", authorize=lambda *given: True, on_before_connect=print)
+    App(Room, authorize=lambda identity, action: True, on_before_request=lambda request, **more: None)
+
+
+# --- the store and its options
+
+
+@pytest.mark.parametrize("option", [{"readers": 2}, {"lease": 5.0}, {"patience": 1.0}])
+def test_an_option_of_the_other_engine_is_told_as_one(option: dict[str, Any]) -> None:
+    (name,) = option
+    with pytest.raises(InvalidSettings) as told:
+        App(Room, store="sqlite:///a.db", **option)
+    assert f"App({name}=…) is an option of PostgreSQL, and the store is SQLite." in str(told.value)
+    assert "SQLite has: synchronous=, busy_timeout=." in str(told.value)
+    with pytest.raises(InvalidSettings, match="is an option of SQLite, and the store is PostgreSQL"):
+        App(Room, store="postgresql://localhost/x", synchronous="FULL")
+
+
+@pytest.mark.parametrize("wrong", [{"readers": 0}, {"readers": "4"}, {"lease": 0}, {"patience": "long"}])
+def test_options_of_postgresql_have_kinds_too(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(InvalidSettings, match=rf"App\({name}=…\) is .* It takes "):
+        App(Room, store="postgresql://localhost/x", **wrong)
+    App(Room, store="postgresql://localhost/x", readers=2, lease=5, patience=0.5)
+
+
+@pytest.mark.parametrize("url", ["mysql://app:hush@host/x", "", "sqlite://", "sqlite:///a.db?mode=ro"])
+def test_a_url_that_names_no_store_is_refused_where_it_is_written(url: str) -> None:
+    with pytest.raises(StoreError, match="Accepted are:") as told:
+        App(Room, store=url)
+    assert "hush" not in str(told.value)
+
+
+@pytest.mark.anyio
+async def test_a_path_is_a_store(tmp_path: Path) -> None:
+    cls = assistant(ScriptedModel(says("Hi.")))
+    async with App(cls, store=tmp_path / "agents.db") as app:
+        assert (await app.agent(cls).save_messages("Hello")).text == "Hi."
+    assert (tmp_path / "agents.db").exists()
+
+
+def test_a_slip_is_told_with_the_name_that_was_meant() -> None:
+    with pytest.raises(InvalidSettings, match=r"no option 'stroe'. Did you mean store=\?"):
+        App(Room, stroe="x.db")
+    with pytest.raises(InvalidSettings, match=r"no option 'readrs'. Did you mean readers=\?"):
+        App(Room, store="postgresql://localhost/x", readrs=2)
+    with pytest.raises(InvalidSettings, match="It is a setting of agents: write `max_steps = …`"):
+        App(Room, max_steps=5)
+
+
+# --- limits and retention
+
+
+def test_limits_may_be_a_dict_and_a_slip_in_it_is_named() -> None:
+    assert App(Room, limits={"waiting_turns": 5}).limits == Limits(waiting_turns=5)
+    with pytest.raises(InvalidSettings, match="Did you mean 'waiting_turns'"):
+        App(Room, limits={"waiting_turn": 5})
+    with pytest.raises(AgentError, match="a limit is a number above 0"):
+        App(Room, limits={"waiting_turns": math.nan})
+
+
+@pytest.mark.parametrize("number", [30, 30.0, 2_592_000])
+def test_a_bare_number_is_no_retention_since_it_does_not_say_of_what(number: Any) -> None:
+    with pytest.raises(InvalidSettings) as told:
+        App(Room, retention=number)
+    assert str(told.value) == (
+        f"App(retention={number!r}) does not say of what."
+        ' Say how long: retention=timedelta(days=30), or retention="30 days".'
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("30 days", 2_592_000.0),
+        ("1 day", 86_400.0),
+        ("2 Weeks", 1_209_600.0),
+        ("1.5 hours", 5_400.0),
+        ("90 minutes", 5_400.0),
+        ("45seconds", 45.0),
+        (timedelta(days=30), 2_592_000.0),
+        (None, None),
+    ],
+)
+def test_retention_is_a_time_in_words_or_a_timedelta(given: Any, seconds: float | None) -> None:
+    assert App(Room, retention=given)._retention == seconds
