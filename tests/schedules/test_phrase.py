@@ -67,7 +67,8 @@ def test_the_zone_of_the_phrase_counts_before_the_default() -> None:
         ("every 1 minutes", {}, 'Use singular unit for "every 1 minutes"'),
         ("every 2 minute", {}, 'Use plural unit for "every 2 minute"'),
         ("every day at 09:00", {}, 'Wall-clock schedule "every day at 09:00" requires a timezone'),
-        ("every 5 days", {}, 'Wall-clock schedule "every 5 days" requires a timezone'),
+        ("every 5 days", {}, 'Unsupported schedule DSL "every 5 days"'),
+        ("every 5 days in Moon/Sea", {}, 'Unsupported schedule DSL "every 5 days in Moon/Sea"'),
         ("every day at 09:00", {"default_zone": "Moon/Sea"}, 'Invalid timezone "Moon/Sea"'),
         ("every day at 09:00 in moon/sea", {}, 'Invalid timezone "moon/sea"'),
         ("every 5 minutes in Europe/London", {}, "Interval schedules cannot specify a timezone"),
@@ -99,12 +100,77 @@ def test_what_cannot_be_read_is_quoted(phrase: str, zones: dict[str, str], error
         ("wrong", "every 5 minutes", "is not a ScheduledTask"),
         ("unset", {"prompt": "x"}, "has no schedule"),
         ("slip", {"schedule": "every 5 minutes", "promt": "x"}, "no field 'promt'. Did you mean 'prompt'"),
-        ("order", ScheduledTask(schedule="every 5 moons"), "requires a timezone"),
+        ("order", ScheduledTask(schedule="every 5 moons"), 'DSL "every 5 moons"'),
+        ("where", ScheduledTask(schedule="every 5 moons"), r'\(scheduled task "where"\)'),
+        ("key", {"shedule": "every 5 minutes", "prompt": "x"}, "no field 'shedule'. Did you mean 'schedule'"),
+        (
+            "five",
+            {"schedule": 5, "prompt": "x"},
+            'schedule of the scheduled task "five" is 5, an int. It takes',
+        ),
+        (
+            "zone",
+            {"schedule": "every day at 09:00", "prompt": "x", "timezone": 1},
+            "It takes the name of a zone",
+        ),
+        (5, ScheduledTask(schedule="every 5 minutes", prompt="x"), "Invalid scheduled task id"),
     ],
 )
 def test_a_task_that_makes_no_sense_is_refused(id: str, task: object, error: str) -> None:
     with pytest.raises(InvalidScheduledTask, match=error):
         declare({id: task}, None)
+
+
+def test_tasks_and_zones_of_a_wrong_kind_say_what_they_take() -> None:
+    daily = ScheduledTask(schedule="every day at 09:00", prompt="x")
+    with pytest.raises(InvalidScheduledTask, match=r"get_scheduled_tasks returned .*It returns a dict"):
+        declare([daily], None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidScheduledTask, match=r"default_timezone is 2, an int. It takes the name"):
+        declare({"t": daily}, 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "hint"),
+    [
+        ("every day at 9:00", 'Did you mean "every day at 09:00"?'),
+        ("every wekday at 09:00", 'Did you mean "every weekday at 09:00"?'),
+        ("evry 5 minuts", 'Did you mean "every 5 minutes"?'),
+        ("every hour", 'Did you mean "every 1 hour"?'),
+        ("every week on mondy at 9:30 in Europe/London", 'Did you mean "every week on monday at 09:30"?'),
+        ("0 9 * * 1-5", 'This is a cron expression: give it to a timer, self.schedule("0 9 * * 1-5", …).'),
+        ("now and then", 'Understood are "every 5 minutes"'),
+    ],
+)
+def test_a_phrase_that_is_not_understood_is_told_with_what_is(phrase: str, hint: str) -> None:
+    with pytest.raises(InvalidScheduledTask) as told:
+        parse(phrase)
+    assert told.value.what == f'Unsupported schedule DSL "{phrase}"'
+    assert told.value.next_step.startswith(hint)
+    assert '"every week on mon,thu at 09:00"' in told.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("zone", "hint"),
+    [
+        ("Europe/Berln", 'Did you mean "Europe/Berlin"?'),
+        ("berlin", 'Did you mean "Europe/Berlin"?'),
+        ("Amerika/New_York", 'Did you mean "America/New_York"?'),
+        ("Nowhere", 'Zones are called like "Europe/London" or "UTC".'),
+    ],
+)
+@pytest.mark.parametrize("place", ["phrase", "zone", "default_zone"])
+def test_a_zone_that_does_not_exist_is_told_with_the_nearest(zone: str, hint: str, place: str) -> None:
+    phrase, given = "every day at 09:00", {place: zone}
+    if place == "phrase":
+        phrase, given = f"{phrase} in {zone}", {}
+    with pytest.raises(InvalidScheduledTask, match=f'(?i)Invalid timezone "{zone}"') as told:
+        parse(phrase, **given)
+    assert told.value.next_step == hint
+
+
+def test_a_day_that_does_not_exist_is_told_with_the_nearest() -> None:
+    with pytest.raises(InvalidScheduledTask, match='Invalid schedule day "thrusday" Did you mean "thursday"'):
+        parse("every week on mon,thrusday at 09:00")
 
 
 def test_the_hash_of_a_schedule_is_about_when_and_that_of_a_task_about_what_too() -> None:

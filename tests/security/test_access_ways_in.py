@@ -275,17 +275,15 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest(option: str, 
 async def test_the_options_of_the_stores_are_known() -> None:
     import inspect
 
-    from everthink.server.app import STORE_OPTIONS
+    from everthink.server.options import STORE_OPTIONS
     from everthink.store.postgres import open_postgres
     from everthink.store.sqlite import open_sqlite
 
-    taken = {
-        name
-        for opens in (open_sqlite, open_postgres)
-        for name, given in inspect.signature(opens).parameters.items()
-        if given.kind is given.KEYWORD_ONLY
-    }
-    assert set(STORE_OPTIONS) == taken
+    for engine, opens in {"SQLite": open_sqlite, "PostgreSQL": open_postgres}.items():
+        given = inspect.signature(opens).parameters.values()
+        assert set(STORE_OPTIONS[engine]) == {one.name for one in given if one.kind is one.KEYWORD_ONLY}
     App(answering(), synchronous="NORMAL")
-    with pytest.raises(AgentError, match="no option 'synchronous'"):
-        App(answering(), store=object(), synchronous="NORMAL")  # type: ignore[arg-type]
+    store = await open_sqlite(":memory:", ())
+    with pytest.raises(AgentError, match="this one is open already"):
+        App(answering(), store=store, synchronous="NORMAL")
+    await store.close()

@@ -98,12 +98,35 @@ def cron_after(cron: str, after: int) -> int:
     try:
         return as_ms(next(CronSim(cron, as_datetime(after))))
     except (CronSimError, StopIteration, ValueError, OverflowError, AssertionError) as error:
-        reason = str(error) or "it names no moment"
         raise InvalidSchedule(
-            f"Invalid cron expression {cron!r}: {reason[:80]}.",
+            f"Invalid cron expression {cron!r}: {_trouble(cron, str(error))}.",
             kept=KEPT,
-            next_step='The fields are minute, hour, day of month, month, day of week: "0 9 * * 1-5".',
+            next_step='The fields are minute, hour, day of month, month, day of week: "0 9 * * 1-5".'
+            + (_PHRASE if cron.lower().startswith("every ") else ""),
         ) from error
+
+
+_PHRASE = " A phrase such as this one is for the tasks that get_scheduled_tasks returns."
+_FIELDS = {
+    "second": "0-59",
+    "minute": "0-59",
+    "hour": "0-23",
+    "day-of-month": "1-31, a day that the month has",
+    "month": "1-12 or JAN-DEC",
+    "day-of-week": "0-7 or SUN-SAT, 0 and 7 are Sunday",
+}
+
+
+def _trouble(cron: str, reason: str) -> str:
+    """What is wrong in a cron expression: the field, what stands there, what it takes."""
+    fields = cron.split()
+    if len(fields) not in (5, 6):
+        return f"it has {len(fields)} field{'s' * (len(fields) != 1)}, and needs 5"
+    name = reason.removeprefix("Bad ")
+    if name not in _FIELDS:
+        return reason[:80] or "it names no moment"
+    names = list(_FIELDS)[-len(fields) :]
+    return f"the {name.replace('-', ' ')} is {fields[names.index(name)]!r}, and takes {_FIELDS[name]}"
 
 
 def _delayed(seconds: float, now: int) -> Moment:

@@ -13,6 +13,7 @@ import zoneinfo
 from dataclasses import dataclass
 
 from ..errors import InvalidScheduledTask
+from ..settings import nearest
 
 __all__ = ["Interval", "Schedule", "WallClock", "canonical_zone", "parse"]
 
@@ -20,7 +21,17 @@ _SPACES = re.compile(r"\s+")
 _ZONE = re.compile(r"(?P<rest>.*) in (?P<zone>[a-z_][a-z0-9_+/-]*)")
 _INTERVAL = re.compile(r"every (?P<count>[1-9][0-9]*) (?P<unit>minute|minutes|hour|hours)")
 _WALL = re.compile(r"every (?P<when>day|weekday|week on (?P<days>[a-z, ]+)) at (?P<time>[0-9]{2}:[0-9]{2})")
+_UNDERSTOOD = (
+    'Understood are "every 5 minutes", "every 2 hours", "every day at 09:00", "every weekday at 09:00" and'
+    ' "every week on mon,thu at 09:00", the last three with " in Europe/London" if you like.'
+)
+_CRON = re.compile(r"[0-9*/,-]+( [0-9a-z*/,#-]+){4,5}")
+_WORD = re.compile(r"[a-z]{2,}")
+_NO_COUNT = re.compile(r"^every (minute|hour)$")
+_CLOSE_HOUR = re.compile(r"\b([0-9]:[0-9]{2})\b")
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_UNITS = ("minute", "minutes", "hour", "hours")
+_WORDS = ("every", "day", "weekday", "week", "on", "at", *_UNITS, *_DAYS, *(day[:3] for day in _DAYS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,10 @@ Schedule = Interval | WallClock
 
 
 def parse(phrase: str, *, zone: str | None = None, default_zone: str | None = None) -> Schedule:
-    """The schedule that `phrase` says. A zone in the phrase, then `zone`, then `default_zone` counts."""
+    """The schedule that `phrase` says. A zone in the phrase, then `zone`, then `default_zone` counts.
+
+    What the phrase says is read before its zone is looked for: who says it wrong needs no zone yet.
+    """
     text = _SPACES.sub(" ", phrase.strip()).lower()
     found = _ZONE.fullmatch(text)
     inline = found["zone"] if found else None
@@ -54,14 +68,9 @@ def parse(phrase: str, *, zone: str | None = None, default_zone: str | None = No
     interval = _INTERVAL.fullmatch(text)
     if interval is not None:
         return _interval(phrase, text, interval, has_zone=inline is not None or zone is not None)
-    chosen = _zone(phrase, inline, zone, default_zone)
     wall = _WALL.fullmatch(text)
     if wall is None:
-        raise InvalidScheduledTask(
-            f'Unsupported schedule DSL "{phrase}"',
-            next_step='Say "every 5 minutes", "every day at 09:00", "every weekday at 09:00" or'
-            ' "every week on mon,thu at 09:00", with " in Europe/London" if you like.',
-        )
+        raise InvalidScheduledTask(f'Unsupported schedule DSL "{phrase}"', next_step=_instead(text))
     hour, minute = (int(part) for part in wall["time"].split(":"))
     if hour > 23 or minute > 59:
         raise InvalidScheduledTask(f'Invalid schedule time "{wall["time"]}"; expected HH:mm')
@@ -70,7 +79,17 @@ def parse(phrase: str, *, zone: str | None = None, default_zone: str | None = No
     else:
         days, names = _days(wall["days"])
         text = f"every week on {','.join(names)} at {wall['time']}"
-    return WallClock(text, days, hour, minute, chosen)
+    return WallClock(text, days, hour, minute, _zone(phrase, inline, zone, default_zone))
+
+
+def _instead(text: str) -> str:
+    """What may be said in the place of a phrase that is not understood."""
+    if _CRON.fullmatch(text):
+        return f'This is a cron expression: give it to a timer, self.schedule("{text}", …). {_UNDERSTOOD}'
+    meant = _CLOSE_HOUR.sub(r"0\1", _NO_COUNT.sub(r"every 1 \1", text))
+    meant = _WORD.sub(lambda word: nearest(word[0], _WORDS, like=0.75) or word[0], meant)
+    is_close = _INTERVAL.fullmatch(meant) or _WALL.fullmatch(meant)
+    return f'Did you mean "{meant}"? {_UNDERSTOOD}' if is_close else _UNDERSTOOD
 
 
 def _interval(phrase: str, text: str, found: re.Match[str], *, has_zone: bool) -> Interval:
@@ -90,7 +109,9 @@ def _days(text: str) -> tuple[frozenset[int], list[str]]:
     for name in names:
         number = next((i for i, day in enumerate(_DAYS) if name in (day, day[:3])), None)
         if number is None:
-            raise InvalidScheduledTask(f'Invalid schedule day "{name}"')
+            near = nearest(name, _DAYS)
+            hint = f'Did you mean "{near}"?' if near else "Days are mon, tue, wed, thu, fri, sat and sun."
+            raise InvalidScheduledTask(f'Invalid schedule day "{name}"', next_step=hint)
         if number in days:
             raise InvalidScheduledTask(f'Duplicate schedule day "{name}"')
         days.add(number)
@@ -113,9 +134,14 @@ def _zone(phrase: str, inline: str | None, zone: str | None, default: str | None
 
 def canonical_zone(name: str) -> str:
     """A zone's name as it is spelt; case does not matter."""
-    known = _zones().get(name.lower())
+    zones = _zones()
+    asked = name.lower()
+    known = zones.get(asked)
     if known is None:
-        raise InvalidScheduledTask(f'Invalid timezone "{name}"')
+        place = next((zone for zone in sorted(zones) if zone.rpartition("/")[2] == asked), None)
+        near = place or nearest(asked, zones, like=0.75)
+        hint = f'Did you mean "{zones[near]}"?' if near else 'Zones are called like "Europe/London" or "UTC".'
+        raise InvalidScheduledTask(f'Invalid timezone "{name}"', next_step=hint)
     return known
 
 

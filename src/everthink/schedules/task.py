@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -92,17 +92,22 @@ def declare(
     A task may be a dict with the fields of a `ScheduledTask`; `as_retry` reads its `retry`, also a dict. A
     handler may be the name of a method of `agent`.
     """
+    if not isinstance(cast("Any", tasks), Mapping):
+        raise InvalidScheduledTask(
+            f"get_scheduled_tasks returned {shown(tasks)}.",
+            next_step='It returns a dict of tasks by their names: {"morning": ScheduledTask(…)}.',
+        )
     return {id: _declared(id, task, default_zone, as_retry, agent) for id, task in tasks.items()}
 
 
 def _declared(
-    id: str, given: Any, default_zone: str | None, as_retry: Callable[[Any, str], Any], agent: object
+    id: Any, given: Any, default_zone: Any, as_retry: Callable[[Any, str], Any], agent: object
 ) -> Declared:
     task = _task(id, given)
-    if not _ID.fullmatch(id):
+    if not isinstance(id, str) or not _ID.fullmatch(id):
         raise InvalidScheduledTask(f'Invalid scheduled task id "{id}"; use letters, numbers, "_" or "-"')
     task = replace(task, retry=as_retry(task.retry, f'retry of the scheduled task "{id}"'))
-    schedule = parse(task.schedule, zone=task.timezone, default_zone=default_zone)
+    schedule = _schedule(id, task, default_zone)
     if (task.prompt is None) == (task.handler is None):
         raise InvalidScheduledTask(f'Scheduled task "{id}" must define exactly one of prompt or handler')
     task = replace(task, handler=_handler(id, task.handler, agent))
@@ -114,15 +119,47 @@ def _declared(
     return Declared(id, task, schedule, schedule_hash, _hash([schedule_hash, action, task.metadata]))
 
 
-def _task(id: str, given: Any) -> ScheduledTask:
-    if isinstance(given, Mapping) and "schedule" not in given:
-        raise InvalidScheduledTask(f'Scheduled task "{id}" has no schedule')
+def _task(id: Any, given: Any) -> ScheduledTask:
     if not isinstance(given, Mapping | ScheduledTask):
         raise InvalidScheduledTask(f'Scheduled task "{id}" is not a ScheduledTask')
+    if isinstance(given, Mapping):
+        given = {
+            "schedule": None,
+            **cast("Mapping[str, Any]", given),
+        }  # a misspelt one is told as that, below
     try:
-        return as_settings(ScheduledTask, given, f'Scheduled task "{id}"')
+        task = as_settings(ScheduledTask, given, f'Scheduled task "{id}"')
     except InvalidSettings as error:
         raise InvalidScheduledTask(error.what, next_step=error.next_step) from error
+    if task.schedule is None:  # pyright: ignore[reportUnnecessaryComparison] - people write what they like
+        raise InvalidScheduledTask(f'Scheduled task "{id}" has no schedule')
+    for name, (takes, fits) in _KINDS.items():
+        value = getattr(task, name)
+        if value is not None and not fits(value):
+            raise InvalidScheduledTask(
+                f'{name} of the scheduled task "{id}" is {shown(value)}.', next_step=f"It takes {takes}."
+            )
+    return task
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "schedule": ('a phrase, such as "every day at 09:00"', lambda value: isinstance(value, str)),
+    "timezone": ('the name of a zone, such as "Europe/London"', lambda value: isinstance(value, str)),
+    "metadata": ("a dict", lambda value: isinstance(value, dict)),
+}
+
+
+def _schedule(id: str, task: ScheduledTask, default_zone: Any) -> Schedule:
+    if default_zone is not None and not isinstance(default_zone, str):
+        raise InvalidScheduledTask(
+            f"default_timezone is {shown(default_zone)}.",
+            next_step='It takes the name of a zone, such as "Europe/London", or None.',
+        )
+    try:
+        return parse(task.schedule, zone=task.timezone, default_zone=default_zone)
+    except InvalidScheduledTask as error:
+        where = f'(scheduled task "{id}")'
+        raise InvalidScheduledTask(error.what, kept=where, next_step=error.next_step) from None
 
 
 def _handler(id: str, given: Any, agent: object) -> Callable[..., Any] | None:
