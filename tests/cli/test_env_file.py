@@ -76,6 +76,50 @@ def test_a_line_that_is_no_setting_is_told_without_its_content(project: Path) ->
     assert "secret" not in said
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("EVERTHINK_STOER", "Did you mean EVERTHINK_STORE?"),
+        ("EVERTHINK_TOKN", "Did you mean EVERTHINK_TOKEN?"),
+        ("EVERTHNK_STORE", "Did you mean EVERTHINK_STORE?"),
+        ("everthink_store", "Did you mean EVERTHINK_STORE?"),
+        ("EVERTHINK_DATABASE", "There are EVERTHINK_STORE, EVERTHINK_SERVER,"),
+    ],
+)
+def test_a_setting_that_nobody_reads_is_told_with_the_nearest(project: Path, name: str, hint: str) -> None:
+    (project / ".env").write_text(f"COLOUR=blue\n\n{name}=sqlite:///secret.db\n")
+    with Command(project, "inspect") as inspect:
+        inspect.ended()
+    said = "\n".join(inspect.seen)
+    assert f"{name} (line 3 of .env) is no setting of everthink; nobody reads it. {hint}" in said
+    assert "secret" not in said
+    (project / ".env").unlink()
+    with Command(project, "inspect", **{name: "sqlite:///secret.db"}) as inspect:
+        inspect.ended()
+    assert f"{name} (the environment) is no setting of everthink;" in "\n".join(inspect.seen)
+
+
+def test_settings_that_are_read_and_those_of_others_are_not_told(project: Path) -> None:
+    (project / ".env").write_text("EVERTHINK_TOKEN=a\nEVERTHINK_TEST_POSTGRES=b\nEVERY_OTHER=c\n")
+    with Command(project, "inspect") as inspect:
+        inspect.ended()
+    assert "no setting" not in "\n".join(inspect.seen)
+
+
+def test_a_value_that_an_option_cannot_take_is_told_with_its_place(project: Path) -> None:
+    (project / ".env").write_text("COLOUR=blue\nPORT=abc\n")
+    with Command(project, "serve", "agents") as server:
+        assert server.ended() == 2
+    wrong = "Error: Invalid value for '--port': 'abc' is not a valid integer range."
+    assert server.seen[-1] == f"{wrong} It is set as PORT in line 2 of .env."
+    with Command(project, "serve", "agents", PORT="99999") as server:
+        assert server.ended() == 2
+    assert server.seen[-1].endswith("It is set as PORT in the environment.")
+    with Command(project, "serve", "agents", "--port", "abc") as server:
+        assert server.ended() == 2
+    assert server.seen[-1] == wrong
+
+
 def test_a_file_that_cannot_be_read_is_told(project: Path) -> None:
     (project / ".env").write_bytes(b"COLOUR=\xff\xfe\n")
     with Command(project, "serve", "agents") as server:

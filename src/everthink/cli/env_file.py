@@ -3,7 +3,8 @@
     .env --read_env_file--> os.environ --> keys of providers, EVERTHINK_STORE, HOST, …
 
 What is set already stays as it is. A value may stand in quotes and then go over several lines; nothing in it
-is replaced or run. A line that is no `NAME=value` is told by its number, never by what it holds.
+is replaced or run. A line that is no `NAME=value` is told by its number, never by what it holds. So is a
+name that looks like one of ours and is none, wherever it was set.
 """
 
 from __future__ import annotations
@@ -13,7 +14,21 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["read_env_file", "settings_in"]
+__all__ = ["place_of", "read_env_file", "settings_in", "tell_unknown"]
+
+KNOWN = (
+    "EVERTHINK_STORE",
+    "EVERTHINK_SERVER",
+    "EVERTHINK_TOKEN",
+    "EVERTHINK_TRACEBACK",
+    "EVERTHINK_EFFECTS",
+    "EVERTHINK_CRASH_AT",
+    "EVERTHINK_COUNT_COMMITS",
+    "EVERTHINK_CRASHTEST",
+)
+"""The settings of ours. What begins like them and is none of them is a slip, unless it is for tests."""
+_OURS = re.compile(r"EVERTH[A-Z]*_(?!TEST_)", re.IGNORECASE)
+_places: dict[str, str] = {}
 
 _SETTING = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
 _COMMENT = re.compile(r"(?:^|\s)#.*")
@@ -36,8 +51,27 @@ def read_env_file(path: str = ".env") -> None:
     for number, setting in settings_in(text):
         if setting is None:
             say_error(f"Line {number} of {path} is no NAME=value; it is left out.", "yellow")
-        else:
-            os.environ.setdefault(*setting)
+        elif setting[0] not in os.environ:
+            os.environ[setting[0]] = setting[1]
+            _places[setting[0]] = f"line {number} of {path}"
+
+
+def place_of(name: str) -> str:
+    """Where a setting was made, in words."""
+    return _places.get(name, "the environment")
+
+
+def tell_unknown() -> None:
+    """Say which settings look like ours and are read by nobody."""
+    from ..settings import nearest
+    from .letters import say_error
+
+    for name in sorted(os.environ):
+        if not _OURS.match(name) or name in KNOWN:
+            continue
+        near = nearest(name.upper(), KNOWN, like=0.8)
+        hint = f"Did you mean {near}?" if near else f"There are {', '.join(KNOWN[:4])}."
+        say_error(f"{name} ({place_of(name)}) is no setting of everthink; nobody reads it. {hint}", "yellow")
 
 
 def settings_in(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:

@@ -61,15 +61,18 @@ class Lazy(click.Group):
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(COMMANDS)}."
             ctx.fail(f"There is no command {args[0]!r}. {hint}")
         if args and args[0] not in WITHOUT_ENV_FILE:
-            from .env_file import read_env_file
+            from .env_file import read_env_file, tell_unknown
 
             read_env_file()  # before the options are read: some come from the environment
+            tell_unknown()
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except click.BadParameter as error:
+            raise _with_its_place(error) from None
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:
@@ -82,6 +85,21 @@ class Lazy(click.Group):
             if not told(error):
                 raise
             ctx.exit(exit_code_of(error))
+
+
+def _with_its_place(error: click.BadParameter) -> click.BadParameter:
+    """The same, with where the value was set if nobody typed it."""
+    from click.core import ParameterSource
+
+    ctx, param = error.ctx, error.param
+    if ctx is None or param is None or not isinstance(param.envvar, str):
+        return error
+    if ctx.get_parameter_source(param.name) is not ParameterSource.ENVIRONMENT:
+        return error
+    from .env_file import place_of
+
+    where = f"It is set as {param.envvar} in {place_of(param.envvar)}."
+    return click.BadParameter(f"{error.message} {where}", ctx, param, error.param_hint)
 
 
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
