@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -189,3 +191,84 @@ print("pydantic_ai" in sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
+
+
+LOADING = """
+import asyncio, sys, threading
+
+seen = {{}}
+class Watching:
+    def find_spec(self, name, path=None, target=None):
+        seen.setdefault(name, threading.current_thread() is threading.main_thread())
+sys.meta_path.insert(0, Watching())
+from everthink import App, Think, TurnConfig
+
+class Helper(Think):
+    {how}
+
+async def main():
+    async with App(Helper, store=":memory:") as app:
+        {opened}
+        result = await app.agent(Helper).chat("Hello")
+        print(result.error)
+
+asyncio.run(main())
+for name in ("pydantic_ai", "pydantic_ai.providers.anthropic", "pydantic_ai.models.anthropic", "anthropic"):
+    assert seen[name] is False, name
+"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        'model = "anthropic:claude-sonnet-5"',
+        'get_model = lambda self: "anthropic:claude-sonnet-5"',
+        'before_turn = lambda self, turn: TurnConfig(model=" anthropic:claude-sonnet-5")',
+        'before_step = lambda self, step: {"model": "anthropic:claude-sonnet-5"}',
+    ],
+    ids=["model", "get_model", "before_turn", "before_step"],
+)
+def test_what_a_provider_needs_is_not_imported_on_the_event_loop(how: str) -> None:
+    opened = 'assert "anthropic" in seen' if how.startswith("model") else 'assert "anthropic" not in seen'
+    model = "" if how.startswith(("model", "get_model")) else 'model = "demo"; '
+    script = LOADING.format(how=model + how, opened=opened)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "there is no ANTHROPIC_API_KEY" in ran.stdout
+
+
+def test_dev_looks_for_a_model_that_code_chooses_without_holding_the_loop(tmp_path: Path) -> None:
+    script = """
+import asyncio, sys, threading
+from everthink import Think
+from everthink.cli.models import use_demo_models
+from everthink.cli.target import load
+seen = {}
+class Watching:
+    def find_spec(self, name, path=None, target=None):
+        seen.setdefault(name, threading.current_thread() is threading.main_thread())
+sys.meta_path.insert(0, Watching())
+loaded = load("agents", store=":memory:", grace=0.0)
+use_demo_models(loaded)
+
+async def main():
+    async with loaded.app as app:
+        for cls, _ in loaded.agents:
+            print((await app.agent(cls).chat("Hello")).error, loaded.stand_ins.keys())
+
+asyncio.run(main())
+assert seen["anthropic"] is False
+"""
+    (tmp_path / "agents").mkdir()
+    for name, kind in {"plain": "def", "late": "async def"}.items():
+        (tmp_path / "agents" / f"{name}.py").write_text(
+            f"from everthink import Think\n\nclass {name.title()}(Think):\n"
+            f"    {kind} get_model(self):\n        return 'anthropic:claude-sonnet-5'\n"
+        )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, env=env, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "None dict_keys(['Late', 'Plain'])"

@@ -8,12 +8,14 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from everthink import AgentError, App, Think, tool
 from everthink.observe.events import LoopBlocked
+from everthink.runtime import watchdog
 from everthink.runtime.watchdog import Held, Watchdog, held_by
 from everthink.testing import ScriptedModel, calls, says
 
@@ -183,6 +185,37 @@ def test_the_frame_of_the_application_is_named_not_that_of_the_library_it_called
     assert held.task == "a task"
     assert held.where.rpartition(":")[0].endswith("test_watchdog.py")
     assert "test_the_frame_of_the_application" in held.function
+
+
+def stack(*files: str) -> Any:
+    """Frames of these files, the innermost first."""
+    back: Any = None
+    for file in reversed(files):
+        code = SimpleNamespace(co_filename=file, co_qualname=f"in {file}")
+        back = SimpleNamespace(f_code=code, f_back=back, f_lineno=1, f_locals={})
+    return back
+
+
+@pytest.mark.parametrize(
+    ("frames", "named"),
+    [
+        (["library", "import", "library", "ours", "theirs", "ours"], "ours"),
+        (["library", "import", "theirs", "ours", "theirs"], "theirs"),
+        (["theirs", "import", "ours", "theirs"], "theirs"),
+        (["library", "ours", "theirs"], "theirs"),
+        (["library", "import", "library"], "library"),
+    ],
+)
+def test_a_package_that_is_imported_is_held_against_who_asked_for_it(frames: list[str], named: str) -> None:
+    files = {
+        "library": json.__file__,
+        "import": "<frozen importlib._bootstrap>",
+        "ours": watchdog.__file__,
+        "theirs": __file__,
+    }
+    held = held_by(stack(*(files[frame] for frame in frames)))
+    assert held is not None
+    assert held.where == f"{files[named]}:1"
 
 
 async def _until(is_so: Callable[[], bool]) -> None:

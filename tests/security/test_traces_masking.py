@@ -249,10 +249,14 @@ def test_a_long_text_is_cut_before_it_is_searched_and_not_in_the_middle_of_a_key
 )
 async def test_a_database_that_cannot_be_opened_is_told_without_its_password(url: str) -> None:
     pytest.importorskip("asyncpg")
-    app = App(Think, store=url)
-    assert "hunter2" not in repr(app)
-    with pytest.raises(StoreError) as refused:
+
+    async def opened() -> None:
+        app = App(Think, store=url)  # refused here, or when it is opened
+        assert "hunter2" not in repr(app)
         await app.open()
+
+    with pytest.raises(StoreError) as refused:
+        await opened()
     assert "hunter2" not in str(refused.value)
     assert "hunter2" not in repr(refused.value)
     assert "hunter2" not in cleaned_traceback(refused.value)

@@ -10,6 +10,7 @@ A model that `get_model` chooses is only known when a turn asks for it; that of 
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import os
 import string
@@ -94,12 +95,12 @@ def _words(error: AgentError) -> str:
 
 
 def _with_fallback(cls: type[Think], stand_ins: dict[str, str]) -> None:
+    from ..models.loading import is_loaded, load_provider
+
     original = cast("Callable[[Think], Any]", cls.get_model)
     told: set[str] = set()
 
-    @functools.wraps(original)
-    def get_model(self: Think) -> Any:
-        chosen = original(self)
+    def stood_in(chosen: Any) -> Any:
         error = _trouble(chosen)
         if error is None or not is_not_set_up(error):
             return chosen  # A misspelt name is told by the turn, in full.
@@ -108,5 +109,15 @@ def _with_fallback(cls: type[Think], stand_ins: dict[str, str]) -> None:
             stand_ins[cls.__name__] = _words(error)
             log.warning("%s answers with the demo model. %s", cls.__name__, _words(error))
         return "demo"
+
+    async def later(chosen: Any) -> Any:
+        chosen = await chosen if inspect.isawaitable(chosen) else chosen
+        await load_provider(chosen)  # not on the event loop
+        return stood_in(chosen)
+
+    @functools.wraps(original)
+    def get_model(self: Think) -> Any:
+        chosen = original(self)
+        return later(chosen) if inspect.isawaitable(chosen) or not is_loaded(chosen) else stood_in(chosen)
 
     cls.get_model = get_model

@@ -181,7 +181,7 @@ class Actor:
         clock: Clock,
         bus: EventBus,
         new_id: Callable[[], str],
-        resolve_model: Callable[[Any], Model],
+        resolve_model: Callable[[Any], Awaitable[Model]],
         limits: Limits,
         trials: Trials,
     ) -> None:

@@ -579,7 +579,7 @@ async def _apply_to_cut_off(
 
 async def generate_text(home: Actor, prompt: str, system: str, model: Any) -> str:
     """See `Think.generate_text`."""
-    chosen = home.resolve_model(await call_hook(home.agent.get_model) if model is None else model)
+    chosen = await home.resolve_model(await call_hook(home.agent.get_model) if model is None else model)
     asked = Patient(chosen, setting(home.agent, "model_timeout"), home.clock)
     return await model_summarizer(asked, system=system)(prompt)
 

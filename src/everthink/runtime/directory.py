@@ -16,7 +16,7 @@ import logging
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from ..clock import Clock, Timer
@@ -85,7 +85,7 @@ class Directory:
         store: Store,
         clock: Clock,
         bus: EventBus,
-        resolve_model: Callable[[Any], Model],
+        resolve_model: Callable[[Any], Awaitable[Model]],
         ids: Callable[[], str] = new_id,
         limits: Limits | None = None,
         idle_after: float | None = None,

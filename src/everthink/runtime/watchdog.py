@@ -51,7 +51,9 @@ _LOOPS = (os.sep + "asyncio" + os.sep, os.sep + "selectors.py")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Who holds the loop: the innermost frame of the application, else of ours, else of all."""
+    """Who holds the loop: the innermost frame of the application, else of ours, else of all.
+
+    A package that is being imported is held against who asked for it, which may be us on their behalf."""
 
     where: str
     """File and line."""
@@ -171,11 +173,15 @@ def held_by(innermost: FrameType, task: str | None = None) -> Held | None:
     frame: FrameType | None = innermost
     theirs: FrameType | None = None
     agent: str | None = None
+    is_importing = is_our_import = False
     while frame is not None and not _is_of_the_loop(frame):
         file = frame.f_code.co_filename
         if file.startswith(_OURS):
+            is_our_import = is_our_import or (is_importing and theirs is None)
             ours = ours or frame
-        elif not file.startswith(("<", *_LIBRARIES)):
+        elif file.startswith("<frozen importlib"):
+            is_importing = True
+        elif not file.startswith(("<", *_LIBRARIES)) and not is_our_import:
             theirs = theirs or frame
         agent = agent or _agent_in(frame)
         frame = frame.f_back

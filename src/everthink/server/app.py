@@ -6,7 +6,6 @@ App(Assistant) --> Directory (runtime) --> agents        app.agent(Assistant, "r
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import os
 import threading
@@ -221,6 +220,11 @@ class App:
         """The model for what an agent gives: a name, or a model. Override it to put something around each."""
         return _resolve_model(value)
 
+    async def _resolved(self, value: Any) -> Model:
+        if isinstance(value, str) and ":" in value:
+            await _load_provider(value)
+        return self.resolve_model(value)
+
     def agent(self, cls: type[T], name: str = "default", *, props: Any = None) -> Handle[T]:
         """A handle on the agent `name` of class `cls`. The agent starts when it is first used."""
         self._check_class(cls, "agent")
@@ -293,9 +297,9 @@ class App:
         from ..store.open import open_store
 
         given = self._given_store
-        if any(isinstance(cls.model, str) and ":" in cls.model for cls in self._classes.values()):
-            # The providers' libraries take a second to import: not on the event loop, not in the first turn.
-            await asyncio.to_thread(importlib.import_module, "everthink.models.provider_model")
+        for cls in self._classes.values():
+            if isinstance(cls.model, str) and ":" in cls.model:  # not in the first turn, if it is known now
+                await _load_provider(cls.model)
         store = (
             await open_store(given, MIGRATIONS, **self._store_options) if isinstance(given, str) else given
         )
@@ -312,7 +316,7 @@ class App:
             store=store,
             clock=self.clock,
             bus=self.events,
-            resolve_model=self.resolve_model,
+            resolve_model=self._resolved,
             limits=self.limits,
             idle_after=self._idle_after,
             retention=self._retention,
@@ -428,6 +432,12 @@ def _check_made(cls: Any) -> None:
             " and the app, which makes the agents, gives nothing else.",
             next_step="Give it defaults, or take what app.agent(…, props=…) brings in on_start(self, props).",
         )
+
+
+async def _load_provider(name: str) -> None:
+    from ..models.loading import load_provider
+
+    await load_provider(name)
 
 
 def _resolve_model(value: Any) -> Model:

@@ -85,7 +85,7 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
         raise NoMessages(
             "No messages to send to the model.", next_step="Send a message, or add one with add_messages()."
         )
-    chosen = host.resolve_model(await call_hook(agent.get_model))
+    chosen = await host.resolve_model(await call_hook(agent.get_model))
     config: TurnConfig | None = None
     if host.overrides("before_turn") or host.overrides("before_step"):
         messages = unshared(messages)
@@ -161,7 +161,7 @@ async def _configured(
         base=base if override is None else None,
         messages=asking(final),
         tools=tools,
-        model=host.resolve_model(config.model) if config.model is not None else chosen,
+        model=await host.resolve_model(config.model) if config.model is not None else chosen,
         config=config,
         settings=_settings(config),
         max_steps=max_steps,

@@ -314,7 +314,7 @@ class Loop:
             settings=settings,
             output=assembled.output.schema if assembled.output else None,
         )
-        chosen = run.host.resolve_model(change.model) if change.model is not None else assembled.model
+        chosen = await run.host.resolve_model(change.model) if change.model is not None else assembled.model
         return _StepPlan(number, chosen, request, tools)
 
     async def _listen(self, plan: _StepPlan, answer: _Answer, calls: StepCalls, picked_up: PickedUp) -> None:

@@ -178,7 +178,7 @@ class Host(Protocol):
         ...
 
     @property
-    def resolve_model(self) -> Callable[[Any], Model]:
+    def resolve_model(self) -> Callable[[Any], Awaitable[Model]]:
         """Gives a model from its name or itself."""
         ...
 
