@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from everthink import Think
+from everthink import FiberFailed, Think
 from everthink.errors import FiberConflict, FiberStopped, InvalidFiber, NotInFiber, StoreClosed, StoreFull
 from everthink.runtime.fiber_values import FiberContext
 from everthink.store.port import Commit
@@ -25,6 +25,11 @@ pytestmark = pytest.mark.anyio
 async def agent(open_app: OpenApp) -> Any:
     app = await open_app(cls := worker())
     return await app.agent(cls).instance()
+
+
+def holding(folder: Path, text: str) -> list[Path]:
+    """The files in which a text stands."""
+    return [file for file in folder.rglob("*") if file.is_file() and text.encode() in file.read_bytes()]
 
 
 async def settled(agent: Any, id: str) -> Any:
@@ -57,6 +62,41 @@ async def test_a_fiber_is_accepted_and_completes(agent: Any, tmp_path: Path) -> 
     assert over.settled_at >= over.started_at
     assert over.is_settled
     assert Fibers(tmp_path).open_names() == []
+
+
+async def test_keys_in_what_a_fiber_says_are_neither_stored_nor_told(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
+    key = "sk-proj-abcdefgh12345678ABCDEFGH"
+
+    def fails(ctx: FiberContext) -> None:
+        raise ValueError(f"401: the key {key} was refused")
+
+    def gives_up(agent: Any, fiber: Any) -> Any:
+        return FiberFailed(f"no luck with {key}")
+
+    app = await open_app(cls := worker(on_fiber_recovered=gives_up), grace=0.0)
+    events, agent = record_events(app), await app.agent(cls).instance()
+    failed = await agent.start_fiber("import", fails, fiber_id="f-1", wait_for_completion=True)
+    assert (failed.status, failed.error) == ("error", "401: the key sk-*** was refused")
+
+    # Also when a person stops it with a word, and when recovery ends one that was cut off
+    await agent.start_fiber("import", Work(), fiber_id="f-2")
+    await agent.cancel_fiber("f-2", f"because of {key}")
+    work = Work()
+    await agent.start_fiber("import", work, fiber_id="f-3")
+    await work.began.wait()
+    await app.close()
+    app = await open_app(cls, grace=0.0)
+    events += record_events(app)
+    agent = await app.agent(cls).instance()
+    while (given_up := await agent.inspect_fiber("f-3")).status != "error":  # noqa: ASYNC110 - a row
+        await asyncio.sleep(0)
+    assert given_up.error == "no luck with sk-***"
+    assert (await agent.inspect_fiber("f-2")).error == "because of sk-***"
+    await app.close()
+    assert key not in str([(event.payload, event.body) for event in events])
+    assert holding(tmp_path, key) == []
 
 
 async def test_an_id_is_made_when_none_is_given(agent: Any) -> None:

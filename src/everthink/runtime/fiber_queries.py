@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from ..masking import mask
 from ..messages import UNSET
 from ..store.port import Row, Statement, Store
 
@@ -134,7 +135,7 @@ def settled(agent: str, id: str, *, status: str, error: str | None, now: int) ->
     return Statement(
         "UPDATE fibers SET status = ?, error = ?, settled_at = ?, is_open = 0"
         " WHERE agent = ? AND id = ? AND managed = 1 AND status IN ('pending', 'running') RETURNING id",
-        (status, error, now, agent, id),
+        (status, error and mask(error), now, agent, id),
     )
 
 
@@ -178,7 +179,7 @@ def resolved(
     """What became of an interrupted fiber. `UNSET` keeps what is stored. Returns its id; nothing when it is
     not interrupted, or (for recovery) when somebody else resolved it first.
     """
-    changes: dict[str, Any] = {"status": status, "error": error, "settled_at": now}
+    changes: dict[str, Any] = {"status": status, "error": error and mask(error), "settled_at": now}
     if snapshot is not UNSET:
         changes["snapshot"] = snapshot
     if metadata is not UNSET:
