@@ -21,6 +21,7 @@ import msgspec
 from .errors import InvalidTurn, SubmissionConflict
 from .messages import Message, MessageInput, as_messages, decode_json, encode_json, json_object
 from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
+from .session.budget import will_be_cut
 from .store.port import Row
 from .surface import check_words
 from .turn import queries
@@ -57,6 +58,8 @@ class Submission:
     started_at: int | None = None
     completed_at: int | None = None
     accepted: bool = False
+    cut: tuple[str, ...] = ()
+    """When it was just accepted: the ids of its messages that are too large for a row, and stored in part."""
 
 
 class Desk(House, Protocol):
@@ -138,7 +141,8 @@ class Submissions:
             await self._tell(submission)
         finally:
             self._queue_up_to(turn)
-        return replace(submission, accepted=True)
+        cut = tuple(message.id for message in messages if will_be_cut(message))
+        return replace(submission, accepted=True, cut=cut)
 
     def _queue_up_to(self, turn: Turn) -> None:
         """Queue what was accepted before `turn`, and `turn`: a slow hook must not change the order."""

@@ -482,13 +482,14 @@ class Think(Agent):
         parent_id: str | Unset | None = UNSET,
         mode: Literal["append", "upsert"] = "append",
         broadcast: bool = True,
-    ) -> None:
+    ) -> tuple[str, ...]:
         """Write to the conversation without a turn. Safe inside a turn and inside tools.
 
         Known ids are left alone (`"append"`) or replaced in place (`"upsert"`). `parent_id`: below
-        that message, `None` for a new root, omitted for the tip.
+        that message, `None` for a new root, omitted for the tip. Returns the ids of those that were too large
+        for a row and are stored in part; usually there are none.
         """
-        await control.add(self._home, messages, parent_id=parent_id, mode=mode, broadcast=broadcast)
+        return await control.add(self._home, messages, parent_id=parent_id, mode=mode, broadcast=broadcast)
 
     async def clear_messages(self) -> None:
         """Empty the conversation; turns that run or wait are stopped."""

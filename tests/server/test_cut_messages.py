@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from everthink import Limits, Think, tool
+from everthink import Limits, Message, Think, tool
 from everthink.session.budget import MAX_ROW_BYTES
 from everthink.testing import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
+from tests.support.turns import record_events
 
 from .conftest import Serve
 
@@ -55,6 +56,34 @@ async def test_code_that_sent_it_reads_so_in_the_result(open_app: OpenApp) -> No
     assert len(computed.cut) == 1
 
 
+async def test_messages_that_are_added_or_submitted_are_named_too(open_app: OpenApp) -> None:
+    app = await open_app(cls := assistant(ScriptedModel(says("Much."), says("Less."), says("Read."))))
+    agent, events = app.agent(cls), record_events(app, "message:cut")
+
+    def told() -> list[Any]:
+        return [event.payload for event in events]
+
+    # Given messages that are too large, in each way that code may give them
+    [added] = await agent.add_messages(LONG)
+    assert (await agent.add_messages("Short")) == ()
+    accepted = await agent.submit_messages(LONG)
+    [submitted] = accepted.cut
+    assert (await agent.submit_messages("Short")).cut == ()
+    await agent.wait_until_stable()
+    [saved] = (await agent.save_messages(LONG)).cut
+
+    # Then an event tells of each once, and only of those
+    assert [payload["messageId"] for payload in told()] == [added, submitted, saved]
+    assert all(payload["role"] == "user" and payload["bytes"] > MAX_ROW_BYTES for payload in told())
+    stored = {message.id: message for message in await agent.messages()}
+    assert all("compactedTextParts" in (stored[id].metadata or {}) for id in (added, submitted, saved))
+
+    # And again when it is replaced by something as large
+    larger = Message(added, "user", [{"type": "text", "text": LONG * 2}])
+    assert await agent.add_messages([larger], mode="upsert") == (added,)
+    assert [payload["messageId"] for payload in told()][3:] == [added]
+
+
 async def test_an_answer_that_is_too_large_is_named_as_well(open_app: OpenApp) -> None:
     class Reader(Think):
         model: Any = ScriptedModel(calls("read"), says("Read."))
@@ -65,6 +94,9 @@ async def test_an_answer_that_is_too_large_is_named_as_well(open_app: OpenApp) -
             return LONG
 
     app = await open_app(Reader)
+    events = record_events(app, "message:cut")
     result = await app.agent(Reader).save_messages("Read")
     assert result.message is not None
     assert result.cut == (result.message.id,)
+    [told] = [event.payload for event in events]
+    assert (told["messageId"], told["role"]) == (result.message.id, "assistant")

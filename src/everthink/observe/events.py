@@ -70,6 +70,7 @@ __all__ = [
     "LoopBlocked",
     "MessageCancel",
     "MessageClear",
+    "MessageCut",
     "MessageError",
     "MessageRequest",
     "MessageResponse",
@@ -290,6 +291,16 @@ class MessageError(EventBody, frozen=True, kw_only=True):
     """A reply broke off."""
 
     error: str
+
+
+@event("message:cut")
+class MessageCut(EventBody, frozen=True, kw_only=True):
+    """A message was too large for a row and is stored in part; its metadata says which."""
+
+    message_id: str
+    role: str
+    bytes: int
+    """How large it was."""
 
 
 @event("tool:result")

@@ -22,10 +22,16 @@ from ..clock import Clock
 from ..cluster.fence import Fence
 from ..errors import AgentError, InvalidSettings, SessionBusy, StoreError
 from ..limits import Limits
-from ..messages import bounded_json, decode_json
+from ..messages import Message, bounded_json, decode_json
 from ..models.port import Model
 from ..observe.bus import EventBus
-from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, ChatStoredUnreadable, EventBody
+from ..observe.events import (
+    ChatHydrationWindowed,
+    ChatOnstartDegraded,
+    ChatStoredUnreadable,
+    EventBody,
+    MessageCut,
+)
 from ..recovery.recover import Recovering, Recovery
 from ..recovery.trials import Trials
 from ..recovery.wake import wake
@@ -195,6 +201,7 @@ class Actor:
         self.new_id, self.resolve_model, self.limits = new_id, resolve_model, limits
         self.trials = trials
         self.session = Session(self.store, self.id, now=clock.now_ms)
+        self.session.tell_cut = self._tell_cut
         self._sessions: Sessions | None = None
         self._evictor: Evictor | None = None
         self._windowed: tuple[int, int] | None = None
@@ -339,6 +346,7 @@ class Actor:
     async def make_session(self, id: str) -> Session:
         """A session set up by `configure_session`."""
         session = Session(self.store, self.id, now=self.clock.now_ms, id=id)
+        session.tell_cut = self._tell_cut
         budget = setting(self.agent, "hydration_byte_budget")
         session.limit_hydration(budget if math.isfinite(budget) and budget > 0 else math.inf)
         answer: Any = await call_hook(self.agent.configure_session, session)
@@ -499,6 +507,9 @@ class Actor:
     def emit(self, event: EventBody) -> None:
         """Tell observers."""
         self._bus.emit(self.cls.__name__, self.name, event)
+
+    def _tell_cut(self, message: Message, size: int) -> None:
+        self.emit(MessageCut(message_id=message.id, role=message.role, bytes=size))
 
     def complain(self, hook: str, error: BaseException) -> None:
         """Log that a hook raised where raising changes nothing."""

@@ -333,7 +333,7 @@ async def add(
     parent_id: str | Unset | None = UNSET,
     mode: Literal["append", "upsert"] = "append",
     broadcast: bool = True,
-) -> None:
+) -> tuple[str, ...]:
     """See `Think.add_messages`."""
     if mode not in ("append", "upsert"):
         raise InvalidTurn(f"add_messages: mode must be 'append' or 'upsert', not {mode!r}.")
@@ -347,7 +347,7 @@ async def add(
     if isinstance(parent_id, str):
         await session.require(parent_id, what="add_messages: parent_id")
     if not given:
-        return
+        return ()
     known = {message.id for message in given if await session.has(message.id)}
     plan = Plan()
     # A known message keeps its place; what follows it in the list hangs below it.
@@ -366,6 +366,7 @@ async def add(
         await session.compact_if_due()
     if broadcast and not in_active_turn(home.id):
         home.audience.show(HistoryChanged())
+    return tuple(plan.cut)
 
 
 # --- interactions

@@ -28,6 +28,7 @@ __all__ = [
     "shorten_older",
     "shortening_of",
     "storable",
+    "will_be_cut",
 ]
 
 MAX_ROW_BYTES = 1_800_000
@@ -140,6 +141,11 @@ def fit(message: Message, limit: int = MAX_ROW_BYTES) -> Message:
             metadata["compactedTextParts"] = cut_texts
             small.metadata = metadata
     return small
+
+
+def will_be_cut(message: Message) -> bool:
+    """True for a message that is too large to be stored as it is."""
+    return len(encode_json(message)) > MAX_ROW_BYTES and is_cut(storable(message))
 
 
 def is_cut(message: Message) -> bool:

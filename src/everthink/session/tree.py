@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import InvalidMessage, UnknownMessage
-from ..messages import UNSET, Message, Unset
+from ..messages import UNSET, Message, Unset, encode_json
 from ..store.port import Rows, Statement, Store
 from . import attachments, authors, queries
 from .budget import is_cut, storable
@@ -85,6 +85,10 @@ class Tree:
         self._stale = False
         # Ids whose rows are being written.
         self._planned: set[str] = set()
+        # Those of them that were cut to fit a row, with the bytes they had.
+        self._cut: dict[str, int] = {}
+        self.tell_cut: Callable[[Message, int], object] | None = None
+        """Called with a message that is stored in part, and the bytes it had."""
         # Ids that are stored and out of view, as far as somebody has asked.
         self._met: set[str] = set()
         # Counts what became known, so that a read that was overtaken is noticed.
@@ -273,7 +277,7 @@ class Tree:
             if message.id in self._places or message.id in self._met or is_overlay(message):
                 continue  # stays where it is, and so does the place of what follows
             now = self._now()
-            message = storable(message).stored(now)
+            message = self._fitted(message).stored(now)
             self._seq += 1
             statement = queries.appended(
                 self._agent, self.id, message, seq=self._seq, parent=above, now=now, guard=is_new
@@ -293,10 +297,16 @@ class Tree:
         """Replace the content of messages by id; never inserts, never moves them."""
         plan = Plan()
         for message in messages:
-            message = storable(message)
+            message = self._fitted(message)
             plan.statements.append(queries.updated(self._agent, self.id, message))
             plan.writes.append((message, None, None))
         return plan
+
+    def _fitted(self, message: Message) -> Message:
+        fitted = storable(message)
+        if fitted is not message and is_cut(fitted) and not is_cut(message):
+            self._cut[message.id] = len(encode_json(message))
+        return fitted
 
     def plan_take_along(self, plan: Plan, ids: Sequence[str]) -> None:
         """Hang stored messages below what `plan` appends, one under the other, in its commit.
@@ -332,6 +342,9 @@ class Tree:
                     self.fail()  # the id was known already, on another branch
             elif returned:
                 self.foresee(message)
+            size = self._cut.pop(message.id, None) if self._cut else None
+            if size is not None and returned and self.tell_cut is not None:
+                self.tell_cut(message, size)
         if plan.moves:
             self.doubt()
         if self._added > max(self._budget, self._read) / 2:
@@ -347,7 +360,9 @@ class Tree:
     def fail(self, plan: Plan | None = None) -> None:
         """A planned row was not written: what memory believes about the tip may be wrong."""
         if plan is not None:
-            self._planned.difference_update(message.id for message, _, _ in plan.writes)
+            for message, _, _ in plan.writes:
+                self._planned.discard(message.id)
+                self._cut.pop(message.id, None)
         self._confirmed += 1
         self._stale = True
         self._tip, self._tip_seq = self._leaf, 0
