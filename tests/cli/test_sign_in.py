@@ -122,6 +122,18 @@ async def test_one_can_leave_and_give_another(develop: Develop) -> None:
     assert (old.status, "did not accept the token" in old.text) == (401, True)
 
 
+@pytest.mark.parametrize("authenticate", [by_header, by_query])
+async def test_what_is_written_counts_and_not_the_token_that_was_kept(
+    develop: Develop, authenticate: Any
+) -> None:
+    server = await develop(authenticate=authenticate)
+    again = await enter(server, "s3cret & ü", Cookie="everthink_token=expired")
+    assert again.status == 303
+    good = again.headers["set-cookie"].partition(";")[0]
+    wrong = await enter(server, "guess", Cookie=good)
+    assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
+
+
 @pytest.mark.parametrize("to", ["https://evil.example/", "//evil.example", "/everthink/token", "?x"])
 async def test_the_form_leads_nowhere_else(develop: Develop, to: str) -> None:
     server = await develop(authenticate=by_query)

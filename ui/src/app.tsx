@@ -277,16 +277,18 @@ function Room(props: RoomProps) {
 type ConnectionProps = { tap: Tap; feed: JournalFeed; refused: boolean; agent: string };
 
 function Connection({ tap, feed, refused, agent }: ConnectionProps) {
-  const { line, lost } = useTap(tap);
+  const { line, lost, signedOut } = useTap(tap);
   const { sessions, live } = useMemory(feed.memory);
   const session = sessions && sessions.sessions.length > 1 ? nameOf(live) : null;
-  const [tone, text] = refused
-    ? ["bad", "closed"]
-    : line === "open"
-      ? ["good", "connected"]
-      : lost
-        ? ["wait", "reconnecting"]
-        : ["wait", "connecting"];
+  const [tone, text] = signedOut
+    ? ["bad", "signed out"]
+    : refused
+      ? ["bad", "closed"]
+      : line === "open"
+        ? ["good", "connected"]
+        : lost
+          ? ["wait", "reconnecting"]
+          : ["wait", "connecting"];
   return (
     <p className="connection" data-line={line}>
       <span className={`dot ${tone}`} aria-hidden="true" />

@@ -76,7 +76,7 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOv
     },
   });
   const { messages, status, error, isStreaming, isServerStreaming, isRecovering, isToolContinuation } = chat;
-  const { line, lost, running, told, session, sessionTrouble, unheard } = useTap(tap);
+  const { line, lost, signedOut, running, told, session, sessionTrouble, unheard } = useTap(tap);
   const { journal } = useFeed(feed);
 
   const busy = status === "submitted" || status === "streaming" || isStreaming || isRecovering || isToolContinuation;
@@ -165,7 +165,9 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOv
   const refused = agent.connectionError;
 
   let notice: { text: string; tone: "work" | "wait" | "bad" } | null = null;
-  if (refused) {
+  if (signedOut) {
+    notice = { tone: "bad", text: "You are not signed in any more: your time is over, or the server does not know you." };
+  } else if (refused) {
     notice = { tone: "bad", text: `The server closed the connection (${refused.code}${refused.reason && `: ${refused.reason}`}).` };
   } else if (lost || (line !== "open" && messages.length > 0)) {
     notice = { tone: "wait", text: lost ? "Connection lost. Reconnecting…" : "Connecting…" };
@@ -244,6 +246,11 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOv
                 <span className={notice.tone === "work" ? "dots" : "dot"} aria-hidden="true" />
                 {notice.text}
               </>
+            )}
+            {signedOut && (
+              <button type="button" onClick={() => location.reload()}>
+                Sign in
+              </button>
             )}
           </p>
           <Composer busy={busy} onSend={send} onStop={stop} />

@@ -31,6 +31,8 @@ export type Line = "connecting" | "open" | "closed";
 /** How long the conversation is, and whether it is being summarised. */
 export type SessionStatus = { phase: "idle" | "compacting"; tokenEstimate: number; tokenThreshold: number | null };
 
+/** The close code of a line whose time is over: `Granted(until=…)`. */
+const EXPIRED = 4401;
 const FRAMES = 1000;
 const TURNS = 20;
 const CHUNKS = 5000;
@@ -43,6 +45,8 @@ export class Tap {
   durations = new Map<string, number>();
   line: Line = "connecting";
   lost = false;
+  /** Whether the server does not know any more who this is: coming back needs another sign-in. */
+  signedOut = false;
   /** How often we were told the whole conversation: after what another tab, or the server, did to it. */
   told = 0;
   session: SessionStatus | null = null;
@@ -76,9 +80,11 @@ export class Tap {
     this.changed();
   }
 
-  socket(line: Line, hint = ""): void {
+  socket(line: Line, hint = "", code = 0): void {
+    if (line === "closed" && code === EXPIRED) this.signedOut = true;
+    else if (line === "closed" && this.line === "connecting") void this.whoAmI();
     if (line === "closed" && this.line === "open") this.lost = true;
-    if (line === "open") this.lost = false;
+    if (line === "open") this.lost = this.signedOut = false;
     if (line === "closed") this.session = null; // what it was doing is told anew, if it still does
     if (line === "closed" && this.asked) this.asked.cut = true;
     this.line = line;
@@ -108,6 +114,18 @@ export class Tap {
     if (frame.type === "cf_agent_session") this.status(frame as unknown as SessionStatus);
     if (frame.type === "cf_agent_session_error") this.sessionTrouble = String(frame.error);
     this.add("in", name(frame), hintOf(frame), text);
+  }
+
+  /** A socket is not told why it is refused. The page itself is: it is shown to those who are let in. */
+  private async whoAmI(): Promise<void> {
+    try {
+      const { status } = await fetch("/", { method: "HEAD", cache: "no-store" });
+      if (this.line === "open" || this.signedOut === (status === 401)) return;
+      this.signedOut = status === 401;
+      this.changed();
+    } catch {
+      // nobody answers at all: the line is lost, and that is said already
+    }
   }
 
   private asks(frame: Record<string, unknown>): void {
@@ -209,7 +227,7 @@ export function tapped(tap: Tap): typeof WebSocket {
       super(url, protocols);
       tap.socket("connecting");
       this.addEventListener("open", () => tap.socket("open"));
-      this.addEventListener("close", (e) => tap.socket("closed", `${e.code} ${e.reason}`.trim()));
+      this.addEventListener("close", (e) => tap.socket("closed", `${e.code} ${e.reason}`.trim(), e.code));
       this.addEventListener("message", (e) => {
         if (typeof e.data === "string") tap.received(e.data);
       });

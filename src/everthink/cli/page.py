@@ -89,11 +89,11 @@ class WithPage:
             await _refuse(scope, receive, send)
             return
         if scope["type"] != "lifespan" and self._sign_in is not None and self._sign_in.is_needed:
-            scope = self._sign_in.carried(scope)
             if scope["type"] == "http" and scope["path"] == TOKEN:
                 response = await self._sign_in.answer(scope, receive)
                 await response(scope, receive, with_headers(send))
                 return
+            scope = self._sign_in.carried(scope)
         inspector = self._inspector(scope)
         if inspector is not None:
             await inspector(scope, receive, send)

@@ -57,10 +57,11 @@ class SignIn:
         return self._form(said, to=_address(scope), tried=has_token)
 
     async def answer(self, scope: Any, receive: Any) -> Response:
-        """Show the form, or take what was written into it."""
+        """Show the form, or take what was written into it, which counts and not the token that was kept."""
         request = Request(scope, receive)
         if request.method in ("GET", "HEAD"):
-            return self._form(await self._app.access.refusal(request), to="/", tried=False)
+            known = HTTPConnection(self.carried(scope))
+            return self._form(await self._app.access.refusal(known), to="/", tried=False)
         if request.method != "POST":
             return Response("The form is sent with POST.\n", 405)
         if self._app.access.is_foreign(request):

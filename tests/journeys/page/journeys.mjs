@@ -10,6 +10,7 @@ import { journeys as finding } from "./finding.mjs";
 import { journeys as inspecting } from "./inspecting.mjs";
 import { journeys as marking } from "./marking.mjs";
 import { journeys as remembering } from "./remembering.mjs";
+import { journeys as signing } from "./signing.mjs";
 import { given, Tab } from "./tab.mjs";
 
 const FLAGS = [
@@ -17,7 +18,7 @@ const FLAGS = [
   "--disable-background-networking --disable-component-update --disable-sync",
 ].flatMap((line) => line.split(" "));
 
-const journeys = { ...chatting, ...finding, ...inspecting, ...marking, ...remembering };
+const journeys = { ...chatting, ...finding, ...inspecting, ...marking, ...remembering, ...signing };
 
 async function travel(browser, name) {
   const began = performance.now();

@@ -1,23 +1,24 @@
-"""The page as `everthink dev` serves it, with agents: `python -m tests.journeys.page.serve PORT STORE`."""
+"""The page as `everthink dev` serves it: `python -m tests.journeys.page.serve PORT STORE [guarded]`."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from everthink import App, Limits, Message, Think, tool
+from everthink import App, Granted, Limits, Message, Think, tool
 from everthink.cli.page import WithPage
 from everthink.cli.target import Loaded
 from everthink.devtools import demo
 from everthink.models import port as model
 from everthink.models.demo import DemoModel
 from everthink.server.gathered import options
-from everthink.testing import ScriptedModel, says
+from everthink.testing import ManualClock, ScriptedModel, says
 from tests.wire import peer
 from tests.wire.peer import words_of
 
@@ -283,6 +284,40 @@ class Mine(Think):
         return {}
 
 
+class Guarded(Muse):
+    """Knows people by their tokens. `POST …/later`: an hour passes; `POST …/revoke`: bob is nobody now."""
+
+    clock = ManualClock(time.time_ns() // 1_000_000)
+    revoked: ClassVar[set[str]] = set()
+
+    async def on_request(self, request: Any) -> Any:
+        if request.url.path.endswith("/later"):
+            await self.clock.advance(3600)
+        else:
+            self.revoked.add("bob")
+            for connection in self.connections:
+                connection.close(1012, "Restarting")
+        return {}
+
+    @classmethod
+    def who(cls, connection: Any) -> Any:
+        """ada for half an hour, bob until he is not, eve for good."""
+        name = connection.query_params.get("token")
+        known = {"ada", "bob", "eve"} - cls.revoked
+        return Granted(name, until=ADA_UNTIL if name == "ada" else None) if name in known else None
+
+
+ADA_UNTIL = Guarded.clock.now_ms() / 1000 + 1800
+
+
+def guarded(store: str) -> WithPage:
+    """The page of an app that asks who one is."""
+    app = App(
+        Guarded, store=store, clock=Guarded.clock, authenticate=Guarded.who, authorize=lambda who: bool(who)
+    )
+    return WithPage(Loaded(app, "the journeys", app))
+
+
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
     app = App(ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, Walker, store=store, limits=LIMITS)
@@ -293,4 +328,5 @@ if __name__ == "__main__":
     import uvicorn
 
     place: dict[str, Any] = {"host": "127.0.0.1", "port": int(sys.argv[1]), "log_level": "warning"}
-    uvicorn.run(site(sys.argv[2]), **place, **options(LIMITS))
+    made = guarded if sys.argv[3:] == ["guarded"] else site
+    uvicorn.run(made(sys.argv[2]), **place, **options(LIMITS))

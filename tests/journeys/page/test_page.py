@@ -22,7 +22,7 @@ from tests.support.node import free_port, installed, judge, kept_for, needs, ser
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 STATIC = ROOT / "src" / "everthink" / "devtools" / "static"
-PARTS = ("chatting.mjs", "finding.mjs", "inspecting.mjs", "marking.mjs", "remembering.mjs")
+PARTS = ("chatting.mjs", "finding.mjs", "inspecting.mjs", "marking.mjs", "remembering.mjs", "signing.mjs")
 WALKS = [(HERE / name).read_text().split("const journeys")[1] for name in PARTS]
 JOURNEYS = re.findall(r"^  async (\w+)\(", "".join(WALKS), re.M)
 JOURNEYS.remove("pictures")
@@ -55,8 +55,14 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     if pictures := os.environ.get("EVERTHINK_PICTURES"):
         given["pictures"] = str(Path(pictures).resolve())
     port = free_port()
-    with serving(command(port, folder / "page.db"), port, folder / "page.log") as address:
-        return walk(place, {**given, "page": address})
+    other = free_port()
+    with (
+        serving(command(port, folder / "page.db"), port, folder / "page.log") as address,
+        serving(
+            [*command(other, folder / "guarded.db"), "guarded"], other, folder / "guarded.log"
+        ) as guarded,
+    ):
+        return walk(place, {**given, "page": address, "guarded": guarded})
 
 
 @pytest.mark.parametrize("name", JOURNEYS)
