@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from .errors import InvalidSettings
 
-__all__ = ["KINDS", "Kind", "check", "check_fields", "nearest", "shown", "with_article"]
+__all__ = ["KINDS", "Kind", "check", "check_fields", "nearest", "nearest_zone", "shown", "with_article"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class Kind:
     known: tuple[str, ...] = ()
     """The words it takes, among which a slip is looked for."""
     may_be_none: bool = False
+    finds: Callable[[str], str | None] | None = None
+    """Looks for a slip where the words are too many to be listed."""
 
     def __or__(self, other: Kind) -> Kind:
         return Kind(
@@ -45,11 +47,15 @@ def check(kind: Kind, value: Any, where: str) -> None:
     """Raise `InvalidSettings` when `where` may not have this value: what it is, and what it takes."""
     if kind.takes(value):
         return
-    near = nearest(value, kind.known) if isinstance(value, str) else None
+    near = (kind.finds or _among(kind.known))(value) if isinstance(value, str) else None
     takes = f"It takes {kind.words}{', or None' if kind.may_be_none else ''}."
     raise InvalidSettings(
         f"{where} is {shown(value)}.", next_step=f"{takes} Did you mean {near!r}?" if near else takes
     )
+
+
+def _among(known: Collection[str]) -> Callable[[str], str | None]:
+    return lambda value: nearest(value, known)
 
 
 def check_fields(settings: object, of: str) -> None:
@@ -116,10 +122,22 @@ def _are_messages(value: Any) -> bool:
     return all(any(base.__name__ in _MESSAGES for base in kind.__mro__) for kind in kinds)
 
 
-def _is_zone(value: Any) -> bool:
+def _zones() -> dict[str, str]:
     import zoneinfo  # for those who name one
 
-    return isinstance(value, str) and value.lower() in map(str.lower, zoneinfo.available_timezones())
+    return {name.lower(): name for name in zoneinfo.available_timezones()}
+
+
+def _is_zone(value: Any) -> bool:
+    return isinstance(value, str) and value.lower() in _zones()
+
+
+def nearest_zone(name: str) -> str | None:
+    """The time zone that was meant: a slip, or the name of its city alone."""
+    zones, asked = _zones(), name.lower()
+    city = next((zone for zone in sorted(zones) if zone.rpartition("/")[2] == asked), None)
+    near = city or nearest(asked, zones, like=0.75)
+    return zones[near] if near else None
 
 
 _MESSAGES = ("SystemMessage", "UserMessage", "AssistantMessage", "ToolMessage")
@@ -134,7 +152,7 @@ NUMBER = Kind("a number", _is_number)
 WHOLE = Kind("a whole number", _is_whole)
 SECONDS = Kind("a number of seconds, 0 or more", lambda value: _is_number(value) and value >= 0)
 MODEL = Kind('the name of a model ("provider:name", "demo"), or a model object', _is_model)
-ZONE = Kind('the name of a time zone, such as "Europe/London"', _is_zone)
+ZONE = Kind('the name of a time zone, such as "Europe/London"', _is_zone, finds=nearest_zone)
 MESSAGES = Kind("a list of model messages, such as those in `turn.messages`", _are_messages)
 HEADERS = Kind(
     "a dict of texts",

@@ -18,7 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
 from .errors import InvalidSettings
-from .kinds import KINDS, check, check_fields, nearest, shown, with_article
+from .kinds import KINDS, check, check_fields, nearest, nearest_zone, shown, with_article
 
 __all__ = [
     "as_settings",
@@ -27,6 +27,7 @@ __all__ = [
     "is_ours",
     "meant",
     "nearest",
+    "nearest_zone",
     "setting",
     "settings_of",
     "shown",

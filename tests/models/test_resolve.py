@@ -249,7 +249,7 @@ class Watching:
     def find_spec(self, name, path=None, target=None):
         seen.setdefault(name, threading.current_thread() is threading.main_thread())
 sys.meta_path.insert(0, Watching())
-loaded = load("agents", store=":memory:", grace=0.0)
+loaded = load("agents")
 use_demo_models(loaded)
 
 async def main():

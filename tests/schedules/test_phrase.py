@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from everthink import ScheduledTask
-from everthink.errors import InvalidScheduledTask
+from everthink import ScheduledTask, Think
+from everthink.errors import InvalidScheduledTask, InvalidSettings
 from everthink.schedules.phrase import Interval, WallClock, parse
 from everthink.schedules.task import declare
 
@@ -98,7 +98,7 @@ def test_what_cannot_be_read_is_quoted(phrase: str, zones: dict[str, str], error
         ("both", ScheduledTask(schedule="every 5 minutes", prompt="x", handler=print), "exactly one of"),
         ("none", ScheduledTask(schedule="every 5 minutes"), "exactly one of prompt or handler"),
         ("wrong", "every 5 minutes", "is not a ScheduledTask"),
-        ("unset", {"prompt": "x"}, "has no schedule"),
+        ("unset", {"prompt": "x"}, "needs its field 'schedule', which is not there"),
         ("slip", {"schedule": "every 5 minutes", "promt": "x"}, "no field 'promt'. Did you mean 'prompt'"),
         ("order", ScheduledTask(schedule="every 5 moons"), 'DSL "every 5 moons"'),
         ("where", ScheduledTask(schedule="every 5 moons"), r'\(scheduled task "where"\)'),
@@ -106,12 +106,12 @@ def test_what_cannot_be_read_is_quoted(phrase: str, zones: dict[str, str], error
         (
             "five",
             {"schedule": 5, "prompt": "x"},
-            'schedule of the scheduled task "five" is 5, an int. It takes',
+            '"five": ScheduledTask.schedule is 5, an int. It takes',
         ),
         (
             "zone",
             {"schedule": "every day at 09:00", "prompt": "x", "timezone": 1},
-            "It takes the name of a zone",
+            "timezone is 1, an int. It takes text",
         ),
         (5, ScheduledTask(schedule="every 5 minutes", prompt="x"), "Invalid scheduled task id"),
     ],
@@ -166,6 +166,11 @@ def test_a_zone_that_does_not_exist_is_told_with_the_nearest(zone: str, hint: st
     with pytest.raises(InvalidScheduledTask, match=f'(?i)Invalid timezone "{zone}"') as told:
         parse(phrase, **given)
     assert told.value.next_step == hint
+
+
+def test_a_zone_of_a_class_that_does_not_exist_is_told_there_with_the_nearest() -> None:
+    with pytest.raises(InvalidSettings, match=r"default_timezone is 'Europe/Berln'.*'Europe/Berlin'\?"):
+        type("Clerk", (Think,), {"default_timezone": "Europe/Berln"})
 
 
 def test_a_day_that_does_not_exist_is_told_with_the_nearest() -> None:

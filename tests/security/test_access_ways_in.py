@@ -80,7 +80,7 @@ async def test_an_error_or_a_function_is_nobody_although_it_is_truthy(tmp_path: 
         (lambda connection: HTTPException(401, "Sign in first"), 401),
         (lambda connection: ValueError("no such token"), 500),
         (lambda connection: by_header, 500),
-        (forgotten, 500),
+        (lambda connection: forgotten(connection), 500),
     ):
         async with Door(tmp_path, authenticate=who) as door:
             for way in WAYS:

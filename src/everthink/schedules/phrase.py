@@ -13,7 +13,7 @@ import zoneinfo
 from dataclasses import dataclass
 
 from ..errors import InvalidScheduledTask
-from ..settings import nearest
+from ..settings import nearest, nearest_zone
 
 __all__ = ["Interval", "Schedule", "WallClock", "canonical_zone", "parse"]
 
@@ -134,13 +134,10 @@ def _zone(phrase: str, inline: str | None, zone: str | None, default: str | None
 
 def canonical_zone(name: str) -> str:
     """A zone's name as it is spelt; case does not matter."""
-    zones = _zones()
-    asked = name.lower()
-    known = zones.get(asked)
+    known = _zones().get(name.lower())
     if known is None:
-        place = next((zone for zone in sorted(zones) if zone.rpartition("/")[2] == asked), None)
-        near = place or nearest(asked, zones, like=0.75)
-        hint = f'Did you mean "{zones[near]}"?' if near else 'Zones are called like "Europe/London" or "UTC".'
+        near = nearest_zone(name)
+        hint = f'Did you mean "{near}"?' if near else 'Zones are called like "Europe/London" or "UTC".'
         raise InvalidScheduledTask(f'Invalid timezone "{name}"', next_step=hint)
     return known
 

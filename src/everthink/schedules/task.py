@@ -122,31 +122,10 @@ def _declared(
 def _task(id: Any, given: Any) -> ScheduledTask:
     if not isinstance(given, Mapping | ScheduledTask):
         raise InvalidScheduledTask(f'Scheduled task "{id}" is not a ScheduledTask')
-    if isinstance(given, Mapping):
-        given = {
-            "schedule": None,
-            **cast("Mapping[str, Any]", given),
-        }  # a misspelt one is told as that, below
     try:
-        task = as_settings(ScheduledTask, given, f'Scheduled task "{id}"')
+        return as_settings(ScheduledTask, given, f'Scheduled task "{id}"')
     except InvalidSettings as error:
         raise InvalidScheduledTask(error.what, next_step=error.next_step) from error
-    if task.schedule is None:  # pyright: ignore[reportUnnecessaryComparison] - people write what they like
-        raise InvalidScheduledTask(f'Scheduled task "{id}" has no schedule')
-    for name, (takes, fits) in _KINDS.items():
-        value = getattr(task, name)
-        if value is not None and not fits(value):
-            raise InvalidScheduledTask(
-                f'{name} of the scheduled task "{id}" is {shown(value)}.', next_step=f"It takes {takes}."
-            )
-    return task
-
-
-_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "schedule": ('a phrase, such as "every day at 09:00"', lambda value: isinstance(value, str)),
-    "timezone": ('the name of a zone, such as "Europe/London"', lambda value: isinstance(value, str)),
-    "metadata": ("a dict", lambda value: isinstance(value, dict)),
-}
 
 
 def _schedule(id: str, task: ScheduledTask, default_zone: Any) -> Schedule:

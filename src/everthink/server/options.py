@@ -8,6 +8,7 @@ request, at the end of the process, or never.
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import re
@@ -84,9 +85,18 @@ STORE_OPTIONS = {
 def check_options(**options: Any) -> None:
     """Raise `InvalidSettings` about the first option of a wrong kind."""
     for name, value in options.items():
-        check(OPTIONS[name], value, f"App({name}=…)")
         if name in GIVEN and value is not None:
+            _check_yields_nothing(name, value)
             check_function(name, value, GIVEN[name])
+        else:
+            check(OPTIONS[name], value, f"App({name}=…)")
+
+
+def _check_yields_nothing(name: str, function: Any) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidSettings(
+            f"App({name}=…) has a `yield`, so that calling it runs nothing of it.", next_step="Use `return`."
+        )
 
 
 def check_store_options(store: Any, options: Mapping[str, Any]) -> None:
