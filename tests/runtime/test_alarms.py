@@ -48,7 +48,7 @@ async def agent(start: Open, diary: Diary) -> Any:
         (0.25, "delayed", timedelta(milliseconds=250), {"delay_in_seconds": 0.25}),
         (timedelta(minutes=3), "delayed", timedelta(minutes=3), {"delay_in_seconds": 180.0}),
         (NOW + timedelta(hours=2), "scheduled", timedelta(hours=2), {}),
-        (datetime(2027, 1, 15, 10, 0, tzinfo=ZoneInfo("Asia/Tokyo")), "scheduled", timedelta(hours=-7), {}),
+        (datetime(2027, 1, 16, 10, 0, tzinfo=ZoneInfo("Asia/Tokyo")), "scheduled", timedelta(hours=17), {}),
         ("30 9 * * *", "cron", timedelta(hours=1, minutes=30), {"cron": "30 9 * * *"}),
         ("0 0 * * MON", "cron", timedelta(days=2, hours=16), {"cron": "0 0 * * MON"}),
     ],
