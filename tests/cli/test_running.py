@@ -395,3 +395,39 @@ def test_one_message_that_is_stopped_in_a_terminal_ends_with_130(project: Path) 
             chat.stdout.close()
             os.close(ours)
             os.close(theirs)
+
+
+@pytest.mark.parametrize("words", [["serve"], ["dev", "--verbose", "--no-reload"]])
+def test_a_server_goes_on_when_nobody_reads_what_it_says(project: Path, words: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    server = subprocess.Popen(
+        [sys.executable, "-m", "everthink.cli", *words, "agents", "--port", port],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert server.stdout
+    assert server.stderr
+    try:
+        assert b"everthink serves" in server.stdout.readline()
+        server.stdout.close()  # as `| head -1` does
+        for _ in range(3):
+            assert get(f"http://127.0.0.1:{port}/agents/helper/x/get-messages")[0] == 200
+        server.send_signal(signal.SIGTERM)
+        said = server.stderr.read()
+        assert server.wait(PATIENCE) == 0
+        assert b"Traceback" not in said
+    finally:
+        server.kill()
+        server.wait()
+        server.stderr.close()
+
+
+@pytest.mark.parametrize("command", ["dev", "serve"])
+def test_listening_for_everybody_without_a_check_is_told(project: Path, command: str) -> None:
+    with Command(project, command, "agents", "--port", "0", "--host", "0.0.0.0") as running:
+        running.until(r"Everybody who can reach 0\.0\.0\.0 may read and write.*--host 127\.0\.0\.1")
+        running.until("everthink serves")
+        assert running.interrupt() == 0

@@ -6,12 +6,6 @@ import click
 
 __all__ = ["command"]
 
-UNGUARDED = (
-    "Everybody who can reach {where} may read and write every conversation: the app has no authenticate."
-    " Give it one (App(YourAgent, authenticate=…), see docs/howto-auth.md), listen for yourself alone"
-    " (--host 127.0.0.1), or see that something in front asks who it is."
-)
-
 
 @click.command(
     "serve",
@@ -103,7 +97,7 @@ def command(
     workers: int,
 ) -> None:
     """Serve in production."""
-    from .letters import EXIT_PROBLEM, WrittenWrongly, say, say_error
+    from .letters import EXIT_PROBLEM, WrittenWrongly, say_error
 
     if workers > 1:
         raise WrittenWrongly(
@@ -115,7 +109,7 @@ def command(
         )
 
     from .models import odd_keys, what_is_missing
-    from .serving import address, describe, is_public, listen, quiet_logs, run
+    from .serving import address, describe, listen, quiet_logs, run, tell, warn_when_open
     from .target import Asked, load, source_of
 
     quiet_logs(access=access_log, level=log_level)
@@ -123,14 +117,12 @@ def command(
     loaded = load(target, ask=ask)
     listener = listen(host, port)
 
-    # What is around an app may ask who it is.
-    if loaded.app is loaded.asgi and loaded.app and loaded.app.authenticate is None and is_public(listener):
-        say_error(UNGUARDED.format(where=host), "yellow")
+    warn_when_open(loaded, listener)
 
     def ready() -> None:
-        say(f"everthink serves {loaded.source} at {address(listener)}")
+        tell(f"everthink serves {loaded.source} at {address(listener)}")
         for line in describe(loaded, address(listener)):
-            say(line)
+            tell(line)
         for note in [*odd_keys(), *what_is_missing(cls for cls, _ in loaded.agents)]:
             say_error(f"Warning: {note}", "yellow")
 
@@ -146,4 +138,4 @@ def command(
     )
     if not fine:
         raise SystemExit(EXIT_PROBLEM)
-    say("Stopped.")
+    tell("Stopped.")

@@ -22,7 +22,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, TextIO
 
 import uvicorn
 
@@ -38,7 +38,7 @@ from .page import Broken, WithPage
 from .requests import Requests
 from .target import Asked, Loaded, load
 
-__all__ = ["DID_NOT_START", "Server", "describe", "is_public", "listen", "quiet_logs", "run"]
+__all__ = ["DID_NOT_START", "Server", "describe", "listen", "quiet_logs", "run", "tell", "warn_when_open"]
 
 DID_NOT_START = 3
 """The exit code for `dev` of a process that said why it could not begin; others were running and ended."""
@@ -153,9 +153,29 @@ def address(listener: socket.socket) -> str:
     return f"http://{shown}:{port}"
 
 
-def is_public(listener: socket.socket) -> bool:
+UNGUARDED = (
+    "Everybody who can reach {where} may read and write every conversation: the app has no authenticate."
+    " Give it one (App(YourAgent, authenticate=…), see docs/howto-auth.md), listen for yourself alone"
+    " (--host 127.0.0.1), or see that something in front asks who it is."
+)
+
+
+def warn_when_open(loaded: Loaded, listener: socket.socket) -> None:
+    """Say so when strangers may come in. What is around an app may ask who it is."""
+    is_bare = loaded.app is loaded.asgi and loaded.app is not None and loaded.app.authenticate is None
+    if is_bare and _is_public(listener):
+        say_error(UNGUARDED.format(where=listener.getsockname()[0]), "yellow")
+
+
+def _is_public(listener: socket.socket) -> bool:
     """True when a listening socket can be reached from other machines."""
     return not ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
+
+
+def tell(text: str = "", style: str = "") -> None:
+    """A line for the person. A server goes on when nobody reads what it says any more."""
+    with contextlib.suppress(SystemExit):  # which is how rich answers a closed pipe, once
+        say(text, style)
 
 
 def describe(loaded: Loaded, base: str) -> Iterator[str]:
@@ -187,6 +207,14 @@ class _Plain(logging.Formatter):
         return plain(mask(said), lines=True).replace("\n", "\n  ")
 
 
+class _Lines(logging.StreamHandler[TextIO]):
+    """Access lines. One that nobody reads any more is no error of the request it is about."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], BrokenPipeError):
+            super().handleError(record)
+
+
 def quiet_logs(*, access: bool, level: str = "warning") -> None:
     """Warnings of ours and of uvicorn to standard error, access lines to standard output."""
     errors = logging.StreamHandler(sys.stderr)
@@ -196,7 +224,7 @@ def quiet_logs(*, access: bool, level: str = "warning") -> None:
     logging.basicConfig(level=level.upper(), handlers=[errors])
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     if access:
-        lines = logging.StreamHandler(sys.stdout)
+        lines = _Lines(sys.stdout)
         lines.setFormatter(_Plain("%(message)s"))
         lines.addFilter(CLEAN)
         logger = logging.getLogger("uvicorn.access")
@@ -251,24 +279,25 @@ def main() -> int:
         loaded, asgi = None, Broken(str(error))
     if settings["verbose"]:
         logging.getLogger("uvicorn.error").addFilter(_is_no_request)
-        asgi = Requests(asgi, lambda line: say(line, "dim"))
+        asgi = Requests(asgi, lambda line: tell(line, "dim"))
 
     def ready() -> None:
         if loaded is None:
             return
         if settings["again"]:
-            say(f"Ready again after {time.perf_counter() - begun:.1f} s.", "dim")
+            tell(f"Ready again after {time.perf_counter() - begun:.1f} s.", "dim")
             return
-        say(f"everthink serves {loaded.source}.", "bold")
+        warn_when_open(loaded, listener)
+        tell(f"everthink serves {loaded.source}.", "bold")
         for line in describe(loaded, base):
-            say(line)
-        say(f"\n  Open {base}", "bold")
+            tell(line)
+        tell(f"\n  Open {base}", "bold")
         if loaded.app and loaded.app.authenticate is not None:
-            say("  The app asks who one is: the page takes a token, everthink chat too (--token).")
+            tell("  The app asks who one is: the page takes a token, everthink chat too (--token).")
         routes = loaded.routes
         if routes:
-            say(f"  or, in another terminal: everthink chat {base}{routes[0]}/default")
-        say(
+            tell(f"  or, in another terminal: everthink chat {base}{routes[0]}/default")
+        tell(
             "  Ctrl-C stops it."
             if settings["watches"] is None
             else "  It reloads when a file changes. Ctrl-C stops it."
