@@ -15,6 +15,7 @@ from everthink import App, Retry, Think, tool
 from everthink.errors import InvalidSettings
 from everthink.settings import hooks_of
 from everthink.testing import ScriptedModel, says
+from everthink.testing.crashtest.sample import Traveller
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 
@@ -103,6 +104,16 @@ def test_hooks_settings_and_names_of_one_s_own_are_free() -> None:
         state: dict[str, int]  # for a type checker; nothing is replaced
 
     assert Typed.state is Think.state
+
+
+def test_a_sample_agent_of_everthink_may_be_changed_as_any_other() -> None:
+    class Here(Traveller):
+        @tool
+        async def weather(self, city: str) -> str:
+            """The weather in a city."""
+            return "sunny"
+
+    assert Here.weather.name == "weather"
 
 
 # --- hooks

@@ -38,6 +38,9 @@ __all__ = [
 _MARKED = "__everthink_marked__"
 """In a class body: the functions that `@tool` and `@callable` stand above, by name."""
 
+_DECLARE = ("everthink.agent", "everthink.think")
+"""Where what every agent has is declared. What a sample agent of ours adds is nobody's."""
+
 _INSTEAD = {
     "state": "Begin with `initial_state = …` and change it with `await self.set_state(…)`",
     "name": "An agent has the name it is reached by: app.agent(cls, name)",
@@ -53,7 +56,7 @@ def reserved_of(cls: type) -> dict[str, Any]:
 
 
 def _declared(cls: type) -> dict[str, Any]:
-    bases = [base for base in reversed(cls.__mro__) if is_ours(base)]
+    bases = [base for base in reversed(cls.__mro__) if base.__module__ in _DECLARE]
     return {name: ours for base in bases for name, ours in vars(base).items() if not name.startswith("_")}
 
 
