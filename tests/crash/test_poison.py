@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +63,16 @@ async def everybody(node: Node) -> None:
         assert "Done." in tab.text, tab.closed
 
 
-async def restarted_until_all_are_served(node: Node) -> int:
+async def and_is_told(node: Node) -> None:
+    """Return once the others have their answers, and whoever comes to the poisoned agent is told."""
+    await everybody(node)
+    tab = await node.connect(Patient, "poisoned", resumes=True)
+    await tab.until(lambda: any(frame.get("error") for frame in tab.responses("r-t")), timeout=30)
+
+
+async def restarted_until_all_are_served(
+    node: Node, serving: Callable[[Node], Coroutine[Any, Any, None]] = everybody
+) -> int:
     """Start it as often as it dies, as a supervisor does. How often it died."""
     for deaths in range(10):
         try:
@@ -69,7 +80,7 @@ async def restarted_until_all_are_served(node: Node) -> int:
         except NodeFailed:
             continue  # it did not even come to serve
         died = asyncio.ensure_future(node.wait())
-        served = asyncio.ensure_future(everybody(node))
+        served = asyncio.ensure_future(serving(node))
         await asyncio.wait([died, served], return_when=asyncio.FIRST_COMPLETED)
         died.cancel()
         if served.done() and served.exception() is None:
@@ -97,7 +108,7 @@ async def test_a_turn_that_ends_the_process_is_set_aside_and_can_be_released(sto
         stack.push_async_callback(node.close)
 
         # When it is started again and again
-        deaths = await restarted_until_all_are_served(node)
+        deaths = await restarted_until_all_are_served(node, and_is_told)
 
         # Then everybody else has an answer, and whoever comes to the poisoned agent is told, and can go on
         assert 1 <= deaths <= 3
