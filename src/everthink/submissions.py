@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, cast, get_args
@@ -89,7 +88,7 @@ class Submissions:
         # One at a time, so that callers with the same id or key find the first one's row.
         self._accepting = asyncio.Lock()
         # Accepted, but the hook is still being told: they queue up after that, in this order.
-        self._held: deque[Turn] = deque()
+        self._held: list[Turn] = []
         self._tasks: set[asyncio.Task[Submission]] = set()
         self._open: dict[str, _Open] = {}
 
@@ -148,7 +147,7 @@ class Submissions:
         """Queue what was accepted before `turn`, and `turn`: a slow hook must not change the order."""
         desk = self._desk
         while self._held and self._held[0].seq <= turn.seq and not desk.door.is_closed:
-            held = self._held.popleft()
+            held = self._held.pop(0)
             desk.door.enter(held, desk.queue.reserve(held.request_id, held.generation))
 
     def _turn(self, messages: list[Message], id: str, channel: str | None) -> Turn:

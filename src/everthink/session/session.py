@@ -62,6 +62,13 @@ class SearchHit:
 class Session(Tree):
     """One conversation of one agent, set up in `configure_session`. Nothing is read before its first use."""
 
+    # There is one for each session, and without a dict it weighs a kilobyte less.
+    # fmt: off
+    __slots__ = (
+        "_blocks", "_shortening", "files", "hydrated", "listener", "omitted", "rewriting", "unreadable",
+    )
+    # fmt: on
+
     # Set only where they are needed: a live agent that has no use for them should weigh little.
     _last_cover = 0  # the number of the last overlay that was made here
     _has_restored = False

@@ -58,6 +58,16 @@ class RecentHistory:
 class Tree:
     """The messages of one session."""
 
+    # There is one for each session, and without a dict it weighs a kilobyte less.
+    # fmt: off
+    __slots__ = (
+        "__dict__", "__weakref__", "_added", "_agent", "_budget", "_confirmed", "_cut", "_floor",
+        "_is_partial", "_is_windowed", "_leaf", "_leaf_seq", "_met", "_now", "_overlays", "_path",
+        "_places", "_planned", "_read", "_seq", "_shelf", "_stale", "_store", "_tip", "_tip_seq",
+        "_weights", "heaviest", "id", "tell_cut",
+    )
+    # fmt: on
+
     def __init__(self, store: Store, agent: str, *, now: Callable[[], int], id: str = "") -> None:
         self.id = id
         self._store, self._agent, self._now = store, agent, now
