@@ -17,7 +17,10 @@ from click.testing import CliRunner
 
 from everthink import App, Think, tool
 from everthink.cli.main import COMMANDS, cli
+from everthink.cli.models import odd_keys
 from everthink.testing import ScriptedModel, calls, fails, says
+
+from .processes import Command
 
 
 @pytest.fixture
@@ -386,3 +389,54 @@ def test_doctor_says_which_agents_cannot_answer_and_which_keys_are_none(
     assert shown.exit_code == 1
     assert "OPENAI_API_KEY is no key" in shown.output
     assert "sk-" not in shown.output
+
+
+PLACEHOLDERS = [
+    *[
+        "changeme",
+        "CHANGE_ME",
+        "your-api-key",
+        "YOUR_API_KEY",
+        "your_key_here",
+        "xxx",
+        "sk-xxxxxxxx",
+        "<your-key>",
+    ],
+    *[
+        "sk-...",
+        "sk-ant-...",
+        "sk-your-key",
+        "$OPENAI_API_KEY",
+        "${KEY}",
+        "replace-me",
+        "api-key",
+        "OPENAI_API_KEY",
+    ],
+]
+
+
+@pytest.mark.parametrize("key", PLACEHOLDERS)
+def test_a_placeholder_is_told_as_one(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    (said,) = [note for note in odd_keys() if note.startswith("OPENAI_API_KEY")]
+    assert "it is the placeholder of an example" in said
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["", "sk-test", "sk-ant-test", "sk-x", "sk-proj-yourXxxmyKey0a9", "ollama", "EMPTY", "AIzaSyxxx123xxx"],
+)
+def test_what_may_be_a_key_is_not_told(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    assert not [note for note in odd_keys() if note.startswith("OPENAI_API_KEY")]
+
+
+@pytest.mark.parametrize("command", ["dev", "serve"])
+def test_dev_and_serve_tell_a_placeholder(command: str, tmp_path: Path) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "helper.py").write_text(
+        'from everthink import Think\n\nclass Helper(Think):\n    model = "demo"\n'
+    )
+    with Command(tmp_path, command, "agents", "--port", "0", ANTHROPIC_API_KEY="changeme") as server:
+        server.until("ANTHROPIC_API_KEY is no key: it is the placeholder of an example")
+        assert server.interrupt() == 0

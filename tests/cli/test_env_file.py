@@ -151,7 +151,35 @@ def test_values_are_read_as_they_are_usually_written(line: str, value: str) -> N
 
 @pytest.mark.parametrize("line", ["A", "A B=c", "1A=b", "=b", "A='b", 'A="b" c', "A=b\x00"])
 def test_what_is_no_setting_is_none(line: str) -> None:
-    assert list(settings_in(f"{line}\n")) == [(1, None)]
+    ((number, words),) = settings_in(f"{line}\n")
+    assert number == 1
+    assert isinstance(words, str)
+
+
+@pytest.mark.parametrize("line", ['A="open', "A='open", 'A="b" c', 'A="open # "half'])
+def test_a_quote_that_does_not_end_takes_no_other_line_with_it(line: str) -> None:
+    first, *others = settings_in(f"{line}\nB=c\nC=\"d\"\nE='f'\n")
+    assert first == (1, "has a quote that does not end its value")
+    assert others == [(2, ("B", "c")), (3, ("C", "d")), (4, ("E", "f"))]
+
+
+def test_a_quote_that_does_not_end_is_told_and_the_store_below_it_is_used(project: Path) -> None:
+    (project / ".env").write_text('COLOUR=blue\nSHAPE="secret\nEVERTHINK_STORE=sqlite:///from-env.db\n')
+    with Command(project, "serve", "agents", "--port", "0") as server:
+        server.until(r"at (http://127\.0\.0\.1:\d+)")
+        assert server.interrupt() == 0
+    said = "\n".join(server.seen)
+    assert "Line 2 of .env has a quote that does not end its value; it is left out." in said
+    assert "secret" not in said
+    assert (project / "from-env.db").exists()
+
+
+def test_a_folder_called_env_is_told(project: Path) -> None:
+    (project / ".env").unlink()
+    (project / ".env").mkdir()
+    with Command(project, "inspect") as inspect:
+        inspect.ended()
+    assert inspect.seen[0] == ".env is a folder, not a file; no settings are read from it."
 
 
 def test_nothing_happens_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

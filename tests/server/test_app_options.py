@@ -144,7 +144,9 @@ def test_an_option_of_the_other_engine_is_told_as_one(option: dict[str, Any]) ->
         App(Room, store="postgresql://localhost/x", synchronous="FULL")
 
 
-@pytest.mark.parametrize("wrong", [{"readers": 0}, {"readers": "4"}, {"lease": 0}, {"patience": "long"}])
+@pytest.mark.parametrize(
+    "wrong", [{"readers": 0}, {"readers": "4"}, {"lease": 0}, {"lease": 0.01}, {"patience": "long"}]
+)
 def test_options_of_postgresql_have_kinds_too(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(InvalidSettings, match=rf"App\({name}=…\) is .* It takes "):
@@ -157,6 +159,12 @@ def test_a_url_that_names_no_store_is_refused_where_it_is_written(url: str) -> N
     with pytest.raises(StoreError, match="Accepted are:") as told:
         App(Room, store=url)
     assert "hush" not in str(told.value)
+
+
+@pytest.mark.parametrize("url", [":memory", "sqlite:/data/x.db", "$HOME/x.db", "postgresql://h:port/x"])
+def test_a_url_that_is_meant_otherwise_is_refused_where_it_is_written(url: str) -> None:
+    with pytest.raises(StoreError, match=r"Nothing was opened\."):
+        App(Room, store=url)
 
 
 @pytest.mark.anyio

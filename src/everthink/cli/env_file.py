@@ -3,15 +3,15 @@
     .env --read_env_file--> os.environ --> keys of providers, EVERTHINK_STORE, HOST, …
 
 What is set already stays as it is. A value may stand in quotes and then go over several lines; nothing in it
-is replaced or run. A line that is no `NAME=value` is told by its number, never by what it holds. So is a
-name that looks like one of ours and is none, wherever it was set.
+is replaced or run. A line that is no `NAME=value` is told by its number, never by what it holds, and takes no
+other line with it. So is a name that looks like one of ours and is none, wherever it was set.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 __all__ = ["place_of", "read_env_file", "settings_in", "tell_unknown"]
@@ -41,6 +41,8 @@ def read_env_file(path: str = ".env") -> None:
     from ..errors import AgentError
     from .letters import say_error
 
+    if Path(path).is_dir():
+        say_error(f"{path} is a folder, not a file; no settings are read from it.", "yellow")
     if not Path(path).is_file():
         return
     try:
@@ -49,8 +51,8 @@ def read_env_file(path: str = ".env") -> None:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise AgentError(f"{path} cannot be read: {why}.", next_step="Mend it, or take it away.") from error
     for number, setting in settings_in(text):
-        if setting is None:
-            say_error(f"Line {number} of {path} is no NAME=value; it is left out.", "yellow")
+        if isinstance(setting, str):
+            say_error(f"Line {number} of {path} {setting}; it is left out.", "yellow")
         elif setting[0] not in os.environ:
             os.environ[setting[0]] = setting[1]
             _places[setting[0]] = f"line {number} of {path}"
@@ -74,31 +76,40 @@ def tell_unknown() -> None:
         say_error(f"{name} ({place_of(name)}) is no setting of everthink; nobody reads it. {hint}", "yellow")
 
 
-def settings_in(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:
-    """The settings in a text with the numbers of their lines; `None` for what is none."""
-    lines = enumerate(text.splitlines(), start=1)
-    for number, line in lines:
+def settings_in(text: str) -> Iterator[tuple[int, tuple[str, str] | str]]:
+    """The settings in a text with the numbers of their lines; words for what is none."""
+    lines = text.splitlines()
+    place = 0
+    while place < len(lines):
+        line, number, place = lines[place], place + 1, place + 1
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         found = _SETTING.fullmatch(line)
         if found is None or "\x00" in line:
-            yield number, None
+            yield number, "is no NAME=value"
             continue
         name, value = found.groups()
         if value[:1] not in ("'", '"'):
             yield number, (name, _COMMENT.sub("", value).strip())
-            continue
-        quote, value = value[0], value[1:]
-        while (end := _end_of(value, quote)) is None:
-            more = next(lines, None)
-            if more is None:
-                break
-            value += f"\n{more[1]}"
-        if end is None or _COMMENT.sub("", value[end + 1 :]).strip():
-            yield number, None
-            continue
-        said = value[:end]
-        yield number, (name, said if quote == "'" else _ESCAPE.sub(lambda one: _ESCAPES[one[0]], said))
+        elif (quoted := _quoted(value, lines[place:])) is None:
+            yield number, "has a quote that does not end its value"  # the lines below are read for themselves
+        else:
+            value, more = quoted
+            place += more
+            yield number, (name, value)
+
+
+def _quoted(value: str, below: Sequence[str]) -> tuple[str, int] | None:
+    """What stands in quotes, and how many of the lines below belong to it. `None` when it does not end."""
+    quote, value, more = value[0], value[1:], 0
+    while (end := _end_of(value, quote)) is None:
+        if more == len(below):
+            return None
+        value, more = f"{value}\n{below[more]}", more + 1
+    if _COMMENT.sub("", value[end + 1 :]).strip():
+        return None
+    said = value[:end]
+    return (said if quote == "'" else _ESCAPE.sub(lambda one: _ESCAPES[one[0]], said)), more
 
 
 def _end_of(value: str, quote: str) -> int | None:

@@ -13,6 +13,7 @@ import functools
 import inspect
 import logging
 import os
+import re
 import string
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -35,6 +36,21 @@ KEYS = (
 )
 LETTERS = frozenset(string.ascii_letters + string.digits + string.punctuation)
 """Of which keys are made."""
+PLACEHOLDER = re.compile(
+    r"""[<\[{(].*[>\]})]  # <your-key>
+    | \$.*                # $OPENAI_API_KEY, which nobody replaces
+    | .*\.\.\..*          # sk-...
+    | (sk-)?(ant-)?(      # with the beginning of a key, or without
+        [x*.\-_]{3,}
+        | (your|my|the|insert|enter|put|paste|replace|add)\b.*
+        | (your|my|insert|enter|put|paste|replace|add)[-_].*
+        | .*(change|replace)[-_]?(me|this|it)\b.*
+        | .*placeholder.*
+        | (\w+[-_])?api[-_]?key([-_]here)? | key | secret | token | todo | none | null
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""What examples have where a key belongs."""
 DEMO_HINT = 'To look around without a key, use the model "demo".'
 
 
@@ -65,11 +81,15 @@ def what_is_missing(classes: Iterable[type[Think]]) -> list[str]:
 
 def odd_keys() -> list[str]:
     """A sentence for every key in the environment that no provider can have given out."""
-    return [
-        f"{name} is no key: it holds blanks, or letters that no key has. Requests with it cannot be sent."
-        for name in KEYS
-        if not set(os.environ.get(name, "")) <= LETTERS
-    ]
+    return [f"{name} is no key: {why}" for name in KEYS if (why := _oddity(os.environ.get(name, "")))]
+
+
+def _oddity(key: str) -> str | None:
+    if not set(key) <= LETTERS:
+        return "it holds blanks, or letters that no key has. Requests with it cannot be sent."
+    if PLACEHOLDER.fullmatch(key):
+        return "it is the placeholder of an example. Put the key there that the provider gave you."
+    return None
 
 
 def is_not_set_up(error: AgentError) -> bool:

@@ -49,6 +49,10 @@ def _has(*methods: str) -> Callable[[Any], bool]:
 
 
 _SOME_SECONDS = Kind("a number of seconds above 0", above(0).fits)
+_LEASE = Kind(
+    "a number of seconds, 0.5 or more: within it, it is renewed twelve times",
+    lambda value: above(0).fits(value) and value >= 0.5,
+)
 
 OPTIONS = {
     "clock": optional(Kind("a clock, with the methods of Clock", _has("now_ms", "monotonic", "call_later"))),
@@ -77,7 +81,7 @@ GIVEN = {
 
 STORE_OPTIONS = {
     "SQLite": {"synchronous": words("FULL", "NORMAL"), "busy_timeout": SECONDS},
-    "PostgreSQL": {"readers": at_least(1), "patience": SECONDS, "lease": _SOME_SECONDS},
+    "PostgreSQL": {"readers": at_least(1), "patience": SECONDS, "lease": _LEASE},
 }
 """What the stores that a URL opens can be told."""
 
@@ -114,7 +118,7 @@ def store_of(given: Any) -> str | Store:
     if isinstance(given, os.PathLike):
         given = os.fspath(cast("os.PathLike[Any]", given))
     if isinstance(given, str):
-        from ..store.open import check_url
+        from ..store.urls import check_url
 
         check_url(given)
     elif not _has("apply", "fetch", "close")(given):

@@ -8,6 +8,7 @@ guessing, and never send it twice.
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -126,8 +127,23 @@ def unreachable(error: Exception, where: str, *, kept: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"The server of the database {where} cannot be reached ({reason}).",
         kept=kept,
-        next_step="Check host and port in the URL, and that PostgreSQL is running there.",
+        next_step=_advice(error),
     )
+
+
+def _advice(error: Exception) -> str:
+    """What to do about a server that did not answer, or not as the URL asks for."""
+    if "rejected SSL upgrade" in str(error):
+        return (
+            "The server answers, but without TLS, and the URL asks for it (sslmode=…). Switch it on there "
+            "(ssl = on), or write sslmode=prefer if nobody else can listen in between."
+        )
+    if isinstance(error, ssl.SSLError):
+        return (
+            "The server answers, but its certificate is not trusted here. Name the authority's in the "
+            "URL (sslrootcert=/path/ca.pem) and the host as the certificate has it."
+        )
+    return "Check host and port in the URL, and that PostgreSQL is running there."
 
 
 def in_doubt(error: BaseException, where: str) -> CommitInDoubt:
