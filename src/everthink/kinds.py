@@ -11,12 +11,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from types import FunctionType
 from typing import Any, cast
 
 from .errors import InvalidSettings
 
-__all__ = ["KINDS", "Kind", "check", "check_fields", "nearest", "nearest_zone", "shown", "with_article"]
+__all__ = [
+    "CALLS",
+    "KINDS",
+    "Kind",
+    "check",
+    "check_call",
+    "check_fields",
+    "nearest",
+    "nearest_zone",
+    "shown",
+    "with_article",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,12 @@ def check_fields(settings: object, of: str) -> None:
         value = getattr(settings, name)
         if value is not None or not kind.may_be_none:  # most are not given
             check(kind, value, f"{of}.{name}")
+
+
+def check_call(call: str, **given: Any) -> None:
+    """Check what a method is given, as the table of calls has it."""
+    for name, value in given.items():
+        check(CALLS[call][name], value, f"{call}: {name}")
 
 
 def shown(value: Any) -> str:
@@ -166,6 +184,18 @@ OUTPUT = Kind(
     "a pydantic model, a type, or a JSON schema as a dict",
     lambda value: not isinstance(value, str | int | float | list | tuple | FunctionType),
 )
+
+
+INSTANT = Kind("an aware datetime", lambda value: isinstance(value, datetime))
+MILLISECONDS = Kind(
+    "milliseconds (not seconds) since 1970, such as round(moment.timestamp() * 1000)",
+    lambda value: _is_number(value) and not 0 < value < 100_000_000_000,  # of 1973, before there were any
+)
+
+
+def id_of(what: str, field: str) -> Kind:
+    """The text that names a thing, where the thing itself is often given."""
+    return Kind(f"text: the `{field}` of {what}", lambda value: isinstance(value, str))
 
 
 def at_least(least: int) -> Kind:
@@ -325,3 +355,38 @@ KINDS: dict[str, dict[str, Kind]] = {
     },
     "BlockOptions": {"description": ANYTHING, "max_tokens": ANYTHING, "provider": ANYTHING},  # they say more
 }
+
+_FIBER_ID = id_of("a FiberInspection", "fiber_id")
+_SUBMISSION_ID = id_of("a Submission", "submission_id")
+
+CALLS: dict[str, dict[str, Kind]] = {
+    "compact_after": {"threshold": at_least(1), "token_counter": optional(FUNCTION)},
+    "create_compact_function": {"summarize": FUNCTION, "token_counter": optional(FUNCTION)},
+    "session.search": {"query": TEXT, "limit": WHOLE},
+    "get_schedule": {"id": id_of("a Schedule", "id")},
+    "cancel_schedule": {"id": id_of("a Schedule", "id")},
+    "list_schedules": {
+        "id": optional(id_of("a Schedule", "id")),
+        "start": optional(INSTANT),
+        "end": optional(INSTANT),
+    },
+    "get_queue": {"id": id_of("a Job", "id")},
+    "dequeue": {"id": id_of("a Job", "id")},
+    "retry": {"fn": FUNCTION, "should_retry": optional(FUNCTION)},
+    "start_fiber": {"fiber_id": optional(TEXT), "idempotency_key": optional(TEXT)},
+    "inspect_fiber": {"fiber_id": _FIBER_ID},
+    "cancel_fiber": {"fiber_id": _FIBER_ID},
+    "list_fibers": {"limit": WHOLE},
+    "delete_fibers": {"settled_before": optional(INSTANT), "limit": WHOLE},
+    "submit_messages": {"submission_id": optional(TEXT), "idempotency_key": optional(TEXT)},
+    "inspect_submission": {"submission_id": _SUBMISSION_ID},
+    "wait_for_submission": {"submission_id": _SUBMISSION_ID},
+    "cancel_submission": {"submission_id": _SUBMISSION_ID},
+    "delete_submission": {"submission_id": _SUBMISSION_ID},
+    "list_submissions": {"limit": WHOLE},
+    "delete_submissions": {"completed_before": optional(MILLISECONDS), "limit": WHOLE},
+    "wait_until_stable": {"timeout": optional(NUMBER)},
+    "apply_tool_result": {"tool_call_id": id_of("a call", "tool_call_id")},
+    "apply_tool_approval": {"tool_call_id": id_of("a call", "tool_call_id")},
+}
+"""What methods of an agent are given, where another kind of it would fail far from here, or do nothing."""

@@ -18,10 +18,11 @@ from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
 from .errors import InvalidSettings
-from .kinds import KINDS, check, check_fields, nearest, nearest_zone, shown, with_article
+from .kinds import KINDS, check, check_call, check_fields, nearest, nearest_zone, shown, with_article
 
 __all__ = [
     "as_settings",
+    "check_call",
     "check_fields",
     "hooks_of",
     "is_ours",
@@ -33,6 +34,7 @@ __all__ = [
     "shown",
     "slip",
     "snake",
+    "with_article",
 ]
 
 T = TypeVar("T")
@@ -90,6 +92,8 @@ def snake(name: str) -> str:
 
 _OTHERWISE = {
     "chat_stream_stall_timeout_ms": "chat_stream_stall_timeout",
+    "concurrency": "message_concurrency",
+    "init_state": "initial_state",
     "instruction": "system_prompt",
     "instructions": "system_prompt",
     "llm": "model",
@@ -98,6 +102,8 @@ _OTHERWISE = {
     "model_name": "model",
     "models": "model",
     "prompt": "system_prompt",
+    "recovery": "chat_recovery",
+    "retries": "retry_options",
     "scheduled_tasks": "get_scheduled_tasks",
     "stall_timeout": "chat_stream_stall_timeout",
     "system": "system_prompt",
@@ -111,22 +117,37 @@ _METHODS_OTHERWISE = {
     "after_step": "on_step_finish",
     "after_tool": "after_tool_call",
     "after_turn": "on_chat_response",
+    "before_model_call": "before_step",
     "before_tool": "before_tool_call",
+    "before_tools": "before_tool_call",
     "get_instructions": "get_system_prompt",
     "get_llm": "get_model",
     "get_prompt": "get_system_prompt",
+    "get_tool": "get_tools",
     "instructions": "get_system_prompt",
     "on_connected": "on_connect",
     "on_disconnect": "on_close",
+    "on_fiber_recovery": "on_fiber_recovered",
+    "on_finish": "on_chat_response",
+    "on_recovery": "on_chat_recovery",
     "on_response": "on_chat_response",
+    "on_started": "on_start",
     "on_startup": "on_start",
     "on_state_update": "on_state_changed",
     "on_step_end": "on_step_finish",
+    "on_submission": "on_submission_status",
     "on_tool_call": "before_tool_call",
     "on_tool_result": "after_tool_call",
+    "on_turn_end": "on_chat_response",
+    "on_turn_start": "before_turn",
     "tools": "get_tools",
+    "validate_state": "validate_state_change",
 }
 """What others call it: methods."""
+_OF_A_TURN_OTHERWISE = {"max_tokens": "max_output_tokens"}
+"""What others call what a turn is given."""
+_OF_THE_APP = ("authenticate", "authorize", "on_before_connect", "on_before_request")
+"""Functions that the app is given: one for all of its agents."""
 _HOOK = re.compile(r"(before|after|on|should|classify|repair|validate)_")
 _GIVES = (
     "configure_session",
@@ -174,11 +195,21 @@ def slip(name: str, value: Any, cls: type) -> str | None:
     """What to do about a name in the body of `cls` that was meant otherwise; `None` for one of its own."""
     if (ours := meant(name, value, cls)) is not None:
         return f"Did you mean {ours!r}? Otherwise give it another name."
-    ours = snake(name)
-    kind = KINDS["TurnConfig"].get(ours)
-    if kind is None or "before_turn" not in hooks_of(cls) or (callable(value) and not kind.takes(value)):
+    elsewhere = _elsewhere(snake(name), value, cls)
+    return None if elsewhere is None or not _is_new(name, cls) or _is_read(name, cls) else elsewhere
+
+
+def _elsewhere(name: str, value: Any, cls: type) -> str | None:
+    """Where a name that is none of an agent's belongs: to a turn, or to the app."""
+    if name in _OF_THE_APP and callable(value):
+        return f"It is an option of the app: App({name}=…). Or give it another name."
+    if "before_turn" not in hooks_of(cls):
         return None
-    if not _is_new(name, cls) or _is_read(name, cls):
+    turn = KINDS["TurnConfig"]
+    ours = _OF_A_TURN_OTHERWISE.get(name, name)
+    if ours not in turn and not callable(value):
+        ours = nearest(name, turn, like=0.92)
+    if ours not in turn or (callable(value) and not turn[ours].takes(value)):
         return None
     return f"It is one of a turn: return TurnConfig({ours}=…) from before_turn(). Or give it another name."
 

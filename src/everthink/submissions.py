@@ -21,6 +21,7 @@ from .errors import InvalidTurn, SubmissionConflict
 from .messages import Message, MessageInput, as_messages, decode_json, encode_json, json_object
 from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
 from .session.budget import will_be_cut
+from .settings import check_call
 from .store.port import Row
 from .surface import check_words
 from .turn import queries
@@ -111,6 +112,7 @@ class Submissions:
         given = [with_stamps(m, channel, None) for m in as_messages(messages, new_id=desk.new_id)]
         if not given:
             raise InvalidTurn("submit_messages requires at least one message.", kept="Nothing was stored.")
+        check_call("submit_messages", submission_id=submission_id, idempotency_key=idempotency_key)
         marks = json_object(metadata, "metadata")
         text = None if marks is None else encode_json(marks).decode()
         # A task of its own: a caller that stops waiting must not leave a row that nobody runs.
@@ -209,12 +211,14 @@ class Submissions:
 
     async def inspect(self, submission_id: str) -> Submission | None:
         """How a submission stands, or `None` when there is none of that id."""
+        check_call("inspect_submission", submission_id=submission_id)
         return await self._row(queries.SUBMISSION, submission_id)
 
     async def list(
         self, *, status: Status | Sequence[Status] | None = None, limit: int = 50
     ) -> list[Submission]:
         """Submissions, newest first."""
+        check_call("list_submissions", limit=limit)
         wanted = None if status is None else _statuses(status)
         rows = await self._desk.store.fetch(queries.SUBMISSIONS, self._desk.id)
         found = [_submission(row) for row in rows]
@@ -224,6 +228,7 @@ class Submissions:
 
     async def wait(self, submission_id: str) -> Submission | None:
         """Return once the submission is over."""
+        check_call("wait_for_submission", submission_id=submission_id)
         known = self._open.get(submission_id)
         if known is not None:
             await known.over.wait()
@@ -240,6 +245,7 @@ class Submissions:
 
         Its end is durable when this returns, unless the caller is part of a turn: nobody waits for itself.
         """
+        check_call("cancel_submission", submission_id=submission_id)
         desk, is_open = self._desk, self._open.get(submission_id)
         known = await self.inspect(submission_id)
         if known is None or known.status in TERMINAL:
@@ -261,6 +267,7 @@ class Submissions:
 
     async def delete(self, submission_id: str) -> bool:
         """Forget a submission that is over. Its id and key are new again afterwards."""
+        check_call("delete_submission", submission_id=submission_id)
         if await self.inspect(submission_id) is None:
             return False
         rows = await self._desk.store.apply(queries.deleted(self._desk.id, [submission_id]))
@@ -274,6 +281,7 @@ class Submissions:
         limit: int = 100,
     ) -> int:
         """Forget submissions that are over, those completed first first. Returns how many."""
+        check_call("delete_submissions", completed_before=completed_before, limit=limit)
         wanted = TERMINAL if status is None else _statuses(status)
         rows = await self._desk.store.fetch(queries.SUBMISSIONS, self._desk.id)
         over = [s for row in rows if (s := _submission(row)).status in wanted & TERMINAL]

@@ -124,7 +124,7 @@ class Think(Agent):
 
     hydration_byte_budget: float = 24 * 1024 * 1024
     """How much of a conversation is kept in memory, at most; what is older stays in the database.
-    0 or `math.inf`: everything."""
+    0 or less, or `math.inf`: everything."""
 
     media_eviction: MediaEviction | dict[str, Any] | bool = True
     """Whether files and large tool outputs leave old messages: see `MediaEviction`."""

@@ -90,6 +90,7 @@ async def test_an_interval_has_a_type_of_its_own_can_be_filtered_and_cancelled(a
         ("", "Invalid cron expression"),
         ("61 * * * *", "Invalid cron expression"),
         ("0 0 30 2 *", "Invalid cron expression"),
+        ("0 9 * * * *", r'6 fields, and needs 5.*Write "0 9 \* \* \*" or "9 \* \* \* \*"'),
         ("*" * 300, "too long"),
     ],
 )

@@ -67,6 +67,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "submissions": {
         "errors",
+        "settings",
         "surface",
         "clock",
         "messages",

@@ -40,8 +40,19 @@ def test_each_policy_decides_about_a_message_that_overlaps(policy: Any, decision
 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, math.nan, math.inf, -math.inf, "2", None, True, [1]])
-def test_a_quiet_time_that_is_none_is_the_usual_one(seconds: Any) -> None:
+def test_a_quiet_time_that_is_none_is_the_usual_one_and_is_told(
+    seconds: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     assert decide(Debounce(seconds), overlaps=True) == Supersede(0.75)
+    assert caplog.messages == [f"Debounce({seconds!r}) is no number of seconds, 0 or more; 0.75 is taken."]
+
+
+@pytest.mark.parametrize("seconds", [0, 2, 0.5])
+def test_a_quiet_time_of_seconds_is_not_worth_a_word(
+    seconds: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert decide(Debounce(seconds), overlaps=True) == Supersede(float(seconds))
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("policy", ["newest", None, 7, {"strategy": "debounce"}])

@@ -368,6 +368,25 @@ async def test_what_configure_session_returns_is_a_session_or_nothing(open_app: 
         ("get_modle", lambda self: "x", "Did you mean 'get_model'?"),
         ("tools", lambda self: [], "Did you mean 'get_tools'?"),
         ("output", dict, "return TurnConfig(output=…) from before_turn()"),
+        ("get_tool", lambda self: [], "Did you mean 'get_tools'?"),
+        ("on_started", lambda self: None, "Did you mean 'on_start'?"),
+        ("validate_state", lambda self, state: None, "Did you mean 'validate_state_change'?"),
+        ("on_fiber_recovery", lambda self, ctx: None, "Did you mean 'on_fiber_recovered'?"),
+        ("on_recovery", lambda self, ctx: None, "Did you mean 'on_chat_recovery'?"),
+        ("on_submission", lambda self, one: None, "Did you mean 'on_submission_status'?"),
+        ("on_turn_start", lambda self: None, "Did you mean 'before_turn'?"),
+        ("on_turn_end", lambda self: None, "Did you mean 'on_chat_response'?"),
+        ("on_finish", lambda self: None, "Did you mean 'on_chat_response'?"),
+        ("before_tools", lambda self, call: None, "Did you mean 'before_tool_call'?"),
+        ("before_model_call", lambda self, step: None, "Did you mean 'before_step'?"),
+        ("authenticate", lambda self, request: "ada", "It is an option of the app: App(authenticate=…)."),
+        ("authorize", lambda self, *given: True, "It is an option of the app: App(authorize=…)."),
+        ("temprature", 0.2, "return TurnConfig(temperature=…) from before_turn()"),
+        ("max_tokens", 100, "return TurnConfig(max_output_tokens=…) from before_turn()"),
+        ("init_state", {}, "Did you mean 'initial_state'?"),
+        ("recovery", True, "Did you mean 'chat_recovery'?"),
+        ("concurrency", "latest", "Did you mean 'message_concurrency'?"),
+        ("retries", 3, "Did you mean 'retry_options'?"),
     ],
 )
 def test_a_word_of_others_for_a_setting_is_told_where_the_class_is_written(
@@ -387,6 +406,14 @@ def test_what_a_class_reads_itself_is_its_own() -> None:
         temperature = 0.2
         timezone = "Europe/London"
         seed = 7
+        retries = 3
+        max_tokens = 100
+
+        def authenticate(self) -> bool:
+            return self.retries > self.max_tokens
+
+        def on_finish(self) -> bool:
+            return self.authenticate()
 
         def get_model(self) -> str:
             return self.models["fast"]
@@ -415,7 +442,7 @@ def test_what_a_class_reads_itself_is_its_own() -> None:
 
         @callable
         def dice(self) -> int:
-            return self.seed
+            return self.seed + self.on_finish()
 
     class Next(Helper):
         timeout = 60

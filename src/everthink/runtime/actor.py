@@ -20,7 +20,7 @@ import msgspec
 from ..abort import AbortRegistry
 from ..clock import Clock
 from ..cluster.fence import Fence
-from ..errors import AgentError, InvalidSettings, SessionBusy, StoreError
+from ..errors import AgentError, SessionBusy, StoreError
 from ..limits import Limits
 from ..messages import Message, bounded_json, decode_json
 from ..models.port import Model
@@ -42,7 +42,7 @@ from ..session.eviction import Evictor
 from ..session.reading import Shape
 from ..session.session import Session
 from ..session.sessions import MAIN, Sessions
-from ..settings import setting, shown
+from ..settings import check_call, setting
 from ..store.port import Statement, Store
 from ..submissions import Submission, Submissions
 from ..tasks import begin
@@ -64,6 +64,7 @@ from . import queries
 from .alarms import Alarms
 from .callbacks import as_retry, options_of
 from .cleaning import Cleaning
+from .configured import configured
 from .context import current_connection
 from .fiber_values import as_json
 from .fibers import Fibers
@@ -363,13 +364,7 @@ class Actor:
         session.tell_cut = self._tell_cut
         budget = setting(self.agent, "hydration_byte_budget")
         session.limit_hydration(budget if math.isfinite(budget) and budget > 0 else math.inf)
-        answer: Any = await call_hook(self.agent.configure_session, session)
-        if answer is not None and not isinstance(answer, Session):
-            raise InvalidSettings(
-                f"configure_session returned {shown(answer)}.",
-                next_step="Return the session it is given, set up: session.with_context(…); or None.",
-            )
-        return answer or session
+        return await configured(self.agent, session)
 
     def _adopt(self, session: Session) -> None:
         self.session = session
@@ -569,6 +564,7 @@ class Actor:
 
     async def retry(self, fn: Callable[[int], Any], given: Retry, should_retry: Any) -> Any:
         """See `Agent.retry`."""
+        check_call("retry", fn=fn, should_retry=should_retry)
         options = options_of(self.agent, given)
         return await retrying(fn, options, should_retry=should_retry, clock=self.clock)
 

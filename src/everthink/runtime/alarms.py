@@ -31,7 +31,7 @@ from ..observe.events import (
     ScheduleExecute,
     ScheduleRetry,
 )
-from ..settings import setting
+from ..settings import check_call, setting
 from ..store.port import Rows, Statement
 from ..surface import check_words
 from . import alarm_queries as queries
@@ -186,6 +186,7 @@ class Alarms:
 
     async def get(self, id: str) -> Schedule | None:
         """See `Agent.get_schedule`."""
+        check_call("get_schedule", id=id)
         row = await self._row(id)
         return None if row is None else _schedule(row)
 
@@ -202,6 +203,7 @@ class Alarms:
         end: datetime | None = None,
     ) -> list[Schedule]:
         """See `Agent.list_schedules`."""
+        check_call("list_schedules", id=id, start=start, end=end)
         if type is not None:
             check_words("list_schedules: type", type, get_args(Kind))
         query = queries.listed(
@@ -216,6 +218,7 @@ class Alarms:
 
     async def cancel(self, id: str) -> bool:
         """See `Agent.cancel_schedule`."""
+        check_call("cancel_schedule", id=id)
         (rows,) = await self._home.store.apply([queries.cancelled(self._home.id, id)])
         if not rows:
             return False

@@ -21,7 +21,7 @@ from ..session.attachments import read_attachment
 from ..session.repair import as_interrupted
 from ..session.summary import model_summarizer
 from ..session.tree import Plan
-from ..settings import setting
+from ..settings import check_call, setting
 from ..store.port import Statement
 from ..submissions import SKIPPED_TEXT, Submission
 from ..surface import check_function
@@ -390,6 +390,7 @@ def is_waiting_for_person(home: Actor) -> bool:
 
 async def until_stable(home: Actor, timeout: float | None) -> bool:
     """See `Think.wait_until_stable`."""
+    check_call("wait_until_stable", timeout=timeout)
     changed = asyncio.Event()
     leave = home.audience.join(lambda _: changed.set())
     settled = asyncio.ensure_future(_settled(home, changed))
@@ -429,6 +430,7 @@ async def apply_result(
     `is_strangers`: a client says so, and it counts only for a browser's call that the ledger holds as asked,
     and that is theirs to answer. `by` is who said so, as JSON.
     """
+    check_call("apply_tool_result", tool_call_id=call_id)
     is_strangers = is_strangers and not home.trusts_clients
     if is_strangers and not await is_open(home, call_id, in_browser=True, by=mark_of(by)):
         return False
@@ -466,6 +468,7 @@ async def apply_approval(
     `is_strangers`: a client says so, and it counts only for a call that the ledger holds as asking.
     `by` is who said so, as JSON: the call runs in their name.
     """
+    check_call("apply_tool_approval", tool_call_id=call_id)
     if not isinstance(cast("object", approved), bool):
         raise InvalidTurn(
             f"apply_tool_approval: `approved` is True or False, not {approved!r}.",

@@ -30,6 +30,7 @@ from ..errors import (
 )
 from ..messages import UNSET
 from ..observe.events import FiberRunCompleted, FiberRunFailed, FiberRunStarted
+from ..settings import check_call
 from ..surface import check_function, check_words
 from ..turn.admission import current_turn, in_active_turn, step_outside
 from ..turn.hooks import call_hook
@@ -260,6 +261,7 @@ class Fibers:
         """Accept a fiber once; its record is durable when this returns."""
         self._refuse_when_closing()
         _check_function(fn)
+        check_call("start_fiber", fiber_id=fiber_id, idempotency_key=idempotency_key)
         for what, given in (("fiber_id", fiber_id), ("idempotency_key", idempotency_key)):
             if given is not None and not given.strip():
                 raise InvalidFiber(f"{what} must not be blank.", kept="Nothing was stored.")
@@ -358,6 +360,7 @@ class Fibers:
 
     async def inspect(self, fiber_id: str) -> FiberInspection | None:
         """How a managed fiber stands, or `None` when there is none of that id."""
+        check_call("inspect_fiber", fiber_id=fiber_id)
         return await self._record(queries.BY_ID, fiber_id)
 
     async def inspect_by_key(self, idempotency_key: str) -> FiberInspection | None:
@@ -376,6 +379,7 @@ class Fibers:
         limit: int = 50,
     ) -> builtins.list[FiberInspection]:
         """Managed fibers, newest first."""
+        check_call("list_fibers", limit=limit)
         wanted = queries.listed(
             self._home.id, status=_statuses(status), name=name, limit=max(1, min(100, limit))
         )
@@ -384,6 +388,7 @@ class Fibers:
 
     async def cancel(self, fiber_id: str, reason: object = None) -> bool:
         """End a managed fiber that waits or runs. False when there is none."""
+        check_call("cancel_fiber", fiber_id=fiber_id)
         home, text = self._home, None if reason is None else str(reason)
         (rows,) = await home.store.apply(
             [queries.cancelled(home.id, fiber_id, reason=text, now=home.clock.now_ms())]
@@ -414,6 +419,7 @@ class Fibers:
         limit: int = 100,
     ) -> int:
         """Forget records that are over, those settled first first. Returns how many."""
+        check_call("delete_fibers", settled_before=settled_before, limit=limit)
         wanted = _statuses(status)
         before = None if settled_before is None else round(settled_before.timestamp() * 1000)
         (rows,) = await self._home.store.apply(

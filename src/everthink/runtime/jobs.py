@@ -20,6 +20,7 @@ import msgspec
 
 from ..errors import StoreClosed, StoreError
 from ..observe.events import QueueCreate, QueueError, QueueRetry
+from ..settings import check_call
 from ..store.port import Statement
 from ..surface import nearest_method
 from ..tasks import begin
@@ -98,6 +99,7 @@ class Jobs:
 
     async def dequeue(self, id: str) -> bool:
         """See `Agent.dequeue`."""
+        check_call("dequeue", id=id)
         return bool(await self._drop(queries.dropped(self._home.id, id)))
 
     async def dequeue_all(self) -> int:
@@ -122,6 +124,7 @@ class Jobs:
 
     async def get(self, id: str) -> Job | None:
         """See `Agent.get_queue`."""
+        check_call("get_queue", id=id)
         rows = await self._home.store.fetch(queries.BY_ID, self._home.id, id)
         return _job(JobRow.of(rows[0])) if rows else None
 

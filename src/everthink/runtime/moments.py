@@ -55,6 +55,7 @@ def moment(when: Any, *, now: int, callback: str = "a callback") -> Moment:
             return _delayed(when.total_seconds(), now)
         case str():
             cron = " ".join(when.split())
+            _refuse_seconds(cron)
             return Moment("cron", cron_after(cron, now), cron=cron)
         case bool():
             pass
@@ -104,6 +105,19 @@ def cron_after(cron: str, after: int) -> int:
             next_step='The fields are minute, hour, day of month, month, day of week: "0 9 * * 1-5".'
             + (_PHRASE if cron.lower().startswith("every ") else ""),
         ) from error
+
+
+def _refuse_seconds(cron: str) -> None:
+    """Refuse a sixth field: some read seconds before the five, some a year behind them."""
+    fields = cron.split()
+    if len(fields) == 6:
+        raise InvalidSchedule(
+            f"Invalid cron expression {cron!r}: it has 6 fields, and needs 5; there are none for seconds"
+            " and years.",
+            kept=KEPT,
+            next_step=f'Write "{" ".join(fields[:5])}" or "{" ".join(fields[1:])}": minute, hour, day of'
+            " month, month, day of week. For seconds there is schedule_every.",
+        )
 
 
 _PHRASE = " A phrase such as this one is for the tasks that get_scheduled_tasks returns."

@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
-from ..errors import UNTOLD, CompactionNotSetUp, is_for_people
+from ..errors import UNTOLD, AgentError, CompactionNotSetUp, InvalidSettings, is_for_people
 from ..messages import Message
+from ..settings import shown, with_article
 from .overlay import Overlay
 from .summary import CompactContext, CompactFunction, Compaction
 from .tokens import TokenCounter
@@ -28,6 +29,7 @@ __all__ = [
     "Compactor",
     "SessionNews",
     "SessionStatus",
+    "check_function",
 ]
 
 log = logging.getLogger("everthink.session")
@@ -203,9 +205,7 @@ class Compactor:
         answer: Any = self.fn(history, CompactContext(token_counter=self.counter))
         if inspect.isawaitable(answer):
             answer = await answer
-        if isinstance(answer, Mapping):
-            answer = Compaction(**cast("Mapping[str, Any]", answer))
-        return cast("Compaction | None", answer)
+        return _compaction(answer, self.fn)
 
     async def _failed(self, error: Exception) -> None:
         """Report what went wrong around a compaction; what the handler raises is only logged."""
@@ -219,6 +219,51 @@ class Compactor:
                 await answer
         except Exception:
             log.exception("the handler of compaction errors raised")
+
+
+def check_function(fn: Any) -> None:
+    """Refuse what cannot be called with the messages and the context."""
+    if not callable(fn):
+        raise InvalidSettings(f"on_compaction is given {shown(fn)}.", next_step=_FUNCTION)
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return  # it shows when it is called
+    try:
+        signature.bind("messages", "context")
+    except TypeError as error:
+        raise InvalidSettings(
+            f"on_compaction is given {_name(fn)}, which cannot be called with the messages and the context:"
+            f" {error}.",
+            next_step=_FUNCTION,
+        ) from None
+
+
+_FUNCTION = (
+    "Give it a function of (messages, context) that returns a Compaction or None. One that answers a prompt"
+    " with text is made into that: create_compact_function(summarize=…)."
+)
+
+
+def _name(fn: Any) -> str:
+    return getattr(fn, "__qualname__", None) or type(fn).__name__
+
+
+def _compaction(answer: Any, fn: Any) -> Compaction | None:
+    """What a compaction function returned. Raises when it is something else."""
+    if answer is None or isinstance(answer, Compaction):
+        return answer
+    if isinstance(answer, Mapping):
+        try:
+            return Compaction(**cast("Mapping[str, Any]", answer))
+        except TypeError:
+            pass  # fields of another name
+    raise AgentError(
+        f"The compaction function {_name(fn)} returned {with_article(type(answer).__name__)}.",
+        kept="The conversation is as it was.",
+        next_step="Return Compaction(from_message_id, to_message_id, summary), a dict with its fields, or"
+        " None. One that answers a prompt with text belongs in create_compact_function(summarize=…).",
+    )
 
 
 def _failure(error: Exception) -> CompactionFailed:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ContextUnavailable
 from ..messages import UNSET, Message, Unset
+from ..settings import check_call
 from ..store.port import LONGEST_QUERY, Search, Statement, Store
 from . import queries
 from .blocks import ContextBlock, block_options
@@ -26,6 +27,7 @@ from .compaction import (
     ErrorHandler,
     SessionNews,
     SessionStatus,
+    check_function,
 )
 from .context import Context
 from .files import Files
@@ -136,11 +138,13 @@ class Session(Tree):
 
     def on_compaction(self, fn: CompactFunction) -> Session:
         """How to shorten the conversation: `create_compact_function(summarize=…)`, or a function of yours."""
+        check_function(fn)
         self._compactor.fn = fn
         return self
 
     def compact_after(self, threshold: int, *, token_counter: TokenCounter | None = None) -> Session:
         """Shorten the conversation once it is estimated at more than `threshold` tokens."""
+        check_call("compact_after", threshold=threshold, token_counter=token_counter)
         self._compactor.threshold = threshold
         self._compactor.counter = token_counter or self._compactor.counter
         return self
@@ -347,6 +351,7 @@ class Session(Tree):
 
     async def search(self, query: str, *, limit: int = 20) -> list[SearchHit]:
         """Messages of this session that hold `query` as a phrase, best first; also summarised ones."""
+        check_call("session.search", query=query, limit=limit)
         rows = await self._store.search(
             Search(
                 "messages",

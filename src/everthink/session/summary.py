@@ -22,6 +22,7 @@ from typing import Any, cast
 from ..errors import ModelError
 from ..messages import SETTLED_STATES, Message, Part, encode_json, is_tool_part, tool_name
 from ..models.port import Failed, Finish, Model, Request, Settings, TextDelta, TextPart, UserMessage
+from ..settings import check_call
 from .overlay import is_overlay
 from .tokens import TokenCount, TokenCounter, as_count, counted, estimate_message, estimate_messages
 from .tokens import estimate_tokens as estimate
@@ -120,6 +121,7 @@ def create_compact_function(
     counter, else estimated. `summarize` is called more than once when the turns exceed
     `max_prompt_tokens`; what it raises goes to the caller, and nothing is compacted.
     """
+    check_call("create_compact_function", summarize=summarize, token_counter=token_counter)
     for name, value, least in (
         ("protect_head", protect_head, 0),
         ("tail_token_budget", tail_token_budget, 0),

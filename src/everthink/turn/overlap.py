@@ -9,6 +9,7 @@ chat are subject to this: never a regeneration, never a call from code.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ __all__ = [
     "refuse_when_full",
 ]
 
+log = logging.getLogger("everthink.turn")
+
 DEFAULT_DEBOUNCE = 0.75
 LONGEST_WAIT = 10
 """So many times the quiet moment somebody waits for one at most."""
@@ -40,10 +43,19 @@ LONGEST_WAIT = 10
 class Debounce:
     """Wait for a quiet moment of `seconds` before answering the newest message.
 
-    Nobody waits longer than ten times that, however much is written meanwhile.
+    Nobody waits longer than ten times that, however much is written meanwhile. What is no number of seconds,
+    0 or more, is logged, and 0.75 is taken.
     """
 
     seconds: Any = DEFAULT_DEBOUNCE
+
+    def __post_init__(self) -> None:
+        if _quiet(self.seconds) != self.seconds or isinstance(self.seconds, bool):
+            log.warning(
+                "Debounce(%r) is no number of seconds, 0 or more; %s is taken.",
+                self.seconds,
+                DEFAULT_DEBOUNCE,
+            )
 
 
 MessageConcurrency = Literal["queue", "latest", "merge", "drop", "debounce"] | Debounce
