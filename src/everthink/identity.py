@@ -9,21 +9,38 @@ mark, never by itself: a mark is short, stable over restarts, and tells nothing 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NoReturn, cast, get_args
 
 import msgspec
 
 from .errors import AgentError
 
-__all__ = ["PERMISSIONS", "Granted", "Permission", "kept", "mark_of", "name_of"]
+__all__ = [
+    "PERMISSIONS",
+    "Granted",
+    "Permission",
+    "kept",
+    "mark_of",
+    "moment_of",
+    "name_of",
+    "permissions_of",
+]
 
 Permission = Literal["ask", "answer", "cancel", "clear", "state", "call"]
 PERMISSIONS: frozenset[Permission] = frozenset(cast("tuple[Permission, ...]", get_args(Permission)))
 """All that a connection may do besides reading."""
 
+
+READING = "read"
+"""Among permissions: nothing but reading. It makes an empty collection something one has to mean."""
+EARLIEST_SECONDS = 1_000_000_000
+"""Seconds since 1970 have been more than this since 2001; a while of so many lasts for thirty years."""
+LATEST_SECONDS = 100_000_000_000
+"""Seconds since 1970 are fewer than this for 3,000 years; milliseconds have been more since 1973."""
 
 _NAMES = ("id", "sub", "user_id", "username")
 """What names somebody; the first that there is."""
@@ -43,6 +60,11 @@ class Granted:
     identity: Any
     until: datetime | float | None = None
     permissions: Collection[Permission] | None = None
+
+    def __post_init__(self) -> None:
+        moment_of(self.until)
+        if self.permissions is not None:
+            permissions_of(self.permissions, "Granted(permissions=…)")
 
 
 def kept(identity: Any) -> Any:
@@ -101,3 +123,57 @@ def name_of(identity: Any) -> str | None:
         entries = cast("dict[str, Any]", plain)
         plain = next((entries[key] for key in _NAMES if entries.get(key)), None)
     return str(plain) if isinstance(plain, str | int) and not isinstance(plain, bool) else None
+
+
+# --- reading a grant
+
+
+def permissions_of(given: Collection[Any], what: str) -> frozenset[Permission]:
+    """The permissions of these names. Raises for one that is none."""
+    if isinstance(given, str):
+        _unknown(what, given, f"Write a list: [{given!r}].")
+    for name in given:
+        if name != READING and name not in PERMISSIONS:
+            import difflib  # for letters only
+
+            near = difflib.get_close_matches(str(name), [*PERMISSIONS, READING], n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(sorted(PERMISSIONS))}."
+            _unknown(what, name, hint)
+    return frozenset(name for name in given if name != READING)
+
+
+def _unknown(what: str, given: Any, hint: str) -> NoReturn:
+    raise AgentError(f"{what}: {given!r} is no permission.", kept="Nobody was let in.", next_step=hint)
+
+
+def moment_of(until: datetime | float | None) -> float | None:
+    """A moment in seconds since 1970. Raises for what can be none."""
+    if isinstance(until, datetime):
+        if until.tzinfo is None:
+            raise AgentError(
+                f"Granted(until={until!r}) has no time zone.",
+                kept="Nobody was let in.",
+                next_step="Write datetime.now(UTC) + timedelta(hours=1), or give seconds since 1970.",
+            )
+        return until.timestamp()
+    if until is None or until == math.inf:
+        return None
+    if isinstance(until, bool) or not isinstance(cast("Any", until), int | float) or math.isnan(until):
+        raise AgentError(
+            f"Granted(until={until!r}) is no moment.",
+            kept="Nobody was let in.",
+            next_step="Give an aware datetime, or seconds since 1970.",
+        )
+    if 0 < until < EARLIEST_SECONDS:
+        raise AgentError(
+            f"Granted(until={until!r}) looks like a while, and is read as seconds since 1970.",
+            kept="Nobody was let in.",
+            next_step=f"Give the moment it ends: time.time() + {until!r}, or an aware datetime.",
+        )
+    if until > LATEST_SECONDS:
+        raise AgentError(
+            f"Granted(until={until!r}) looks like milliseconds, and is read as seconds since 1970.",
+            kept="Nobody was let in.",
+            next_step="Divide it by 1000, or give an aware datetime.",
+        )
+    return float(until)

@@ -140,6 +140,15 @@ def _are_messages(value: Any) -> bool:
     return all(any(base.__name__ in _MESSAGES for base in kind.__mro__) for kind in kinds)
 
 
+def _is_output(value: Any) -> bool:
+    if isinstance(value, type | Mapping) or _is_one_of(value, "OutputSchema", "Structured"):
+        return True
+    if isinstance(value, str | int | float | list | tuple | FunctionType):
+        return False
+    marks = ("model_fields", "__dataclass_fields__", "__struct_fields__")  # of the class it is an object of
+    return not any(hasattr(type(cast("object", value)), mark) for mark in marks)
+
+
 def _zones() -> dict[str, str]:
     import zoneinfo  # for those who name one
 
@@ -163,6 +172,7 @@ _MESSAGES = ("SystemMessage", "UserMessage", "AssistantMessage", "ToolMessage")
 ANYTHING = Kind("anything", lambda value: True, may_be_none=True)
 YES_NO = Kind("True or False", lambda value: isinstance(value, bool))
 TEXT = Kind("text", lambda value: isinstance(value, str))
+SOME_TEXT = Kind("text with something in it", lambda value: isinstance(value, str) and bool(value.strip()))
 TEXTS = Kind('a list of texts: ["one", "two"]', _are_texts)
 FUNCTION = Kind("a function", callable)
 DICT = Kind("a dict", lambda value: isinstance(value, Mapping))
@@ -181,8 +191,7 @@ STOP_WHEN = Kind(
     lambda value: callable(value) or (_is_many(value) and all(callable(one) for one in value)),
 )
 OUTPUT = Kind(
-    "a pydantic model, a type, or a JSON schema as a dict",
-    lambda value: not isinstance(value, str | int | float | list | tuple | FunctionType),
+    "a pydantic model (the class, not one of its objects), a type, or a JSON schema as a dict", _is_output
 )
 
 
@@ -347,7 +356,7 @@ KINDS: dict[str, dict[str, Kind]] = {
     "FiberRecovery": {"scan_deadline": SECONDS, "max_age": SECONDS, "hook_timeout": SECONDS},
     "ScheduledTask": {
         "schedule": TEXT,
-        "prompt": optional(TEXT | FUNCTION),
+        "prompt": optional(SOME_TEXT | FUNCTION),
         "handler": optional(FUNCTION | TEXT),
         "timezone": optional(TEXT),
         "retry": ANYTHING,  # read where timers are

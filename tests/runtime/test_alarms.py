@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everthink import Retry, Schedule, Think
-from everthink.errors import AgentError, InvalidCallback, InvalidRetry, InvalidSchedule
+from everthink.errors import InvalidCallback, InvalidRetry, InvalidSchedule, NotJson
 from everthink.runtime.moments import as_datetime, as_ms, cron_after, every, moment
 from everthink.testing.clock import ManualClock
 from tests.runtime.conftest import BOTH, Open
@@ -90,7 +90,7 @@ async def test_an_interval_has_a_type_of_its_own_can_be_filtered_and_cancelled(a
         ("", "Invalid cron expression"),
         ("61 * * * *", "Invalid cron expression"),
         ("0 0 30 2 *", "Invalid cron expression"),
-        ("0 9 * * * *", r'6 fields, and needs 5.*Write "0 9 \* \* \*" or "9 \* \* \* \*"'),
+        ("0 9 * * * *", r'6 fields, and needs 5.*: "0 9 \* \* \*" or "9 \* \* \* \*"'),
         ("*" * 300, "too long"),
     ],
 )
@@ -212,9 +212,20 @@ async def test_a_callback_gets_as_much_as_it_takes(start: Open, diary: Diary, cl
     assert diary.lines == ["nothing", {"n": 2}, ({"n": 3}, "everything")]
 
 
-async def test_a_payload_that_is_not_json_is_refused(agent: Any) -> None:
-    with pytest.raises(AgentError, match="The payload is not JSON"):
-        await agent.schedule(1, "note", object())
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        (object(), "payload is <object"),
+        ({1}, r"payload is \{1\}, a set"),
+        ({"to": [{1: 2}]}, r"a key of payload\['to'\]\[0\] is 1, an int"),
+        (b"x", "payload is b'x', a bytes"),
+    ],
+)
+async def test_a_payload_that_would_come_back_as_something_else_is_refused(
+    agent: Any, payload: Any, told: str
+) -> None:
+    with pytest.raises(NotJson, match=f"{told}.*, which JSON does not have"):
+        await agent.schedule(1, "note", payload)
     assert await agent.list_schedules() == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everthink import App, Job, Retry
-from everthink.errors import AgentError, LeaseLost, StoreUnavailable, TurnInterrupted
+from everthink.errors import LeaseLost, NotJson, StoreUnavailable, TurnInterrupted
 from everthink.store.port import Commit
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
@@ -200,9 +200,20 @@ async def test_a_payload_that_cannot_be_read_is_reported_and_does_not_stop_the_r
     assert [event.payload["attempts"] for event in events] == [0]
 
 
-async def test_a_payload_that_is_not_json_is_refused(agent: Any) -> None:
-    with pytest.raises(AgentError, match="The payload is not JSON"):
-        await agent.queue("note", object())
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        (object(), "payload is <object"),
+        ({1}, r"payload is \{1\}, a set"),
+        ({"to": [{1: 2}]}, r"a key of payload\['to'\]\[0\] is 1, an int"),
+        (b"x", "payload is b'x', a bytes"),
+    ],
+)
+async def test_a_payload_that_would_come_back_as_something_else_is_refused(
+    agent: Any, payload: Any, told: str
+) -> None:
+    with pytest.raises(NotJson, match=f"{told}.*, which JSON does not have"):
+        await agent.queue("note", payload)
     assert await agent.get_queues() == []
 
 

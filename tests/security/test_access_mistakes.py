@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
 from everthink import Granted
+from everthink.errors import AgentError
 from everthink.runtime.callables import callable
 from everthink.testing import ScriptedModel, says
 
@@ -109,12 +112,10 @@ async def test_a_guest_is_one_by_the_permissions_that_are_named(serve: Serve) ->
     [
         (Granted(Granted("ada", permissions=[])), "a Granted inside of a Granted. Nobody was let in."),
         (Granted(Granted(None), permissions=["ask"]), "a Granted inside of a Granted"),
-        (Granted("ada", until=1_900_000_000_000), "looks like milliseconds"),
-        (Granted("ada", until=1.9e12), "Divide it by 1000"),
         (Granted(len), "which is nobody"),
         (Granted(ValueError("bad token")), "bad token"),
     ],
-    ids=["nested", "nested guest", "milliseconds", "as a float", "a function", "an error"],
+    ids=["nested", "nested guest", "a function", "an error"],
 )
 async def test_a_grant_that_cannot_be_meant_lets_nobody_in_and_the_log_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, granted: Granted, words: str
@@ -124,6 +125,41 @@ async def test_a_grant_that_cannot_be_meant_lets_nobody_in_and_the_log_says_why(
         for way in WAYS:
             assert await knock(server, way) == (500, "Internal Server Error")
     assert words in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"until": 1_900_000_000_000}, "looks like milliseconds"),
+        ({"until": 1.9e12}, "Divide it by 1000"),
+        ({"until": 3600}, "looks like a while.*time.time() + 3600"),
+        ({"until": "tomorrow"}, "until='tomorrow'.*is no moment"),
+        ({"until": datetime(2030, 1, 1)}, "has no time zone"),
+        ({"permissions": ["aks"]}, "'aks' is no permission.*Did you mean 'ask'?"),
+        ({"permissions": "ask"}, "Write a list: ['ask']"),
+    ],
+    ids=repr,
+)
+def test_a_grant_is_refused_where_it_is_made(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(AgentError) as refused:
+        Granted("ada", **given)
+    assert all(part in str(refused.value) for part in words.split(".*"))
+
+
+@pytest.mark.parametrize("until", [0, 1_700_000_000, math.inf, None, datetime(2001, 1, 1, tzinfo=UTC)])
+def test_a_grant_that_is_over_already_is_one_all_the_same(until: Any) -> None:
+    assert Granted("ada", until=until).until == until
+
+
+@pytest.mark.parametrize("said", [True, b"ada", Granted(True)], ids=repr)
+async def test_a_yes_and_bytes_say_nobody_and_the_log_says_what_to_return(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, said: Any
+) -> None:
+    page = develop(tmp_path, assistant(ScriptedModel()), authenticate=lambda connection: said)
+    async with served(page) as server:
+        for way in WAYS:
+            assert await knock(server, way) == (500, "Internal Server Error")
+    assert "which does not say who it is. Nobody was let in. Return a name" in caplog.text
 
 
 async def test_a_response_inside_of_a_grant_refuses(tmp_path: Path) -> None:

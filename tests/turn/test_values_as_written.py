@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import math
 import re
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from everthink import (
     Agent,
@@ -36,6 +38,16 @@ from everthink.models.port import TextPart, UserMessage
 from everthink.testing import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
+
+
+class Answer(BaseModel):
+    a: int
+
+
+@dataclass
+class Plain:
+    a: int
+
 
 # --- settings of a class
 
@@ -297,6 +309,9 @@ async def test_a_dict_with_a_value_of_another_kind_is_refused_with_the_hook(
         (FiberRecovery, {"hook_timeout": "10s"}, "FiberRecovery.hook_timeout is '10s'"),
         (ScheduledTask, {"schedule": 60}, "ScheduledTask.schedule is 60"),
         (ScheduledTask, {"schedule": "every hour", "handler": 5}, "ScheduledTask.handler is 5"),
+        (ScheduledTask, {"schedule": "every hour", "prompt": ""}, "prompt is '', a str. It takes text with"),
+        (TurnConfig, {"output": Answer(a=1)}, "TurnConfig.output is Answer(a=1), an Answer."),
+        (TurnConfig, {"output": Plain(1)}, "TurnConfig.output is Plain(a=1), a Plain."),
         (Block, {"reason": 5}, "Block.reason is 5"),
         (Retry, {"max_attempts": "three"}, "retry.max_attempts must be >= 1 (it is 'three')"),
     ],

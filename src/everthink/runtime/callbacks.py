@@ -24,6 +24,7 @@ from ..observe.events import EventBody
 from ..settings import as_settings
 from ..store.port import Store
 from ..surface import can_take, nearest_method, parameters_of
+from .json_values import check_payload
 from .keepalive import Hold
 from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
 
@@ -153,6 +154,7 @@ def as_retry(given: Any, where: str = "retry") -> Retry | None:
 
 def packed(payload: Any) -> str:
     """A payload as JSON text. Equal payloads are equal texts, whatever the order of their keys."""
+    check_payload(payload)
     try:
         return _sorted(msgspec.json.decode(bounded_json(payload))).decode()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import Any, cast
+from uuid import UUID
 
 import msgspec
 
@@ -19,7 +23,10 @@ from ..errors import NotJson
 from ..messages import DEEPEST, bounded_json, decode_json
 from ..settings import shown
 
-__all__ = ["check_json", "plain_json", "without_objects"]
+__all__ = ["check_json", "check_payload", "plain_json", "without_objects"]
+
+_WRITTEN_AS_TEXT = (date, time, timedelta, UUID, Decimal, Enum)
+"""What a payload may hold besides JSON: a callback gets its text."""
 
 
 def plain_json(value: Any, name: str, where: str = "") -> Any:
@@ -30,7 +37,16 @@ def plain_json(value: Any, name: str, where: str = "") -> Any:
 
 def check_json(value: Any, name: str, where: str = "") -> None:
     """Raise when `value` is not made of texts, numbers, booleans, `None`, lists and dicts."""
-    if (found := _misfit(value, name, 0)) is not None:
+    _check(value, name, where, ())
+
+
+def check_payload(value: Any) -> None:
+    """Raise when `value` would come to a callback as something else: a set, a number as a key."""
+    _check(without_objects(value), "payload", "", _WRITTEN_AS_TEXT)
+
+
+def _check(value: Any, name: str, where: str, besides: tuple[type, ...]) -> None:
+    if (found := _misfit(value, name, 0, besides)) is not None:
         path, what = found
         raise NotJson(
             f"{where and f'{where}: '}{path} is {what}, which JSON does not have.",
@@ -55,9 +71,9 @@ def without_objects(value: Any) -> Any:
     return value
 
 
-def _misfit(value: Any, path: str, depth: int) -> tuple[str, str] | None:
-    """The first thing that is no JSON: where, and what."""
-    if value is None or isinstance(value, str | bool | int):
+def _misfit(value: Any, path: str, depth: int, besides: tuple[type, ...]) -> tuple[str, str] | None:
+    """The first thing that is no JSON, and none of `besides`: where, and what."""
+    if value is None or isinstance(value, (str, bool, int, *besides)):
         return None
     if isinstance(value, float):
         return None if math.isfinite(value) else (path, repr(value))
@@ -73,4 +89,6 @@ def _misfit(value: Any, path: str, depth: int) -> tuple[str, str] | None:
         inside = ((f"{path}[{key!r}]", item) for key, item in entries.items())
     else:
         return path, shown(value)
-    return next((found for where, item in inside if (found := _misfit(item, where, depth + 1))), None)
+    return next(
+        (found for where, item in inside if (found := _misfit(item, where, depth + 1, besides))), None
+    )

@@ -115,14 +115,14 @@ def _refuse_seconds(cron: str) -> None:
             f"Invalid cron expression {cron!r}: it has 6 fields, and needs 5; there are none for seconds"
             " and years.",
             kept=KEPT,
-            next_step=f'Write "{" ".join(fields[:5])}" or "{" ".join(fields[1:])}": minute, hour, day of'
-            " month, month, day of week. For seconds there is schedule_every.",
+            next_step="The fields are minute, hour, day of month, month, day of week:"
+            f' "{" ".join(fields[:5])}" or "{" ".join(fields[1:])}". For seconds there is schedule_every.',
         )
 
 
 _PHRASE = " A phrase such as this one is for the tasks that get_scheduled_tasks returns."
 _FIELDS = {
-    "second": "0-59",
+    "second": "0-59",  # of timers that were made when a sixth field was taken
     "minute": "0-59",
     "hour": "0-23",
     "day-of-month": "1-31, a day that the month has",

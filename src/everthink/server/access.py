@@ -10,21 +10,19 @@ something we do not understand, refuses.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 
 from ..errors import UNTOLD, AgentError
-from ..identity import PERMISSIONS, Granted, Permission, kept, mark_of
+from ..identity import PERMISSIONS, Granted, Permission, kept, mark_of, moment_of, permissions_of
+from ..settings import shown
 from ..turn.hooks import call_hook
 from .audit import Auditor
 from .names import kebab
@@ -41,10 +39,6 @@ log = logging.getLogger("everthink.server")
 Action = Literal["connect", "request", "read", "inspect", "call"]
 """What `authorize` is asked about: a socket, HTTP to `on_request`, `get-messages`, the page of
 `everthink dev`, a method call."""
-READING = "read"
-"""Among permissions: nothing but reading. It makes an empty collection something one has to mean."""
-LATEST_SECONDS = 100_000_000_000
-"""Seconds since 1970 are fewer than this for 3,000 years; milliseconds have been more since 1973."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +236,7 @@ class Access:
         if not said:
             raise _Refused(PlainTextResponse("Unauthorized", 401), "not authenticated")
         granted = said if isinstance(said, Granted) else Granted(said)
-        identity, until = granted.identity, _moment(granted.until)
+        identity, until = granted.identity, moment_of(granted.until)
         if isinstance(identity, Response):
             raise _Refused(identity, "not authenticated")
         if not identity and granted.permissions is None:  # a guest is one by what they may do
@@ -252,7 +246,7 @@ class Access:
             raise _Refused(PlainTextResponse("Session expired", 401), "expired")
         permissions = PERMISSIONS
         if granted.permissions is not None:
-            permissions = _permissions(granted.permissions, "Granted(permissions=…)")
+            permissions = permissions_of(granted.permissions, "Granted(permissions=…)")
         return Pass(identity, kept(identity), mark_of(identity), until, permissions)
 
     async def _authorized(self, identity: Any, action: Action, agent: AgentAddress) -> frozenset[Permission]:
@@ -267,7 +261,7 @@ class Access:
         if not said:
             raise _Refused(PlainTextResponse("Forbidden", 403), "not authorized")
         if isinstance(said, Collection) and not isinstance(said, str | bytes | dict):
-            named = _permissions(cast("Collection[Any]", said), "authorize")
+            named = permissions_of(cast("Collection[Any]", said), "authorize")
             if action == "call" and "call" not in named:
                 raise _Refused(PlainTextResponse("Forbidden", 403), "not authorized")
             return named
@@ -333,51 +327,16 @@ def _check_somebody(identity: Any) -> None:
             kept="Nobody was let in.",
             next_step="Return one: Granted(identity, until=…, permissions=…).",
         )
+    if identity is True or isinstance(identity, bytes | bytearray):
+        raise AgentError(
+            f"authenticate returned {shown(identity)}, which does not say who it is.",
+            kept="Nobody was let in.",
+            next_step="Return a name, or a dict or an object with an id: what somebody said is kept by it."
+            " A guest is Granted(None, permissions=[…]).",
+        )
     if inspect.isroutine(identity) or inspect.isgenerator(identity) or inspect.isasyncgen(identity):
         raise AgentError(
             f"authenticate returned {identity!r}, which is nobody.",
             kept="Nobody was let in.",
             next_step="Return who it is, or nothing.",
         )
-
-
-def _permissions(given: Collection[Any], what: str) -> frozenset[Permission]:
-    if isinstance(given, str):
-        _unknown(what, given, f"Write a list: [{given!r}].")
-    for name in given:
-        if name != READING and name not in PERMISSIONS:
-            near = difflib.get_close_matches(str(name), [*PERMISSIONS, READING], n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(sorted(PERMISSIONS))}."
-            _unknown(what, name, hint)
-    return frozenset(name for name in given if name != READING)
-
-
-def _unknown(what: str, given: Any, hint: str) -> NoReturn:
-    raise AgentError(f"{what}: {given!r} is no permission.", kept="Nobody was let in.", next_step=hint)
-
-
-def _moment(until: datetime | float | None) -> float | None:
-    """A moment in seconds since 1970."""
-    if isinstance(until, datetime):
-        if until.tzinfo is None:
-            raise AgentError(
-                f"Granted(until={until!r}) has no time zone.",
-                kept="Nobody was let in.",
-                next_step="Write datetime.now(UTC) + timedelta(hours=1), or give seconds since 1970.",
-            )
-        return until.timestamp()
-    if until is None or until == math.inf:
-        return None
-    if isinstance(until, bool) or not isinstance(cast("Any", until), int | float) or math.isnan(until):
-        raise AgentError(
-            f"Granted(until={until!r}) is no moment.",
-            kept="Nobody was let in.",
-            next_step="Give an aware datetime, or seconds since 1970.",
-        )
-    if until > LATEST_SECONDS:
-        raise AgentError(
-            f"Granted(until={until!r}) looks like milliseconds, and is read as seconds since 1970.",
-            kept="Nobody was let in.",
-            next_step="Divide it by 1000, or give an aware datetime.",
-        )
-    return float(until)

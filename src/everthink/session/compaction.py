@@ -251,6 +251,7 @@ def _name(fn: Any) -> str:
 
 def _compaction(answer: Any, fn: Any) -> Compaction | None:
     """What a compaction function returned. Raises when it is something else."""
+    kind = type(cast("object", answer)).__name__
     if answer is None or isinstance(answer, Compaction):
         return answer
     if isinstance(answer, Mapping):
@@ -259,7 +260,7 @@ def _compaction(answer: Any, fn: Any) -> Compaction | None:
         except TypeError:
             pass  # fields of another name
     raise AgentError(
-        f"The compaction function {_name(fn)} returned {with_article(type(answer).__name__)}.",
+        f"The compaction function {_name(fn)} returned {with_article(kind)}.",
         kept="The conversation is as it was.",
         next_step="Return Compaction(from_message_id, to_message_id, summary), a dict with its fields, or"
         " None. One that answers a prompt with text belongs in create_compact_function(summarize=…).",
