@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from .. import chunks as ui
 from ..errors import InvalidTurn, TurnFailed
@@ -64,12 +64,24 @@ class Prepared:
         self.turn, self.audience, self.admit, self.forget = turn, audience, admit, forget
 
 
+class _Asked(NamedTuple):
+    """The turn of a stream, once it is on its way. Whoever awaits a result has a last word before the response
+    hook (`turn.heard`); a loop may be left at any time."""
+
+    turn: Turn
+    admitting: asyncio.Future[Admitted]
+    leave: Callable[[], object]
+
+
 _EVENTS = ("on_start", "on_event", "on_done", "on_error", "on_interrupted")
 
 
 class ChatStream:
     """A turn being streamed. Iterate over its chunks, or await its result: until then nothing is asked, and
     one that is thrown away before is warned about.
+
+    It asks once. Awaited later, or again, it gives the result of that turn; its chunks come once, and a second
+    loop over them raises `InvalidTurn`.
 
     With `raises` a turn that could not be set up raises what kept it from it, as `save_messages` does.
     """
@@ -83,10 +95,10 @@ class ChatStream:
     ) -> None:
         _check_callback(callback)
         self._prepare, self._callback, self._raises = prepare, callback, raises
+        self._asking = asyncio.Lock()
+        self._asked: _Asked | TurnResult | None = None
         self._shown: deque[ShownChunks] = deque()
         self._arrived = asyncio.Event()
-        # Whoever awaits the result has a last word before the response hook; a loop may be left at any time.
-        self._heard: asyncio.Event | None = None
         # A callback that can be told of an interruption leaves then; everybody else waits for the turn's end.
         self._is_interrupted = False
         self._leaves = callable(getattr(callback, "on_interrupted", None))
@@ -119,6 +131,8 @@ class ChatStream:
 
     async def __aiter__(self) -> AsyncIterator[ui.Chunk]:
         """Yield each chunk. A turn that failed raises `TurnFailed` after its last chunk."""
+        if not await self._ask():
+            raise self._was_read()
         async for told in self._follow():
             for chunk in told.chunks:
                 yield chunk
@@ -138,38 +152,51 @@ class ChatStream:
     async def _to_the_end(self) -> TurnResult:
         callback = self._callback
         on_event = callback if callable(callback) else getattr(callback, "on_event", None)
-        self._heard = asyncio.Event()
+        heard = asyncio.Event()
+        if not await self._ask(heard):
+            return await self._result()
         try:
-            async for told in self._follow():
+            async for told in self._follow(heard):
                 if on_event is not None:
                     for body in told.bodies:
                         await call_hook(cast("Any", on_event), body)
         finally:
-            self._heard.set()
+            heard.set()
         assert self.result is not None
         if self.result.status == "error":
             await self._tell("on_error", self.result.error or "The turn failed.")
         return self.result
 
-    async def _follow(self) -> AsyncIterator[ShownChunks]:
-        prepared = await self.prepare()
-        if isinstance(prepared, TurnResult):
-            self.result = prepared
+    async def _ask(self, heard: asyncio.Event | None = None) -> bool:
+        """Begin the turn, unless that was done: True for the one who has its chunks to read."""
+        async with self._asking:
+            if self._asked is not None:
+                return False
+            prepared = await self.prepare()
+            if isinstance(prepared, TurnResult):
+                self._asked = self.result = prepared
+                return True
+            turn = prepared.turn
+            turn.heard = heard
+            self.request_id = turn.request_id
+            try:
+                await self._tell("on_start", turn.request_id)
+            except BaseException:
+                prepared.forget()  # the turn was never accepted
+                raise
+            leave = prepared.audience.join(lambda told: self._take(turn, told))
+            self._asked = _Asked(turn, asyncio.ensure_future(prepared.admit()), leave)
+            return True
+
+    async def _follow(self, heard: asyncio.Event | None = None) -> AsyncIterator[ShownChunks]:
+        asked = self._asked
+        if not isinstance(asked, _Asked):
             await self._tell("on_start", "")
             await self._tell("on_done")
             return
-        turn = prepared.turn
-        turn.heard = self._heard
-        self.request_id = turn.request_id
+        turn = asked.turn
         try:
-            await self._tell("on_start", turn.request_id)
-        except BaseException:
-            prepared.forget()  # the turn was never accepted
-            raise
-        leave = prepared.audience.join(lambda told: self._take(turn, told))
-        try:
-            admitted = await prepared.admit()
-            ended = admitted.ended
+            ended = (await asyncio.shield(asked.admitting)).ended
             ended.add_done_callback(lambda _: self._arrived.set())
             while not (ended.done() and not self._shown):
                 while self._shown:
@@ -181,16 +208,32 @@ class ChatStream:
                 if not ended.done():
                     self._arrived.clear()
                     await self._arrived.wait()
-            if self._heard is not None:
+            if heard is not None:
                 if (await asyncio.shield(ended)).status == "completed":
                     await self._tell("on_done")
-                self._heard.set()
-            outcome = await admitted.outcome()
+                heard.set()
+            await self._result()
+        finally:
+            asked.leave()
+
+    async def _result(self) -> TurnResult:
+        """The result of the one turn that was asked, once it ended."""
+        asked = self._asked
+        if isinstance(asked, _Asked) and (self.result is None or self.result.status == "interrupted"):
+            outcome = await (await asyncio.shield(asked.admitting)).outcome()
             if self._raises:
                 outcome.raise_setup_failure()
             self.result = outcome.result()
-        finally:
-            leave()
+        assert self.result is not None
+        return self.result
+
+    def _was_read(self) -> InvalidTurn:
+        method = self._made_by[0]
+        return InvalidTurn(
+            f"The chunks of this {method}() were read already, or are being read: they come once.",
+            kept="Its turn is not asked for again.",
+            next_step=f"Await the stream for its result; to ask again, call {method}() again.",
+        )
 
     def _take(self, turn: Turn, told: Shown) -> None:
         if isinstance(told, ShownChunks) and told.turn is turn:
