@@ -243,7 +243,15 @@ class TooManyTurns(AgentError):
 class NestedTurn(AgentError):
     """A turn was asked for from inside a turn of the same agent; waiting for it would never end."""
 
-    def __init__(self, trigger: str) -> None:
+    def __init__(self, trigger: str, *, waits: str = "") -> None:
+        if waits:
+            super().__init__(
+                f"{waits}() would wait for ever: it was called from inside a turn that has to end before that.",
+                kept="The turn goes on, and so does what waits behind it.",
+                next_step="Wait outside of the turn, in on_chat_response, or in a fiber;"
+                " inspect_submission() says how one stands.",
+            )
+            return
         super().__init__(
             f"Think turn admission ({trigger}) cannot be called from inside an active turn; "
             'use run_turn(mode="submit") or add_messages() instead.'

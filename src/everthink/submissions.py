@@ -227,10 +227,12 @@ class Submissions:
         return found[: max(1, min(100, limit))]
 
     async def wait(self, submission_id: str) -> Submission | None:
-        """Return once the submission is over."""
+        """Return once the submission is over. Raises `NestedTurn` where that would never be."""
         check_call("wait_for_submission", submission_id=submission_id)
         known = self._open.get(submission_id)
         if known is not None:
+            if not known.over.is_set():
+                self._desk.door.refuse_waiting("wait_for_submission")
             await known.over.wait()
         return await self.inspect(submission_id)
 

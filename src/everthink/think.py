@@ -421,7 +421,10 @@ class Think(Agent):
         return await self._home.submissions.inspect(submission_id)
 
     async def wait_for_submission(self, submission_id: str) -> Submission | None:
-        """Return once a submission is over: how it ended, or `None` when there is none of that id."""
+        """Return once a submission is over: how it ended, or `None` when there is none of that id.
+
+        Inside a turn of this agent, which has to end first, it raises `NestedTurn`.
+        """
         return await self._home.submissions.wait(submission_id)
 
     async def list_submissions(
@@ -498,7 +501,7 @@ class Think(Agent):
     async def wait_until_stable(self, *, timeout: float | None = None) -> bool:
         """True once no turn runs or waits and nothing waits for a person; False after `timeout` seconds.
 
-        Not for use inside a turn: that turn itself runs.
+        Not for use inside a turn: that turn itself runs. Without a `timeout` it raises `NestedTurn` there.
         """
         return await control.until_stable(self._home, timeout)
 

@@ -263,3 +263,86 @@ async def test_an_agent_may_submit_to_whoever_asked_it(open_app: OpenApp) -> Non
     await all_over(app, Letter, "a")
     texts = [m.text for m in await app.agent(Letter, "a").messages()]
     assert texts == ["Go", "done", "a letter", "noted"]
+
+
+async def wait_for_the_next(agent: Any) -> Any:
+    later = await agent.submit_messages("later", submission_id="later")
+    return await agent.wait_for_submission(later.submission_id)
+
+
+async def wait_for_itself(agent: Any) -> Any:
+    return await agent.wait_for_submission("now")
+
+
+async def wait_until_stable(agent: Any) -> Any:
+    return await agent.wait_until_stable()
+
+
+@pytest.mark.parametrize("by_handle", [False, True])
+@pytest.mark.parametrize(
+    ("wait", "method"),
+    [
+        (wait_for_the_next, "wait_for_submission"),
+        (wait_for_itself, "wait_for_submission"),
+        (wait_until_stable, "wait_until_stable"),
+    ],
+)
+async def test_waiting_inside_a_turn_for_what_comes_after_it_is_refused(
+    open_app: OpenApp, by_handle: bool, wait: Ask, method: str
+) -> None:
+    # Given a tool that waits for its own turn, or for one behind it
+    refused: list[str] = []
+    apps: list[App] = []
+
+    async def ask(agent: Think) -> None:
+        try:
+            await asyncio.wait_for(wait(apps[0].agent(cls) if by_handle else agent), timeout=5)
+        except NestedTurn as error:
+            refused.append(str(error))
+
+    apps.append(app := await open_app(cls := asking(ask, says("done"), says("and that too"))))
+    await app.agent(cls).submit_messages("Go", submission_id="now")
+
+    # Then it is told, and both turns end
+    assert (await app.agent(cls).wait_for_submission("now")).status == "completed"
+    await all_over(app, cls)
+    (words,) = refused
+    assert words.startswith(f"{method}() would wait for ever: it was called from inside a turn")
+
+
+async def test_what_is_over_and_what_has_a_time_limit_may_be_waited_for_inside_a_turn(
+    open_app: OpenApp,
+) -> None:
+    async def ask(agent: Think) -> None:
+        ended = await agent.wait_for_submission("before")
+        assert ended is not None
+        assert (ended.status, await agent.wait_for_submission("unknown")) == ("completed", None)
+        assert await agent.wait_until_stable(timeout=0) is False
+
+    app = await open_app(cls := asking(ask))
+    cls.model = ScriptedModel(says("first"), calls("act"), says("done"))
+    agent = app.agent(cls)
+    await agent.submit_messages("Before", submission_id="before")
+    await agent.wait_for_submission("before")
+
+    result = await agent.save_messages("Go")
+
+    assert result.message.tool_parts[0]["output"] == "fine"
+
+
+async def test_a_task_that_outlives_its_turn_may_wait_for_the_next(open_app: OpenApp) -> None:
+    waiting: list[asyncio.Task[Any]] = []
+    is_over = asyncio.Event()
+
+    async def later(agent: Think) -> Any:
+        await is_over.wait()
+        return await wait_for_the_next(agent)
+
+    async def ask(agent: Think) -> None:
+        waiting.append(asyncio.create_task(later(agent)))
+
+    app = await open_app(cls := asking(ask, says("done"), says("and that too")))
+    await app.agent(cls).save_messages("Go")
+    is_over.set()
+
+    assert (await waiting[0]).status == "completed"

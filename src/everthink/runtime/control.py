@@ -391,6 +391,8 @@ def is_waiting_for_person(home: Actor) -> bool:
 async def until_stable(home: Actor, timeout: float | None) -> bool:
     """See `Think.wait_until_stable`."""
     check_call("wait_until_stable", timeout=timeout)
+    if timeout is None:
+        home.door.refuse_waiting("wait_until_stable")
     changed = asyncio.Event()
     leave = home.audience.join(lambda _: changed.set())
     settled = asyncio.ensure_future(_settled(home, changed))

@@ -211,6 +211,12 @@ class Door:
         if in_active_turn(self._host.id):
             raise NestedTurn(trigger)
 
+    def refuse_waiting(self, method: str) -> None:
+        """Raise when called from inside a turn of this agent that is not over: `method` waits until it is."""
+        inside = {turn.id for id, turn in _TURNS.get() if id == self._host.id}
+        if inside and any(turn.id in inside for turn in self.turns):
+            raise NestedTurn("", waits=method)
+
     # --- accepting it
 
     async def admit(
