@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everthink import App, Message, Think
-from everthink.errors import AgentError, InvalidMessage
+from everthink.errors import AgentError, InvalidMessage, InvalidSettings
 from everthink.messages import MAX_PARTS
 from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp
@@ -224,9 +224,12 @@ STRANGE: list[Any] = [
     pytest.param({"id": None, "role": "user", "parts": [TEXT]}, id="no id gets one"),
     pytest.param({"role": "user", "parts": (TEXT,)}, id="a tuple of parts"),
     pytest.param({"role": "user", "parts": [TEXT], "createdAt": 5}, id="a date that is a number"),
-    pytest.param({"role": "user", "parts": [TEXT], "unknown": {"field": 1}}, id="a field of a newer client"),
     pytest.param(
-        {"role": "user", "parts": [TEXT, {"type": "hologram", "x": 1}]}, id="a part of a newer client"
+        {"role": "user", "parts": [TEXT], "content": "Hi", "revisionId": "r"}, id="fields of an older client"
+    ),
+    pytest.param(
+        {"role": "user", "parts": [TEXT, {"type": "source-page", "sourceId": "s"}]},
+        id="a source of a new kind",
     ),
     pytest.param(
         {"role": "user", "parts": [TEXT, {"type": "data-x", "data": 2**70}]}, id="a very large number"
@@ -248,6 +251,101 @@ async def test_what_is_only_strange_is_taken_and_survives_a_restart(open_app: Op
     assert before[0].id
     await app.evict(cls, "default")
     assert await app.agent(cls).messages() == before
+
+
+SLIPS: list[Any] = [
+    pytest.param([{"type": "txt", "text": "Hi"}], "message.parts[0].type", "Did you mean 'text'?", id="txt"),
+    pytest.param([TEXT, {"type": "files"}], "message.parts[1].type", "Did you mean 'file'?", id="files"),
+    pytest.param([{"type": "hologram"}], "message.parts[0].type", "there are text, reasoning", id="no kind"),
+    pytest.param(
+        [{"type": "file", "url": "/etc/passwd", "mediaType": "text/plain"}],
+        "message.parts[0].url",
+        "It takes http:, https: or data:",
+        id="a path",
+    ),
+    pytest.param(
+        [{"type": "file", "url": "file:///etc/passwd", "mediaType": "text/plain"}],
+        "message.parts[0].url",
+        "which no model can open",
+        id="a file of this machine",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "made", [lambda parts: {"role": "user", "parts": parts}, lambda p: Message("m", "user", p)]
+)
+@pytest.mark.parametrize(("parts", "path", "words"), SLIPS)
+async def test_a_part_that_no_model_would_be_shown_is_refused(
+    open_app: OpenApp, made: Any, parts: Any, path: str, words: str
+) -> None:
+    app, cls, model = await opened(open_app)
+    with pytest.raises(InvalidMessage) as refused:
+        await app.agent(cls).save_messages(made(parts))
+    assert (refused.value.path, model.requests) == (path, [])
+    assert words in str(refused.value)
+    assert await app.agent(cls).messages() == []
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("metdata", "Did you mean 'metadata'?"),
+        ("created_at", "Did you mean 'createdAt'?"),
+        ("unknown", "A message has id, role, parts, metadata, createdAt."),
+        (7, "A message has id, role"),
+    ],
+)
+@pytest.mark.parametrize("door", [name for name in DOORS if name != "a function's result"])
+async def test_a_field_that_would_be_lost_is_refused(
+    open_app: OpenApp, door: str, field: Any, words: str
+) -> None:
+    app, cls, _ = await opened(open_app)
+    with pytest.raises(InvalidMessage) as refused:
+        await DOORS[door](app.agent(cls), {"role": "user", "parts": [TEXT], field: {"for": "Ada"}})
+    assert refused.value.path == f"message.{field}"
+    assert words in str(refused.value)
+    assert await app.agent(cls).messages() == []
+
+
+@pytest.mark.parametrize(
+    ("message", "path"),
+    [
+        (Message("m", "usr", [TEXT]), "message.role"),  # type: ignore[arg-type]
+        (Message("m", "user", "text"), "message.parts"),  # type: ignore[arg-type]
+    ],
+)
+async def test_a_message_that_was_made_wrongly_is_told_when_it_is_given(
+    open_app: OpenApp, message: Message, path: str
+) -> None:
+    app, cls, _ = await opened(open_app)
+    with pytest.raises(InvalidMessage) as refused:
+        await app.agent(cls).save_messages(message)
+    assert refused.value.path == path
+
+
+@pytest.mark.parametrize("door", ["save_messages", "chat", "run_turn", "submit_messages"])
+async def test_a_channel_is_text(open_app: OpenApp, door: str) -> None:
+    app, cls, model = await opened(open_app)
+    with pytest.raises(InvalidSettings, match=r": channel is 5, an int\. It takes text, or None\."):
+        await getattr(app.agent(cls), door)("Hi", channel=5)
+    assert (await app.agent(cls).messages(), model.requests) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["submission_id", "idempotency_key"])
+@pytest.mark.parametrize(
+    ("value", "words"), [("", "is '', a str"), (" ", "is ' '"), (7, "is 7, an int"), (b"k", "is b'k'")]
+)
+async def test_the_key_of_a_submission_is_text_with_something_in_it(
+    open_app: OpenApp, name: str, value: Any, words: str
+) -> None:
+    app, cls, _ = await opened(open_app)
+    for mode in {}, {"mode": "submit"}:
+        agent = app.agent(cls)
+        submit: Any = agent.run_turn if mode else agent.submit_messages
+        with pytest.raises(InvalidSettings, match=rf": {name} {words}.*It takes text that is not empty"):
+            await submit("Hi", **mode, **{name: value})
+    assert await app.agent(cls).list_submissions() == []
 
 
 @pytest.mark.parametrize("name", ["", "x" * 513, "a\x00b", None, 7])

@@ -164,11 +164,12 @@ class AgentError(Exception):
 class InvalidMessage(AgentError):
     """A message is not a valid UI message; `path` names the field."""
 
-    def __init__(self, path: str, problem: str) -> None:
+    def __init__(self, path: str, problem: str, *, next_step: str = "") -> None:
         super().__init__(
             f"Invalid message: {path} {problem}.",
             kept="Nothing was stored.",
-            next_step='It looks like {"id": "…", "role": "user", "parts": [{"type": "text", "text": "…"}]}.',
+            next_step=next_step
+            or 'It looks like {"id": "…", "role": "user", "parts": [{"type": "text", "text": "…"}]}.',
         )
         self.path = path
 
@@ -246,7 +247,7 @@ class NestedTurn(AgentError):
     def __init__(self, trigger: str, *, waits: str = "") -> None:
         if waits:
             super().__init__(
-                f"{waits}() would wait for ever: it was called from inside a turn that has to end before that.",
+                f"{waits}() would wait for ever: it was called from inside a turn that has to end first.",
                 kept="The turn goes on, and so does what waits behind it.",
                 next_step="Wait outside of the turn, in on_chat_response, or in a fiber;"
                 " inspect_submission() says how one stands.",

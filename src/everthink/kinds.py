@@ -173,6 +173,7 @@ ANYTHING = Kind("anything", lambda value: True, may_be_none=True)
 YES_NO = Kind("True or False", lambda value: isinstance(value, bool))
 TEXT = Kind("text", lambda value: isinstance(value, str))
 SOME_TEXT = Kind("text with something in it", lambda value: isinstance(value, str) and bool(value.strip()))
+SOME_TEXT = Kind("text that is not empty", lambda value: isinstance(value, str) and bool(value.strip()))
 TEXTS = Kind('a list of texts: ["one", "two"]', _are_texts)
 FUNCTION = Kind("a function", callable)
 DICT = Kind("a dict", lambda value: isinstance(value, Mapping))
@@ -387,7 +388,12 @@ CALLS: dict[str, dict[str, Kind]] = {
     "cancel_fiber": {"fiber_id": _FIBER_ID},
     "list_fibers": {"limit": WHOLE},
     "delete_fibers": {"settled_before": optional(INSTANT), "limit": WHOLE},
-    "submit_messages": {"submission_id": optional(TEXT), "idempotency_key": optional(TEXT)},
+    "chat": {"channel": optional(TEXT)},
+    "submit_messages": {
+        "submission_id": optional(SOME_TEXT),
+        "idempotency_key": optional(SOME_TEXT),
+        "channel": optional(TEXT),
+    },
     "inspect_submission": {"submission_id": _SUBMISSION_ID},
     "wait_for_submission": {"submission_id": _SUBMISSION_ID},
     "cancel_submission": {"submission_id": _SUBMISSION_ID},

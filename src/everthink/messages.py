@@ -20,6 +20,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from .errors import InvalidMessage, InvalidTurn, TooDeep
+from .kinds import nearest
 
 __all__ = [
     "DEEPEST",
@@ -350,6 +351,47 @@ def _check_part(part: Any, path: str) -> None:
         raise InvalidMessage(f"{path}.data", "is missing")
 
 
+# --- what only code is asked for: a client may be newer than we are, and know more
+
+
+_FIELDS = ("id", "role", "parts", "metadata", "createdAt")
+_REPEATED = frozenset({"content", "reasoning", "toolInvocations", "revisionId"})
+"""What older chat libraries of browsers send beside the parts, which say the same."""
+_PARTS = ("text", "reasoning", "file", "source-url", "source-document", "step-start", "dynamic-tool")
+_PARTS_OF_MANY = ("tool-", "data-", "source-")
+_ADDRESS = re.compile(r"data:|https?://[^/\s]", re.IGNORECASE)
+
+
+def _check_written(value: MessageInput, path: str) -> None:
+    """Refuse what no model and no page would ever be shown: a slip of the pen, not a message."""
+    if isinstance(value, str):
+        return
+    if isinstance(value, Mapping):
+        for name in value:
+            if name not in _FIELDS and name not in _REPEATED:
+                hint = _meant(name, _FIELDS, "A message has")
+                raise InvalidMessage(f"{path}.{name}", "is no field of a message", next_step=hint)
+    parts: Any = value.get("parts") if isinstance(value, Mapping) else value.parts
+    for index, part in enumerate(parts):
+        kind = part["type"]
+        if kind not in _PARTS and not kind.startswith(_PARTS_OF_MANY):
+            hint = _meant(kind, _PARTS, "Besides tool-… and data-… there are")
+            raise InvalidMessage(
+                f"{path}.parts[{index}].type", f"is {kind!r}, which is no kind of part", next_step=hint
+            )
+        if kind == "file" and not _ADDRESS.match(part["url"]):
+            raise InvalidMessage(
+                f"{path}.parts[{index}].url",
+                f"is {part['url']!r:.60}, which no model can open",
+                next_step="It takes http:, https: or data:, such as data:image/png;base64,….",
+            )
+
+
+def _meant(name: Any, known: Sequence[str], there_are: str) -> str:
+    near = nearest(name, known) if isinstance(name, str) else None
+    return f"Did you mean {near!r}?" if near else f"{there_are} {', '.join(known)}."
+
+
 def _kind(value: Any) -> str:
     return "missing" if value is None else f"a {type(value).__name__}"
 
@@ -403,9 +445,15 @@ def parse_stored(id: str, role: str, content: str) -> Message | None:
 
 
 def as_messages(value: MessageInput | Sequence[MessageInput], *, new_id: Callable[[], str]) -> list[Message]:
-    """The messages a caller gave: text, one message or a list of them."""
+    """The messages that code gave: text, one message or a list of them. A slip in one is refused."""
     if isinstance(value, str | Message | Mapping):
-        return [parse_message(value, new_id=new_id)]
+        return [_written(value, new_id, "message")]
     if isinstance(value, bytes | bytearray) or not isinstance(value, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not always typed
         raise InvalidMessage("message", f"is {_kind(value)}, not text, an object or a list of them")
-    return [parse_message(item, new_id=new_id, path=f"messages[{i}]") for i, item in enumerate(value)]
+    return [_written(item, new_id, f"messages[{i}]") for i, item in enumerate(value)]
+
+
+def _written(value: MessageInput, new_id: Callable[[], str], path: str) -> Message:
+    message = parse_message(value, new_id=new_id, path=path)
+    _check_written(value, path)
+    return message

@@ -109,10 +109,12 @@ class Submissions:
                 "submit_messages cannot take a function input: it could not be stored.",
                 next_step="Pass the messages themselves.",
             )
+        check_call(
+            "submit_messages", submission_id=submission_id, idempotency_key=idempotency_key, channel=channel
+        )
         given = [with_stamps(m, channel, None) for m in as_messages(messages, new_id=desk.new_id)]
         if not given:
             raise InvalidTurn("submit_messages requires at least one message.", kept="Nothing was stored.")
-        check_call("submit_messages", submission_id=submission_id, idempotency_key=idempotency_key)
         marks = json_object(metadata, "metadata")
         text = None if marks is None else encode_json(marks).decode()
         # A task of its own: a caller that stops waiting must not leave a row that nobody runs.

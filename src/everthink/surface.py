@@ -32,6 +32,7 @@ __all__ = [
     "note_definition",
     "parameters_of",
     "refuse_unknown",
+    "refuse_unknown_to",
     "reserved_of",
 ]
 
@@ -316,6 +317,16 @@ def check_words(where: str, given: Any, known: Collection[str]) -> None:
             near = nearest(str(word), known)
             hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(known)}."
             raise InvalidSettings(f"{where} is {shown(word)}, which is none.", next_step=hint)
+
+
+def refuse_unknown_to(method: _Hook, options: Iterable[str], what: str) -> None:
+    """Refuse an option that a method would not take."""
+    try:
+        known = list(inspect.signature(method).parameters.values())
+    except (TypeError, ValueError):
+        return  # it shows when it is called
+    if not any(p.kind is p.VAR_KEYWORD for p in known):
+        refuse_unknown(options, [p.name for p in known if p.name != "self"], what)
 
 
 def refuse_unknown(options: Iterable[str], known: Collection[str], what: str) -> None:

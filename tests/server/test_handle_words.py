@@ -59,6 +59,25 @@ async def test_a_misspelt_option_of_a_stream_is_told_at_the_call() -> None:
         handle.regenerate(channel="x")
 
 
+async def test_a_misspelt_option_of_a_method_is_told_with_the_nearest(open_app: OpenApp) -> None:
+    app = await open_app(cls := assistant(ScriptedModel(), remind=lambda self, when, **more: (when, more)))
+    handle: Any = app.agent(cls)
+    with pytest.raises(
+        InvalidSettings, match=r"save_messages\(\) has no option 'metdata'\. Did you mean 'metadata'\?"
+    ):
+        await handle.save_messages("x", metdata={})
+    assert await handle.messages() == []
+    # one that takes whatever it is given is given it
+    assert await handle.remind(when="now", metdata=1) == ("now", {"metdata": 1})
+
+
+async def test_a_method_that_is_never_awaited_is_named() -> None:
+    cls = assistant(ScriptedModel())
+    handle = App(cls).agent(cls)
+    with pytest.warns(RuntimeWarning, match=r"coroutine 'Assistant\.save_messages' was never awaited"):
+        handle.save_messages("x")  # and nobody keeps it
+
+
 # --- a stream that nobody asks
 
 

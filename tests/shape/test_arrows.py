@@ -25,7 +25,7 @@ ARROWS: dict[str, set[str]] = {
     "settings": {"errors", "kinds"},
     "surface": {"errors", "settings"},
     "identity": {"errors"},
-    "messages": {"errors"},
+    "messages": {"errors", "kinds"},
     "chunks": {"errors", "messages"},
     # Ports, each with its adapters beside it.
     "store": {"errors", "masking", "clock"},

@@ -50,7 +50,7 @@ async def awaited(stream: ChatStream) -> Any:
 
 async def awaited_in_vain(stream: ChatStream) -> None:
     task = asyncio.ensure_future(awaited(stream))
-    while not stream.request_id:
+    while not stream.request_id:  # noqa: ASYNC110 - it has no event for that
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])

@@ -9,7 +9,7 @@ import pytest
 from everthink import ChatResponse, Message, Think, TurnContext, tool
 from everthink import chunks as ui
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.prompt import CONTINUE_NUDGE
+from everthink.turn.prompt import CONTINUE_NUDGE, EMPTY_MESSAGE
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
@@ -142,3 +142,35 @@ async def test_after_a_tool_result_there_is_no_nudge(open_app: OpenApp) -> None:
 
     # Then the prompt ends with the result, as providers want it
     assert [role for role, _ in prompt(model.last_request)] == ["user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("before", [["Question"], []])
+async def test_somebody_who_sends_what_only_a_page_shows_is_not_taken_for_the_models_last_answer(
+    open_app: OpenApp, before: list[str]
+) -> None:
+    # Given a conversation, and a message of which a model is told nothing
+    model = ScriptedModel(*(says("Answer") for _ in before), says("What do you mean?"))
+    app = await open_app(cls := assistant(model))
+    agent = app.agent(cls)
+    for text in before:
+        await agent.save_messages(text)
+    await agent.add_messages({"role": "user", "parts": [{"type": "text", "text": "Look:"}]})
+
+    # When it is asked about
+    await agent.save_messages({"role": "user", "parts": [{"type": "data-cursor", "data": 1}]})
+
+    # Then the model is told that there is one, not to go on with its own, nor to answer the one before
+    assert prompt(model.last_request)[-2:] == [("user", "Look:"), ("user", EMPTY_MESSAGE)]
+
+
+async def test_after_an_answer_a_message_that_says_nothing_to_a_model_is_told_as_empty(
+    open_app: OpenApp,
+) -> None:
+    app = await open_app(cls := assistant(model := ScriptedModel(says("Answer"), says("Yes?"))))
+    await app.agent(cls).save_messages("Question")
+    await app.agent(cls).save_messages({"role": "user", "parts": [{"type": "data-cursor", "data": 1}]})
+    assert prompt(model.last_request) == [
+        ("user", "Question"),
+        ("assistant", "Answer"),
+        ("user", EMPTY_MESSAGE),
+    ]

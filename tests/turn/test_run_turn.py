@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everthink import Message, Submission
+from everthink import AbortController, Message, Submission
 from everthink.errors import InvalidTurn
 from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp
@@ -231,6 +231,26 @@ WRONG = [
         marks=pytest.mark.case(107),
         id="submit a function",
     ),
+]
+
+
+WRONG += [
+    pytest.param({"input": "x", **options}, f"{name} has no effect with .*{needs}", id=f"{name} in vain")
+    for name, needs, options in [
+        ("idempotency_key", "mode 'submit'", {"idempotency_key": "k"}),
+        ("submission_id", "mode 'submit'", {"submission_id": "job", "mode": "stream", "callback": print}),
+        ("callback", "mode 'stream'", {"callback": print}),
+        ("callback", "mode 'stream'", {"callback": print, "mode": "submit"}),
+        ("client_tools", "mode 'stream'", {"client_tools": []}),
+        ("on_client_tool_call", "mode 'stream'", {"on_client_tool_call": print}),
+        ("body", "continuation=True", {"body": {}}),
+        ("signal", "mode 'wait' or 'stream'", {"signal": AbortController().signal, "mode": "submit"}),
+        (
+            "metadata",
+            "mode 'wait' or 'submit' or 'stream'",
+            {"input": None, "continuation": True, "metadata": {}},
+        ),
+    ]
 ]
 
 

@@ -14,7 +14,16 @@ from typing import Any, Literal, cast
 from ..abort import AbortSignal
 from ..errors import InvalidTurn, UnknownMessage
 from ..identity import mark_of
-from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json, encode_json, json_object
+from ..messages import (
+    UNSET,
+    Message,
+    Part,
+    Unset,
+    as_messages,
+    copy_json,
+    encode_json,
+    json_object,
+)
 from ..models.classify import default_context_overflow_classifier
 from ..observe.events import MessageClear, ToolApproval, ToolResult
 from ..session.attachments import read_attachment
@@ -68,6 +77,7 @@ RESET = "Turn state reset"
 
 
 def _input(home: Actor, given: Any, channel: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
+    check_call("chat", channel=channel)
     if callable(given):
         return {"compute_input": given}
     messages = as_messages(given, new_id=home.new_id)
@@ -231,6 +241,18 @@ async def run_turn(
 ) -> TurnResult | Submission:
     """See `Think.run_turn`."""
     _check_run(given, mode, continuation, callback)
+    options = {
+        "callback": callback,
+        "signal": signal,
+        "channel": channel,
+        "metadata": metadata,
+        "body": body,
+        "submission_id": submission_id,
+        "idempotency_key": idempotency_key,
+        "client_tools": client_tools,
+        "on_client_tool_call": on_client_tool_call,
+    }
+    _refuse_unused(options, "continuation" if continuation else mode)
     if continuation:
         return await go_on(home, body, signal=signal)
     is_empty = isinstance(given, str | list | tuple) and not given
@@ -262,6 +284,28 @@ async def run_turn(
 
 async def _nothing() -> TurnResult:
     return TurnResult("", "skipped")
+
+
+_TAKEN = {
+    "wait": ("signal", "channel", "metadata"),
+    "continuation": ("signal", "body"),
+    "submit": ("submission_id", "idempotency_key", "channel", "metadata"),
+    "stream": ("callback", "signal", "channel", "metadata", "client_tools", "on_client_tool_call"),
+}
+"""Which options each way to run a turn makes use of."""
+
+
+def _refuse_unused(options: Mapping[str, Any], way: str) -> None:
+    for name, value in options.items():
+        if value is not None and name not in _TAKEN[way]:
+            takers = [repr(other) for other in ("wait", "submit", "stream") if name in _TAKEN[other]]
+            needs = f"mode {' or '.join(takers)}" if takers else "continuation=True"
+            with_ = "continuation=True" if way == "continuation" else f"mode {way!r}"
+            raise InvalidTurn(
+                f"run_turn: {name} has no effect with {with_}.",
+                kept="Nothing was stored.",
+                next_step=f"It goes with {needs}; or leave it out.",
+            )
 
 
 def _check_run(given: Any, mode: Any, continuation: bool, callback: Any) -> None:

@@ -20,7 +20,7 @@ from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
 from ..settings import shown
-from ..surface import MissingAttribute, can_take, parameters_of, refuse_unknown
+from ..surface import MissingAttribute, can_take, parameters_of, refuse_unknown_to
 from ..think import Think
 from .names import canonical, kebab
 from .options import check_options, check_store_options, limits_of, retention_of, store_of
@@ -487,8 +487,7 @@ class Handle(Generic[T]):
         from ..turn.streamed import ChatStream
 
         if options:
-            known = inspect.signature(getattr(self._cls, method)).parameters
-            refuse_unknown(options, [name for name in known if name != "self"], f"{method}()")
+            refuse_unknown_to(getattr(self._cls, method), options, f"{method}()")
 
         async def prepare() -> Prepared | TurnResult:
             stream: ChatStream = getattr(await self.instance(), method)(*args, **options)
@@ -504,13 +503,18 @@ class Handle(Generic[T]):
         if name.startswith("_") or not callable(getattr(self._cls, name, None)):
             raise self._no_method(name)
 
+        method = getattr(self._cls, name)
+
         async def call(*args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                refuse_unknown_to(method, kwargs, f"{name}()")
             agent = await self.instance()
             with agent.keep_alive():
                 result = getattr(agent, name)(*args, **kwargs)
                 return await result if inspect.isawaitable(result) else result
 
-        call.__name__ = name
+        # What Python says of one that is never awaited should name it.
+        call.__name__, call.__qualname__ = name, f"{self._cls.__name__}.{name}"
         return call
 
     def _no_method(self, name: str) -> AttributeError:

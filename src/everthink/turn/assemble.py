@@ -24,7 +24,7 @@ from ..tools.tool import Tool
 from .audience import HistoryChanged
 from .convert import unshared
 from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext, call_hook
-from .prompt import CONTINUE_NUDGE, EARLIER, with_capabilities
+from .prompt import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
 from .structured import Structured, structured
 from .turn import Host, Turn
 
@@ -188,9 +188,17 @@ def asking(messages: list[model.ModelMessage]) -> list[model.ModelMessage]:
 def as_prompt(host: Host, history: Sequence[Message], tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
     """The conversation as the model reads it; one whose beginning is not shown says so."""
     messages = host.converter.convert(history, tools)
+    if messages and _says_nothing(history[-1]):
+        # Whoever asked wants an answer all the same, and none to what was said before.
+        messages.append(model.UserMessage([model.TextPart(EMPTY_MESSAGE)]))
     if host.session.is_partial and messages and isinstance(messages[0], model.AssistantMessage):
         messages.insert(0, model.UserMessage([model.TextPart(EARLIER)]))
     return messages
+
+
+def _says_nothing(message: Message) -> bool:
+    """True for a user message of parts that only a page shows: nothing of it is told to a model."""
+    return message.role == "user" and not any(part.get("type") in ("text", "file") for part in message.parts)
 
 
 def _timeouts(given: Any) -> Timeouts:

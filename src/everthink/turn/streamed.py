@@ -65,8 +65,10 @@ class Prepared:
 
 
 class _Asked(NamedTuple):
-    """The turn of a stream, once it is on its way. Whoever awaits a result has a last word before the response
-    hook (`turn.heard`); a loop may be left at any time."""
+    """The turn of a stream, once it is on its way.
+
+    Whoever awaits its result has a last word before the response hook (`turn.heard`); a loop may be left.
+    """
 
     turn: Turn
     admitting: asyncio.Future[Admitted]
@@ -80,8 +82,8 @@ class ChatStream:
     """A turn being streamed. Iterate over its chunks, or await its result: until then nothing is asked, and
     one that is thrown away before is warned about.
 
-    It asks once. Awaited later, or again, it gives the result of that turn; its chunks come once, and a second
-    loop over them raises `InvalidTurn`.
+    It asks once. Awaited later, or again, it gives the result of that turn; its chunks come once, and a
+    second loop over them raises `InvalidTurn`.
 
     With `raises` a turn that could not be set up raises what kept it from it, as `save_messages` does.
     """
