@@ -135,7 +135,7 @@ def _prepared(home: Actor, turn: Turn, signal: AbortSignal | None) -> Prepared:
     return Prepared(
         turn,
         home.audience,
-        lambda: home.door.admit(turn, external=signal),
+        lambda: home.door.admitting(turn, external=signal),
         lambda: home.aborts.remove(turn.request_id),
     )
 

@@ -231,6 +231,17 @@ class Door:
 
         What `plan()` returns and `more` ride in the same commit (a socket's messages are stored on arrival).
         """
+        return await asyncio.shield(self.admitting(turn, external=external, plan=plan, more=more))
+
+    def admitting(
+        self,
+        turn: Turn,
+        *,
+        external: AbortSignal | None = None,
+        plan: Callable[[], Plan] | None = None,
+        more: Sequence[Statement] = (),
+    ) -> asyncio.Future[Admitted]:
+        """`admit`, for whoever may come back to wait for it: its place in the queue is taken already."""
         self._refuse_when_closed()
         _check_signal(external)
         ticket = self._host.queue.reserve(turn.request_id, turn.generation)
@@ -239,7 +250,7 @@ class Door:
         admitting = asyncio.ensure_future(self._admit(turn, ticket, external, plan, more))
         self._admitting.add(admitting)
         admitting.add_done_callback(self._admitting.discard)
-        return await asyncio.shield(admitting)
+        return admitting
 
     async def _admit(
         self,

@@ -58,7 +58,7 @@ class Prepared:
         self,
         turn: Turn,
         audience: Audience,
-        admit: Callable[[], Awaitable[Admitted]],
+        admit: Callable[[], asyncio.Future[Admitted]],
         forget: Callable[[], object],
     ) -> None:
         self.turn, self.audience, self.admit, self.forget = turn, audience, admit, forget
@@ -187,7 +187,11 @@ class ChatStream:
                 prepared.forget()  # the turn was never accepted
                 raise
             leave = prepared.audience.join(lambda told: self._take(turn, told))
-            self._asked = _Asked(turn, asyncio.ensure_future(prepared.admit()), leave)
+            try:
+                self._asked = _Asked(turn, prepared.admit(), leave)
+            except BaseException:
+                leave()
+                raise
             return True
 
     async def _follow(self, heard: asyncio.Event | None = None) -> AsyncIterator[ShownChunks]:
