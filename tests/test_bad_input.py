@@ -343,7 +343,7 @@ async def test_the_key_of_a_submission_is_text_with_something_in_it(
     for mode in {}, {"mode": "submit"}:
         agent = app.agent(cls)
         submit: Any = agent.run_turn if mode else agent.submit_messages
-        with pytest.raises(InvalidSettings, match=rf": {name} {words}.*It takes text that is not empty"):
+        with pytest.raises(InvalidSettings, match=rf": {name} {words}.*It takes text with something in it"):
             await submit("Hi", **mode, **{name: value})
     assert await app.agent(cls).list_submissions() == []
 
