@@ -20,10 +20,12 @@ from .errors import InvalidSettings
 __all__ = [
     "CALLS",
     "KINDS",
+    "RETURNS",
     "Kind",
     "check",
     "check_call",
     "check_fields",
+    "check_returned",
     "nearest",
     "nearest_zone",
     "shown",
@@ -82,6 +84,16 @@ def check_call(call: str, **given: Any) -> None:
     """Check what a method is given, as the table of calls has it."""
     for name, value in given.items():
         check(CALLS[call][name], value, f"{call}: {name}")
+
+
+def check_returned(hook: str, value: Any) -> None:
+    """Raise `InvalidSettings` when a hook returned what it may not: which hook, what it was, what it may."""
+    kind = RETURNS[hook]
+    if not kind.takes(value):
+        rather = f"Return {kind.words}{', or None' if kind.may_be_none else ''}."
+        raise InvalidSettings(
+            f"{hook} returned {shown(value)}.", next_step=f"{rather}{_NOT_SO.get(hook, '')}"
+        )
 
 
 def shown(value: Any) -> str:
@@ -182,6 +194,12 @@ SECONDS = Kind("a number of seconds, 0 or more", lambda value: _is_number(value)
 MODEL = Kind('the name of a model ("provider:name", "demo"), or a model object', _is_model)
 ZONE = Kind('the name of a time zone, such as "Europe/London"', _is_zone, finds=nearest_zone)
 MESSAGES = Kind("a list of model messages, such as those in `turn.messages`", _are_messages)
+NOTHING = Kind("nothing", lambda value: False, may_be_none=True)
+ERROR = Kind("an exception", lambda value: isinstance(value, BaseException))
+INPUT = Kind(
+    "a dict, the whole input of the tool",
+    lambda value: isinstance(value, Mapping) or _is_one_of(value, "Unset"),  # not given: the model's own
+)
 HEADERS = Kind(
     "a dict of texts",
     lambda value: isinstance(value, Mapping) and _are_texts([*cast("Any", value), *value.values()]),
@@ -321,7 +339,7 @@ KINDS: dict[str, dict[str, Kind]] = {
         }
     ),
     "Timeouts": _optional({"total": SECONDS, "step": SECONDS, "chunk": SECONDS}),
-    "Allow": {"input": ANYTHING},
+    "Allow": {"input": INPUT},
     "Block": {"reason": optional(TEXT)},
     "Substitute": {"output": ANYTHING, "input": ANYTHING},
     "RecoveryDecision": {"persist": YES_NO, "continue_": YES_NO},
@@ -369,6 +387,9 @@ _FIBER_ID = id_of("a FiberInspection", "fiber_id")
 _SUBMISSION_ID = id_of("a Submission", "submission_id")
 
 CALLS: dict[str, dict[str, Kind]] = {
+    "tool": _optional({"description": TEXT, "title": TEXT, "strict": YES_NO}),
+    "has_tool_call": {"name": TEXT},
+    "step_count_is": {"count": at_least(1)},
     "compact_after": {"threshold": at_least(1), "token_counter": optional(FUNCTION)},
     "create_compact_function": {"summarize": FUNCTION, "token_counter": optional(FUNCTION)},
     "session.search": {"query": TEXT, "limit": WHOLE},
@@ -404,3 +425,18 @@ CALLS: dict[str, dict[str, Kind]] = {
     "apply_tool_approval": {"tool_call_id": id_of("a call", "tool_call_id")},
 }
 """What methods of an agent are given, where another kind of it would fail far from here, or do nothing."""
+
+RETURNS: dict[str, Kind] = {
+    "validate_state_change": NOTHING,
+    "should_connection_be_readonly": optional(YES_NO),
+    "should_send_protocol_messages": optional(YES_NO),
+    "on_chat_error": optional(TEXT | ERROR),
+    "classify_chat_error": optional(TEXT),
+    "should_keep_recovering": optional(YES_NO),
+    "should_retry": optional(YES_NO),
+    "stop_when": YES_NO,
+}
+"""What hooks and functions may return, where it is one value and no settings."""
+
+_NOT_SO = {"validate_state_change": " To refuse the state, raise."}
+"""What is done otherwise than by returning it."""

@@ -18,12 +18,23 @@ from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
 from .errors import InvalidSettings
-from .kinds import KINDS, check, check_call, check_fields, nearest, nearest_zone, shown, with_article
+from .kinds import (
+    KINDS,
+    check,
+    check_call,
+    check_fields,
+    check_returned,
+    nearest,
+    nearest_zone,
+    shown,
+    with_article,
+)
 
 __all__ = [
     "as_settings",
     "check_call",
     "check_fields",
+    "check_returned",
     "hooks_of",
     "is_ours",
     "meant",
@@ -275,6 +286,8 @@ def _codes(value: Any) -> Iterator[CodeType]:
             yield from _codes(inner)
     elif isinstance(value, FunctionType):
         yield from _codes(value.__code__)
+    elif isinstance(value, staticmethod | classmethod):
+        yield from _codes(cast("Any", value).__func__)
     elif isinstance(value, property):
         yield from _codes(value.fget)
     elif isinstance(value, cached_property):

@@ -58,20 +58,42 @@ def test_an_override_replaces_and_keeps_the_place() -> None:
     assert tools["first"] is Base.first
 
 
-def test_overriding_with_none_or_a_plain_method_removes() -> None:
+def test_overriding_with_none_removes() -> None:
     class Child(Base):
         first = None  # type: ignore[assignment]
-
-        def second(self) -> str:  # type: ignore[override]
-            return "not for the model"
+        second = None  # type: ignore[assignment]
 
     class Grandchild(Child):
+        def first(self) -> str:  # type: ignore[override]
+            return "not for the model, and no tool was there any more"
+
         @tool
         def second(self) -> str:
             return "back again"
 
     assert list(collect_tools(Child)) == ["third"]
     assert list(collect_tools(Grandchild)) == ["second", "third"]
+
+
+def test_a_plain_method_in_the_place_of_a_tool_is_refused() -> None:
+    class Child(Base):
+        def second(self) -> str:  # type: ignore[override]
+            return "meant for the model"
+
+    with pytest.raises(
+        ToolDefinitionError, match=r"Child\.second is no tool.* Base\.second.*@tool above it.*`second = None`"
+    ):
+        collect_tools(Child)
+
+
+def test_what_a_mixin_puts_in_the_place_of_a_tool_is_refused() -> None:
+    class Plain:
+        second = "meanwhile a text"
+
+    class Child(Plain, Base): ...
+
+    with pytest.raises(ToolDefinitionError, match=r"Plain\.second is no tool"):
+        collect_tools(Child)
 
 
 def test_a_function_tool_can_be_hung_on_a_class() -> None:

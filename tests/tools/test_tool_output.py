@@ -244,7 +244,7 @@ def test_a_view_may_be_text_or_json() -> None:
     assert model_output(viewed(lambda value: {"first": value[0]}), [1, 2]) == ({"first": 1}, None)
     assert model_output(viewed(lambda value: [1, {"type": "text"}]), 0) == ([1, {"type": "text"}], None)
     assert model_output(viewed(lambda value: []), 0) == ([], None)
-    assert model_output(viewed(lambda value: None), 0) == (None, None)
+    assert model_output(viewed(lambda value: value), None) == (None, None)
 
 
 def test_a_view_may_be_text_and_files() -> None:

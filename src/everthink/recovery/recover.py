@@ -36,7 +36,7 @@ from ..turn import queries as turns
 from ..turn.admission import House
 from ..turn.audience import HistoryChanged, RecoveryChanged, Shown, ShownChunks, TurnEnded, TurnRewound
 from ..turn.envelope import schema_of
-from ..turn.hooks import TurnStatus, call_hook
+from ..turn.hooks import TurnStatus, ask, call_hook
 from ..turn.interactions import is_pending
 from ..turn.journal import Journal, keep_answer, read_journal
 from ..turn.outcome import Outcome, PutOff, reason_of
@@ -278,7 +278,8 @@ class Recovery:
             age=(now - incident.first_seen_at) / 1000,
         )
         try:
-            return await call_hook(settings.should_keep_recovering, question) is not False
+            asked = settings.should_keep_recovering
+            return await ask("should_keep_recovering", asked, question) is not False
         except Exception as error:  # noqa: BLE001 - a broken policy must not cost anybody an answer
             self._house.complain("chat_recovery.should_keep_recovering", error)
             return True

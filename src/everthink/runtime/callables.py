@@ -6,11 +6,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 from ..errors import InvalidSettings
 from ..settings import shown
 from ..surface import note_definition, refuse_unknown
+from ..tools.tool import Tool
 
 __all__ = ["CallableInfo", "StreamingResponse", "callable", "callable_of", "callables_of", "has_method"]
 
@@ -67,15 +68,22 @@ def callables_of(cls: type) -> dict[str, CallableInfo]:
     """The methods of a class that clients may call; the most derived definition decides."""
     found: dict[str, CallableInfo] = {}
     for name in dir(cls):
-        info = getattr(getattr(cls, name, None), _MARK, None)
-        if isinstance(info, CallableInfo):
+        info = _info(getattr(cls, name, None))
+        if info is not None:
             found[name] = info
     return found
 
 
 def callable_of(cls: type, name: str) -> CallableInfo | None:
     """What is known of the method `name`, if clients may call it. Nothing of the agent runs to find out."""
-    info = getattr(inspect.getattr_static(cls, name, None), _MARK, None)
+    return _info(inspect.getattr_static(cls, name, None))
+
+
+def _info(found: Any) -> CallableInfo | None:
+    """The mark of a method; below `@tool`, that of the function inside."""
+    info = getattr(found, _MARK, None)
+    if info is None and isinstance(found, Tool):
+        info = getattr(getattr(cast("Any", found), "__wrapped__", None), _MARK, None)
     return info if isinstance(info, CallableInfo) else None
 
 

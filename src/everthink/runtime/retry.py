@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 from ..clock import Clock, SystemClock
 from ..errors import InvalidRetry, LeaseLost, StoreClosed, StoreUnavailable, TurnInterrupted
+from ..settings import check_returned
 
 __all__ = [
     "DEFAULTS",
@@ -154,7 +155,9 @@ async def _wants_more(
     if should_retry is None:
         return True
     answer = should_retry(error, attempt)
-    return await answer if inspect.isawaitable(answer) else bool(answer)
+    answer = await answer if inspect.isawaitable(answer) else answer
+    check_returned("should_retry", answer)
+    return answer is True
 
 
 def jittered(failed: int, options: Retry, random: Callable[[], float]) -> float:

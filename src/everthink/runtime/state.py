@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ..messages import copy_json
+from ..settings import check_returned
 from ..store.port import Statement, Store
 from ..turn.hooks import call_hook, fitted
 from .json_values import plain_json
@@ -95,7 +96,7 @@ class StateBox:
         if source == "server":  # what a client sent is JSON
             value = plain_json(value, "state", "set_state")
         hook = home.agent.validate_state_change
-        hook(*fitted(hook, value, source))
+        check_returned("validate_state_change", hook(*fitted(hook, value, source)))
         new = copy_json(value)
         kept = home.remember("state", {"value": new})
         self._value = new

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
-from ..errors import AgentError, CommitInDoubt, LeaseLost
+from ..errors import AgentError, CommitInDoubt, InvalidSettings, LeaseLost
 from ..messages import Message, encode_json
 from ..observe.events import Audit, Connect, Disconnect, StateUpdate
 from ..recovery.recover import RECOVERING_TTL_MS
@@ -39,7 +39,7 @@ from ..turn.audience import (
     TurnRewound,
     TurnStarted,
 )
-from ..turn.hooks import call_hook
+from ..turn.hooks import ask, call_hook
 from ..turn.perform import explain
 from ..turn.requests import ChatRequest, Dropped, accept_request, bounded_tools, trailing
 from ..turn.turn import Turn
@@ -379,11 +379,10 @@ class Hall:
         """Greet a new connection. Raises what the agent's connect hook raised."""
         self._present.append(connection)
         agent = self.actor.agent
-        said = await call_hook(agent.should_connection_be_readonly, connection, request)
-        connection.is_readonly = bool(said) or not connection.permissions
-        connection.wants_protocol = bool(
-            await call_hook(agent.should_send_protocol_messages, connection, request)
-        )
+        names = ("should_connection_be_readonly", "should_send_protocol_messages")
+        reads, wants = [await ask(name, getattr(agent, name), connection, request) for name in names]
+        connection.is_readonly = bool(reads) or not connection.permissions
+        connection.wants_protocol = bool(wants)
         await self.actor.session.refresh()
         await asyncio.shield(self._caught_up)
         self._greet(connection)
@@ -799,7 +798,10 @@ class Hall:
         try:
             await self.actor.set_state(state, source=connection)
         except Exception as error:  # noqa: BLE001 - whatever the validator says stays on the server
-            log.info("a state update was rejected: %s", error)
+            level = (
+                logging.ERROR if isinstance(error, InvalidSettings) else logging.INFO
+            )  # our hook's mistake
+            log.log(level, "a state update was rejected: %s", error)
             connection.send(wire.StateError("State update rejected"))
 
     def state_changed(self, state: Any, source: Any) -> None:

@@ -10,12 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from ..messages import SETTLED_STATES, Message, Part, is_tool_part, normalize_input
+from ..errors import InvalidMessage, InvalidSettings
+from ..messages import SETTLED_STATES, Message, Part, is_tool_part, normalize_input, parse_message
+from ..settings import shown
 
-__all__ = ["INTERRUPTED_TEXT", "Repair", "as_interrupted", "repair"]
+__all__ = ["INTERRUPTED_TEXT", "Repair", "as_interrupted", "mended_by", "repair"]
 
 INTERRUPTED_TEXT = "The tool call was interrupted before a result was recorded."
+
+_STATES = SETTLED_STATES | {"input-streaming", "input-available", "approval-requested", "approval-responded"}
+_KINDS = ("text", "reasoning", "file", "source-url", "source-document", "step-start")
 
 
 @dataclass(slots=True)
@@ -31,6 +37,32 @@ class Repair:
 def as_interrupted(part: Part) -> Part:
     """A call that never got its outcome, as a failed one."""
     return {**part, "state": "output-error", "errorText": INTERRUPTED_TEXT}
+
+
+def mended_by(mend: Callable[[Part], Part], part: Part) -> Part:
+    """What the hook makes of a call, which is stored. Raises `InvalidSettings` for what could not be read."""
+    made = mend({**part})
+    if made == part:
+        return part  # left open: the model is not shown it
+    try:
+        parse_message({"id": "mended", "role": "assistant", "parts": [made]}, new_id=str)
+    except InvalidMessage as error:
+        raise _refused(made, error.what.replace("message.parts[0]", "part")) from error
+    if is_tool_part(made):
+        if made["state"] not in _STATES:
+            raise _refused(made, f"There is no state {made['state']!r}.")
+    elif made["type"] not in _KINDS and not made["type"].startswith("data-"):
+        raise _refused(made, f"There are no parts of type {made['type']!r}.")
+    return made
+
+
+def _refused(made: Any, why: str) -> InvalidSettings:
+    return InvalidSettings(
+        f"repair_interrupted_tool_part returned {shown(made)}. {why}",
+        kept="The message is stored as it was.",
+        next_step=f"Return the part with a state of {', '.join(sorted(SETTLED_STATES))}, or a part such as "
+        '{"type": "text", "text": "…"}.',
+    )
 
 
 def repair(messages: Iterable[Message], mend: Callable[[Part], Part] = as_interrupted) -> Repair:
@@ -64,7 +96,7 @@ def _mended(part: Part, mend: Callable[[Part], Part], found: Repair) -> Part:
         return part
     found.removed_tool_calls += 1
     found.tool_call_ids.append(part["toolCallId"])
-    mended = mend(part)
+    mended = mended_by(mend, part)
     if mended.get("state") in SETTLED_STATES:
         stale = ("preliminary",) if mended["state"] == "output-available" else ("preliminary", "output")
         mended = {k: v for k, v in mended.items() if k not in stale}

@@ -25,7 +25,7 @@ log = logging.getLogger("everthink.tools")
 def collect_tools(cls: type, *, complete: bool = False) -> dict[str, Tool]:
     """The `@tool` methods of `cls` and its bases.
 
-    Overriding a tool with a tool replaces it; with `None` or a plain method removes it.
+    Overriding a tool with a tool replaces it, with `None` removes it; anything else in its place is refused.
     Schemas that waited for `cls` to exist are made now. A type that is defined later still is no
     error unless `complete` is asked for; the first use of the tool would raise then.
     """
@@ -37,10 +37,23 @@ def collect_tools(cls: type, *, complete: bool = False) -> dict[str, Tool]:
         owner = next(base for base in cls.__mro__ if attribute in vars(base))
         found = _tool_in(vars(owner)[attribute])
         if found is None:
+            _check_removed(cls, owner, attribute)
             continue
         found.complete(owner, required=complete)
         _add(tools, found)
     return tools
+
+
+def _check_removed(cls: type, owner: type, name: str) -> None:
+    """Only `None` takes a tool away: whoever overrides one usually means to keep it."""
+    replaced = next(base for base in cls.__mro__ if name in vars(base) and base is not owner)
+    if vars(owner)[name] is None or _tool_in(vars(replaced)[name]) is None:
+        return
+    raise ToolDefinitionError(
+        f"{owner.__name__}.{name} is no tool, and takes the place of {replaced.__name__}.{name},"
+        " which is one.",
+        next_step=f"Write @tool above it again. To take the tool away, write `{name} = None`.",
+    )
 
 
 def as_tools(value: Any) -> dict[str, Tool]:

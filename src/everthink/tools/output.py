@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from ..errors import ToolOutputError
+from ..errors import InvalidSettings, ToolOutputError
 from ..models.port import FilePart, TextPart
+from ..settings import shown
 
 if TYPE_CHECKING:
     from .tool import Tool
@@ -35,7 +36,27 @@ __all__ = ["ModelOutput", "jsonable", "model_output"]
 log = logging.getLogger("everthink.tools")
 
 _DEEPEST = 100
+_MEANT = (
+    "text",
+    "file",
+    "image",
+    "image_url",
+    "image-data",
+    "file-data",
+    "media",
+    "input_text",
+    "input_image",
+)
+"""The types of parts here and elsewhere."""
 _SMALLEST_INT, _LARGEST_INT = -(2**63), 2**64 - 1
+
+
+_KEPT = {
+    None: "The call ran; its result was not stored.",
+    "before_tool_call": "The tool was not run.",
+    "to_model_output": "The result is stored, and the model sees it as it is.",
+}
+"""What became of the call, by whose answer it was that cannot be used."""
 
 
 class ModelOutput(NamedTuple):
@@ -47,17 +68,20 @@ class ModelOutput(NamedTuple):
     """Text and files, for models that take them as a tool's answer."""
 
 
-def jsonable(value: Any, *, tool: Tool | str) -> Any:
-    """`value` as plain JSON. Raises `ToolOutputError` when it has none."""
+def jsonable(value: Any, *, tool: Tool | str, by: str | None = None) -> Any:
+    """`value` as plain JSON. Raises `ToolOutputError` when it has none.
+
+    `by`: the hook or option that gave it, in the place of what the tool would have returned.
+    """
     try:
         return _plain(value, 0)
     except Exception as error:  # noqa: BLE001 - reading a foreign value runs foreign code
         problem = error if isinstance(error, _NotPlain) else _unreadable(error)
         name = tool if isinstance(tool, str) else tool.name
         raise ToolOutputError(
-            f"Tool {name!r} returned something that is not JSON: "
+            f"{f'{by} of tool' if by else 'Tool'} {name!r} returned something that is not JSON: "
             f"{_text(f'result{_path(problem.path)} {problem.what}')}.",
-            kept="The call ran; its result was not stored.",
+            kept=_KEPT[by],
             next_step=problem.instead,
         ) from problem.__cause__
 
@@ -67,7 +91,12 @@ def model_output(tool: Tool | None, value: Any) -> ModelOutput:
     if tool is None or tool.to_model_output is None:
         return ModelOutput(value)
     try:
-        return _shown(tool.to_model_output(value), tool)
+        view = tool.to_model_output(value)
+        if view is None and value is not None:
+            raise InvalidSettings(
+                "It returned None.", next_step='Return what the model is to see; "" for nothing.'
+            )
+        return _shown(view, tool)
     except Exception as error:  # noqa: BLE001 - the result is stored; a bad view of it must not lose it
         log.warning(
             "to_model_output of tool %r failed, the model sees the plain result: %r", tool.name, error
@@ -277,7 +306,18 @@ def _shown(view: Any, tool: Tool) -> ModelOutput:
         content = [part for part in parts if part is not None]
         if len(content) == len(parts):
             return ModelOutput("\n".join(_in_words(part) for part in content), content)
-    return ModelOutput(jsonable(view, tool=tool))
+        _check_meant(cast("list[Any]", view), parts)
+    return ModelOutput(jsonable(view, tool=tool, by="to_model_output"))
+
+
+def _check_meant(view: list[Any], parts: list[TextPart | FilePart | None]) -> None:
+    """Raise when a list was meant as text and files and something in it is neither. Other lists are data."""
+    kinds = [cast("Any", one).get("type") if isinstance(one, dict) else None for one in view]
+    if any(parts) or all(kind in _MEANT for kind in kinds):
+        raise InvalidSettings(
+            f"It returned {shown(view[parts.index(None)])}, which is no part that a model takes.",
+            next_step='There are {"type": "text", "text": …} and {"type": "file", "url": …, "mediaType": …}.',
+        )
 
 
 def _part(one: Any) -> TextPart | FilePart | None:

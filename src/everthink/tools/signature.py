@@ -198,6 +198,13 @@ def _check(fn: Callable[..., Any], parameter: inspect.Parameter) -> None:
             f"`*{name}` has no name a model could use",
             f"Take a list instead: `{name}: list[str]`.",
         )
+    if parameter.annotation is parameter.empty and name in ("self", "cls"):
+        raise refuse(
+            fn,
+            f"it takes {name!r} and is not written in a class",
+            "Write it in the body of the class. A function outside of one takes `ctx: ToolContext`; "
+            "`ctx.agent` is the agent.",
+        )
     if parameter.annotation is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
         wanted = "ToolContext" if name in ("ctx", "context") else "str"
         raise refuse(

@@ -17,9 +17,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypedDict, Unpack, cast, overload
 
-from ..errors import ToolDefinitionError, ToolInputError
+from ..errors import InvalidSettings, ToolDefinitionError, ToolInputError
 from ..models.port import ToolSpec
-from ..settings import shown
+from ..settings import check_call, shown
 from ..surface import note_definition, refuse_unknown
 from .context import ToolContext
 from .function_input import FunctionInput
@@ -356,11 +356,15 @@ class Tool(Generic[P, R]):
         return cast("Tool[..., Any]", other)
 
     def _check(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not isinstance(cast("Any", self.name), str) or not _NAME.fullmatch(self.name):
             raise self._refused(
                 f"{self.name!r:.80} is not a name that providers accept",
                 "Use 1 to 64 letters, digits, `_` or `-`: @tool(name=...).",
             )
+        try:
+            check_call("tool", description=self.description, title=self.title, strict=self.strict)
+        except InvalidSettings as error:
+            raise self._refused(error.what.removesuffix("."), error.next_step or "") from None
         if not callable(self.on_interrupt) and self.on_interrupt not in ("report", "rerun"):
             raise self._refused(
                 f"on_interrupt is {self.on_interrupt!r}", 'Use "report", "rerun" or a function.'
@@ -456,6 +460,8 @@ def _from_function(fn: Callable[..., Any], names: Mapping[str, Any], options: To
     description, help_ = read_docstring(signature.docstring)
     given = cast("dict[str, Any]", dict(options))
     is_client = given.pop("client", False)
+    if not isinstance(is_client, bool):
+        raise refuse(fn, f"its client is {shown(is_client)}", "It takes True or False.")
     name = given.pop("name", None)
     name = signature.name if name is None else name
     told = given.pop("description", None)

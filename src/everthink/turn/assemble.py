@@ -23,6 +23,7 @@ from ..tools.collect import as_tools
 from ..tools.tool import Tool
 from .audience import HistoryChanged
 from .convert import unshared
+from .given import ReadDict, ReadList
 from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext, call_hook
 from .prompt import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
 from .structured import Structured, structured
@@ -92,8 +93,10 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
     if host.overrides("before_turn"):
         context = TurnContext(
             system=await prompt_with(host, base, tools),
-            messages=messages,
-            tools=tools,
+            messages=ReadList(messages, "turn.messages", "Return TurnConfig(messages=[…]) from before_turn."),
+            tools=ReadDict(
+                tools, "turn.tools", "Return TurnConfig(tools=[…]) from before_turn: they are added."
+            ),
             model=chosen,
             continuation=turn.continuation,
             body=turn.body,

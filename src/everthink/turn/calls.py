@@ -13,17 +13,18 @@ import asyncio
 import logging
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import msgspec
 
 from .. import chunks as ui
-from ..errors import TooDeep, ToolError, ToolInputError, ToolInterrupted
+from ..errors import TooDeep, ToolError, ToolInputError, ToolInterrupted, ToolOutputError
 from ..messages import (
     DEEPEST_GIVEN,
     Part,
     Unset,
+    copy_json,
     decode_json,
     depth_of,
     encode_json,
@@ -33,7 +34,7 @@ from ..messages import (
 )
 from ..models import port as model
 from ..observe.events import ToolCallFinish, ToolCallStart
-from ..session.repair import INTERRUPTED_TEXT
+from ..session.repair import INTERRUPTED_TEXT, mended_by
 from ..tools.ask import REPORT, RERUN
 from ..tools.output import jsonable, model_output
 from ..tools.tool import Tool, ToolContext
@@ -46,6 +47,7 @@ from .hooks import (
     InvalidCall,
     Substitute,
     ToolCall,
+    ToolDecision,
     ToolOutcome,
     ToolResult,
     call_hook,
@@ -68,6 +70,14 @@ MAY_HAVE_RUN = (
     "The tool call was interrupted while it ran and no result was recorded. It may or may not have taken "
     "effect: check before you call it again."
 )
+
+
+class _HookFailed(Exception):
+    """A hook raised, or returned what it may not: the tool is not run."""
+
+    def __init__(self, hook: str, error: Exception) -> None:
+        super().__init__(hook)
+        self.hook, self.error = hook, error
 
 
 @dataclass(slots=True)
@@ -228,7 +238,7 @@ class StepCalls:
             try:
                 asks = await tool.needs_approval_for(called.input, context)
             except Exception as error:  # noqa: BLE001 - a broken predicate must not let the call through
-                self._fail(called, error)
+                self._fail(called, error, "needs_approval")
                 return
         if asks:
             self.run.say(ui.ToolApprovalRequest(self.run.host.new_id(), called.tool_call_id))
@@ -296,6 +306,7 @@ class StepCalls:
             )
         )
         failure: Exception | None = None
+        raised_by: str | None = None
         output: Any = None
         try:
             output = jsonable(await self._decide_and_run(called, tool, context, call), tool=tool.name)
@@ -305,10 +316,12 @@ class StepCalls:
             if task is None or task.cancelling():
                 raise
             failure = ToolError(f"Something that {called.tool_name!r} waited for was cancelled.")
+        except _HookFailed as told:
+            failure, raised_by = told.error, told.hook
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
             failure = error
         if failure is not None:
-            self._fail(called, failure)
+            self._fail(called, failure, raised_by)
         duration = (host.clock.monotonic() - began) * 1000
         host.emit(
             ToolCallFinish(
@@ -340,7 +353,7 @@ class StepCalls:
         outcome = ToolOutcome(
             tool_name=called.tool_name,
             tool_call_id=called.tool_call_id,
-            input=called.input,
+            input=copy_json(called.input),
             messages=self.messages,
             signal=self.run.signal,
             provider_metadata=metadata,
@@ -348,7 +361,7 @@ class StepCalls:
             identity=self._whose(called.tool_call_id),
             duration_ms=duration,
             success=failure is None,
-            output=output,
+            output=copy_json(output),
             error=failure,
         )
         try:
@@ -362,8 +375,9 @@ class StepCalls:
         host = self.run.host
         given, lenient = called.input, False
         if host.overrides("before_tool_call"):
-            call.input = tool.completed(called.input)  # what a hook decides about is what runs
-            match decision_of(await call_hook(host.agent.before_tool_call, call)):
+            # What a hook decides about is what runs; it is a copy, and Allow(input=…) changes it.
+            call = replace(call, input=tool.completed(called.input))
+            match await self._decision(call):
                 case Block(reason):
                     return (
                         reason
@@ -386,6 +400,16 @@ class StepCalls:
             await context.progress(value)
         return value
 
+    async def _decision(self, call: ToolCall) -> ToolDecision | None:
+        try:
+            decision = decision_of(await call_hook(self.run.host.agent.before_tool_call, call))
+            if isinstance(decision, Substitute):
+                output = jsonable(decision.output, tool=call.tool_name, by="before_tool_call")
+                decision = Substitute(output, decision.input)
+        except Exception as error:
+            raise _HookFailed("before_tool_call", error) from error
+        return decision
+
     def _ledger(self, called: CalledTool, tool: Tool, given: Any = None, *, started: bool = False) -> Any:
         host = self.run.host
         return (queries.called if started else queries.asked)(
@@ -405,15 +429,20 @@ class StepCalls:
         is_windows = turn.client_tools.get(tool.name) is tool
         return queries.client_of(turn.tools_by) if is_windows else queries.CLIENT
 
-    def _fail(self, called: CalledTool, error: Exception) -> None:
-        """The tool raised: the model reads its words, people only those of a `ToolError`, the log all."""
+    def _fail(self, called: CalledTool, error: Exception, hook: str | None = None) -> None:
+        """The tool raised: the model reads its words, people only those of a `ToolError`, the log all.
+
+        `hook`: it was this one that did, or that said something wrong, and the tool has not run.
+        """
         host = self.run.host
         said_so = isinstance(error, ToolError)
         log.log(
-            logging.INFO if said_so else logging.ERROR,
-            "tool %s of %s raised",
+            logging.INFO if said_so and not isinstance(error, ToolOutputError) else logging.ERROR,
+            "%stool %s of %s %s",
+            f"{hook} failed for " if hook else "",
             called.tool_name,
             host.id,
+            "was not run" if hook else "raised",
             exc_info=error,
         )
         if said_so:
@@ -511,7 +540,7 @@ class StepCalls:
         """Tell the model (and readers) that the call was cut off, in the agent's own words if it has any."""
         host, text, mended = self.run.host, MAY_HAVE_RUN if began else INTERRUPTED_TEXT, None
         if part is not None and host.overrides("repair_interrupted_tool_part"):
-            mended = host.agent.repair_interrupted_tool_part({**part})
+            mended = mended_by(host.agent.repair_interrupted_tool_part, part)
         if mended is not None and mended.get("state") == "output-available" and is_settled(mended):
             self._settle(called, mended.get("output"), state="unknown")
             return
@@ -551,7 +580,7 @@ class StepCalls:
             try:
                 still_asks = await tool.needs_approval_for(called.input, context)
             except Exception as error:  # noqa: BLE001 - a broken predicate must not let the call through
-                self._fail(called, error)
+                self._fail(called, error, "needs_approval")
                 continue
             # A yes to a question that is not asked any more is not a yes to whatever the tool is now.
             if called.tool_call_id in begun:

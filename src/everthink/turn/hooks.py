@@ -21,8 +21,9 @@ from ..abort import AbortSignal
 from ..errors import InvalidSettings
 from ..messages import UNSET, Message, tool_name
 from ..models import port as model
-from ..settings import as_settings, check_fields, shown, snake
+from ..settings import as_settings, check_call, check_fields, check_returned, shown, snake
 from ..tools.tool import Tool
+from .given import to_read
 
 __all__ = [
     "Allow",
@@ -50,6 +51,7 @@ __all__ = [
     "TurnContext",
     "TurnResult",
     "TurnStatus",
+    "ask",
     "call_hook",
     "decision_of",
     "fitted",
@@ -63,7 +65,8 @@ StoppedBy = Literal["max_steps", "stop_when"]
 Stage = Literal["parse", "persist", "turn", "stream", "recovery", "transcript"]
 
 
-@dataclass(slots=True)
+@to_read("Return TurnConfig({name}=…) from before_turn.")
+@dataclass(slots=True, frozen=True)
 class TurnContext:
     """The turn as assembled, for `before_turn`."""
 
@@ -183,7 +186,8 @@ class ToolResult:
     type: Literal["tool-result"] = "tool-result"
 
 
-@dataclass(slots=True)
+@to_read("The step is over; before_step changes the next one.")
+@dataclass(slots=True, frozen=True)
 class StepResult:
     """One finished step: a model call and the tools it asked for."""
 
@@ -220,7 +224,8 @@ class StepResult:
         return "".join(part.text for part in self.reasoning) or None
 
 
-@dataclass(slots=True)
+@to_read("Return StepConfig({name}=…) from before_step.")
+@dataclass(slots=True, frozen=True)
 class StepContext:
     """The step about to run, for `before_step`."""
 
@@ -253,7 +258,8 @@ class StepConfig:
         check_fields(self, "StepConfig")
 
 
-@dataclass(slots=True)
+@to_read("Return Allow(input=…), Block(…) or Substitute(…) from before_tool_call.")
+@dataclass(slots=True, frozen=True)
 class ToolCall:
     """A server tool about to run, for `before_tool_call`."""
 
@@ -279,7 +285,8 @@ class ToolCall:
         return self.tool_name
 
 
-@dataclass(slots=True)
+@to_read("The call is over; before_tool_call may return Substitute(output=…) in its place.")
+@dataclass(slots=True, frozen=True)
 class ToolOutcome(ToolCall):
     """A call and what came of it, for `after_tool_call`. `input` is what the model sent."""
 
@@ -298,6 +305,9 @@ class Allow:
     """Run the tool, with `input` instead of the model's if given (it is not checked again)."""
 
     input: Any = UNSET
+
+    def __post_init__(self) -> None:
+        check_fields(self, "Allow")
 
 
 @dataclass(slots=True, frozen=True)
@@ -332,14 +342,16 @@ OnChunk = (
 )
 
 
-@dataclass(slots=True)
+@to_read("TurnConfig(experimental_transform=…) rewrites what the model says.")
+@dataclass(slots=True, frozen=True)
 class ChunkContext:
     """A piece of the model's answer as it arrives, for `on_chunk`. Tell them apart by `chunk.type`."""
 
     chunk: OnChunk
 
 
-@dataclass(slots=True)
+@to_read('The answer is stored; add_messages(…, mode="upsert") replaces it.')
+@dataclass(slots=True, frozen=True)
 class ChatResponse:
     """How a turn ended, for `on_chat_response`."""
 
@@ -356,7 +368,8 @@ class ChatResponse:
     """Who asked for this turn, as `authenticate` said, as JSON."""
 
 
-@dataclass(slots=True)
+@to_read("Return from on_chat_error what people are to read.")
+@dataclass(slots=True, frozen=True)
 class ChatErrorContext:
     """Where a turn failed, for `on_chat_error`."""
 
@@ -435,7 +448,8 @@ StopCondition = Callable[[list[StepResult]], bool | Awaitable[bool]]
 Transform = Callable[[AsyncIterator[model.ModelEvent]], AsyncIterator[model.ModelEvent]]
 
 
-@dataclass(slots=True)
+@to_read("Return the mended input from repair_tool_call.")
+@dataclass(slots=True, frozen=True)
 class InvalidCall:
     """A call that cannot run, for `repair_tool_call`."""
 
@@ -456,11 +470,13 @@ RepairToolCall = Callable[[InvalidCall], Repaired | Awaitable[Repaired]]
 
 def step_count_is(count: int) -> StopCondition:
     """Stop after exactly `count` steps."""
+    check_call("step_count_is", count=count)
     return lambda steps: len(steps) == count
 
 
 def has_tool_call(name: str) -> StopCondition:
     """Stop after a step that called `name`."""
+    check_call("has_tool_call", name=name)
     return lambda steps: any(call.tool_name == name for call in steps[-1].tool_calls)
 
 
@@ -475,6 +491,13 @@ async def call_hook(hook: Callable[..., T | Awaitable[T]], *args: Any) -> T:
     if inspect.isawaitable(result):
         return await cast("Awaitable[T]", result)
     return cast("T", result)
+
+
+async def ask(name: str, hook: Callable[..., Any], *args: Any) -> Any:
+    """What the hook of that name says. Raises `InvalidSettings` when it may not say that."""
+    answer = await call_hook(hook, *args)
+    check_returned(name, answer)
+    return answer
 
 
 def fitted(hook: Callable[..., Any], *args: Any) -> tuple[Any, ...]:

@@ -32,7 +32,8 @@ from .assemble import Assembled, as_prompt, asking, history_so_far
 from .call_ids import CallIds
 from .calls import StepCalls
 from .convert import has_approvals, paired
-from .hooks import StepConfig, StepContext, StepResult, TurnConfig, call_hook, tool_choice_of
+from .given import ReadList
+from .hooks import StepConfig, StepContext, StepResult, TurnConfig, ask, call_hook, tool_choice_of
 from .patience import patient
 from .pickup import PickedUp, pick_up
 from .run import Run
@@ -286,7 +287,8 @@ class Loop:
         config = assembled.config
         change = StepConfig()
         if run.host.overrides("before_step"):
-            context = StepContext(list(self.steps), number, assembled.model, messages, self._context)
+            shown = ReadList(messages, "step.messages", "Return StepConfig(messages=[…]) from before_step.")
+            context = StepContext(list(self.steps), number, assembled.model, shown, self._context)
             answer = await call_hook(run.host.agent.before_step, context)
             if answer is not None:
                 change = as_settings(StepConfig, answer, "What before_step returned")
@@ -611,7 +613,7 @@ class Loop:
             self._run.stopped_by = "max_steps"
             return False
         for condition in self._assembled.stop_when:
-            if await call_hook(condition, self.steps):
+            if await ask("stop_when", condition, list(self.steps)):
                 self._run.stopped_by = "stop_when"
                 return False
         return True

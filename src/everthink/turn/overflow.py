@@ -20,7 +20,7 @@ from ..observe.events import ChatContextCompacted, ChatContextSlimmed
 from ..session.compaction import CompactionReason
 from ..session.slim import choose
 from ..settings import as_settings, check_fields
-from .hooks import ChatErrorContext, call_hook
+from .hooks import ChatErrorContext, ask
 from .turn import Host, Turn
 
 __all__ = ["ContextOverflow", "Proactive", "before_step", "classified", "is_near", "overflow_of", "relieve"]
@@ -75,7 +75,7 @@ def overflow_of(setting: Any) -> ContextOverflow:
 async def classified(host: Host, error: Exception, context: ChatErrorContext) -> str | None:
     """What `classify_chat_error` says of a failure. One that raises says nothing."""
     try:
-        return await call_hook(host.agent.classify_chat_error, error, context)
+        return await ask("classify_chat_error", host.agent.classify_chat_error, error, context)
     except Exception as raised:  # noqa: BLE001 - the original error matters more
         host.complain("classify_chat_error", raised)
         return None

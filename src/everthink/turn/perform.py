@@ -28,7 +28,7 @@ from . import queries
 from .assemble import assemble
 from .audience import HistoryChanged, TurnEnded, TurnRewound, TurnStarted
 from .envelope import sealed
-from .hooks import ChatErrorContext, Stage, TurnStatus, call_hook
+from .hooks import ChatErrorContext, Stage, TurnStatus, ask
 from .journal import Journal, keep_answer, read_journal
 from .loop import Loop
 from .outcome import Outcome, PutOff, reason_of
@@ -430,7 +430,7 @@ async def explain(
     context = ChatErrorContext(stage, persisted, request_id, kind, identity)
     told: Any = error
     try:
-        answer = await call_hook(host.agent.on_chat_error, error, context)
+        answer = await ask("on_chat_error", host.agent.on_chat_error, error, context)
         told = error if answer is None else answer
     except Exception as raised:  # noqa: BLE001 - the original error matters more
         host.complain("on_chat_error", raised)
