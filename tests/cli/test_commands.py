@@ -22,6 +22,16 @@ from everthink.testing import ScriptedModel, calls, fails, says
 
 from .processes import Command
 
+MAIN = """
+from everthink import App, Think
+
+class Helper(Think):
+    model = "demo"
+
+service = App(Helper)
+number = 7
+"""
+
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
@@ -276,7 +286,7 @@ def test_doctor_knows_a_database_of_a_newer_release(run: CliRunner, tmp_path: Pa
 def test_mistakes_are_answered_with_a_letter(
     run: CliRunner, tmp_path: Path, args: list[str], code: int, words: str
 ) -> None:
-    (tmp_path / "main.py").write_text("from everthink import App\nservice = App()\nnumber = 7\n")
+    (tmp_path / "main.py").write_text(MAIN)
     (tmp_path / "broken.py").write_text("x = 1\ny = x / 0\n")
     for name in ("main", "broken"):
         sys.modules.pop(name, None)
@@ -287,7 +297,7 @@ def test_mistakes_are_answered_with_a_letter(
 
 
 def test_a_port_that_is_taken_is_said(run: CliRunner, tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text("from everthink import App\nservice = App()\nnumber = 7\n")
+    (tmp_path / "main.py").write_text(MAIN)
     sys.modules.pop("main", None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -317,6 +327,11 @@ def test_an_agent_that_is_not_there_is_answered_with_the_nearest(run: CliRunner,
         assert refused.exit_code == 1, refused.output
         assert "There is no agent" in refused.output
         assert "Did you mean Clerk/desk?" in refused.output
+        assert str(tmp_path) in refused.output
+    gone = run.invoke(cli, ["erase", "clerc/desk", "--yes", *store])
+    assert gone.exit_code == 0
+    assert "There is no agent 'clerc/desk'" in gone.output
+    assert "Nothing was erased. Did you mean Clerk/desk?" in gone.output
     assert "Nothing of clerk/desk is set aside." in run.invoke(cli, ["release", "clerk/desk", *store]).output
 
 
@@ -439,4 +454,26 @@ def test_dev_and_serve_tell_a_placeholder(command: str, tmp_path: Path) -> None:
     )
     with Command(tmp_path, command, "agents", "--port", "0", ANTHROPIC_API_KEY="changeme") as server:
         server.until("ANTHROPIC_API_KEY is no key: it is the placeholder of an example")
+        assert server.interrupt() == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["chat", "--url", "http://x"], "It is called --server."),
+        (["chat", "--port", "9000"], "--server http://host:port"),
+        (["serve", "agents", "--reload"], "`everthink dev` restarts when a file changes"),
+    ],
+)
+def test_an_option_that_is_called_otherwise_is_told(run: CliRunner, args: list[str], words: str) -> None:
+    refused = run.invoke(cli, args)
+    assert refused.exit_code == 2
+    assert words in " ".join(refused.output.split())
+
+
+def test_dev_names_no_conversation_that_authorize_may_keep_closed(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(MAIN.replace("App(Helper)", "App(Helper, authorize=lambda who: False)"))
+    with Command(tmp_path, "dev", "main:service", "--port", "0", "--no-reload") as server:
+        said = server.until(r"in another terminal: (.*)")[1]
+        assert said.endswith("/agents/helper/NAME, with a name that authorize lets you in")
         assert server.interrupt() == 0

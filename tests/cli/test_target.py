@@ -23,6 +23,10 @@ FILES = {
     "site_class.py": AGENT,
     "site_two.py": AGENT + "\nclass Guide(Helper):\n    pass\n",
     "site_none.py": "x = 1\n",
+    "site_plain.py": "from fastapi import FastAPI\n\nsite = FastAPI()\n\n\n"
+    "async def other(scope, receive, send): ...\n",
+    "site_made.py": AGENT
+    + "\nasync def later():\n    return App(Helper)\n\n\ndef made(one, two): ...\n\n\nclass Thing: ...\n",
     "site_broken.py": "def broken(:\n",
     "site_pkg/inner.py": AGENT + "\nfront = App(Helper)\n",
     "site_agents/helper.py": AGENT,
@@ -90,6 +94,10 @@ WRONG = [
     ("site_class:app", "has no 'app'", "everthink serve site_class:Helper"),
     ("site_none:app", "has no 'app'", "app = App(YourAgent)"),
     ("site_none:x", "is 1, an int, which cannot be served", ""),
+    ("site_plain:site", "There is no agent in site_plain:site", "uvicorn site_plain:site"),
+    ("site_made:later", "is the async function later, not an application", "app = later()"),
+    ("site_made:made", "is the function made, not an application", "app = made()"),
+    ("site_made:Thing", "is the class Thing, not an application", "Name an App, an agent class"),
 ]
 
 
@@ -112,6 +120,17 @@ def test_what_serve_advises_can_be_typed_as_it_stands(target: str) -> None:
     assert advised
     for line in advised:
         assert load(*shlex.split(line), ask=Asked("serve")).agents
+
+
+def test_dev_serves_a_site_without_agents_and_says_so() -> None:
+    (note,) = load("site_plain:site").notes
+    assert note.startswith("no agent is seen in it. Mount one")
+
+
+def test_an_application_that_hides_what_it_holds_is_served_by_both() -> None:
+    for command in ("dev", "serve"):
+        (note,) = load("site_plain:other", ask=Asked(command)).notes
+        assert "no agent is seen in it" in note
 
 
 def test_a_file_that_breaks_is_no_mistake_of_the_command() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from everthink.errors import MissingExtra, MissingKey, UnknownModel
+from everthink.errors import InvalidSettings, MissingExtra, MissingKey, UnknownModel
 from everthink.models.demo import DemoModel
 from everthink.models.providers import model_named, openai_compatible, resolve_model
 from everthink.testing.contracts.model import asking, hear, text_of
@@ -272,3 +272,12 @@ assert seen["anthropic"] is False
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1] == "None dict_keys(['Late', 'Plain'])"
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "127.0.0.1:8000/v1", "//host/v1", "http://", "ws://host", ""]
+)
+def test_an_address_without_http_is_told_where_it_is_written(url: str) -> None:
+    with pytest.raises(InvalidSettings, match=r"does not begin with http:// or https://") as told:
+        openai_compatible("q", base_url=url)
+    assert 'Write base_url="http://' in str(told.value)

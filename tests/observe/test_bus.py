@@ -88,6 +88,14 @@ def test_a_misspelt_channel_or_type_is_refused_with_the_nearest_name(bus: EventB
         bus.subscribe(print, type="nobody:*")
 
 
+def test_a_type_that_is_never_on_the_channel_is_refused(bus: EventBus) -> None:
+    with pytest.raises(ValueError, match=r"'schedule:error' are on agents:schedule, not on agents:chat"):
+        bus.subscribe(print, channel="chat", type="schedule:error")
+    with pytest.raises(ValueError, match="would never be called"):
+        bus.subscribe(channel=["chat"], type=["chat:turn:start", "schedule:*"])
+    bus.subscribe(print, channel=["chat", "schedule"], type=["schedule:error", "chat:*"])
+
+
 def test_unsubscribing_stops_delivery_even_while_an_event_is_being_delivered(bus: EventBus) -> None:
     seen: list[str] = []
     bus.subscribe(lambda event: unsubscribe())

@@ -220,3 +220,21 @@ def test_a_bare_number_is_no_retention_since_it_does_not_say_of_what(number: Any
 )
 def test_retention_is_a_time_in_words_or_a_timedelta(given: Any, seconds: float | None) -> None:
     assert App(Room, retention=given)._retention == seconds
+
+
+def test_an_app_without_an_agent_is_told() -> None:
+    with pytest.raises(AgentError, match=r"given no agent class.*App\(Assistant\)"):
+        App()
+    with pytest.raises(AgentError, match="Think is what agents are made of"):
+        App(Think)
+
+
+@pytest.mark.parametrize("prefix", ["a b?c", "a#b", "https://my.page/agents", "{id}", "a%20b"])
+def test_a_prefix_that_no_address_has_is_refused(prefix: str) -> None:
+    with pytest.raises(InvalidSettings, match=r"App\(prefix=…\) is .*\"api/agents\""):
+        App(Room, prefix=prefix)
+
+
+def test_no_name_at_all_is_refused() -> None:
+    with pytest.raises(InvalidSettings, match=r"allow_hosts=\[\]\) allows no name: every request"):
+        App(Room, allow_hosts=[])

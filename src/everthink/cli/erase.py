@@ -58,6 +58,7 @@ def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
     journal = read.open_journal(store)
     try:
         found = read.named(journal, agent)
+        unknown = read.unknown(journal, agent) if found is None else None
         if found is not None and store.startswith("postgres"):
             _refuse_beside_a_server(journal, agent)
     finally:
@@ -66,7 +67,8 @@ def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
         if as_json:
             print_json({"agent": agent, "erased": False, "rows": 0, "scrubbed": True})
         else:
-            say(f"There is no agent {agent} in this database: nothing was erased.")
+            assert unknown is not None
+            say(f"{unknown.what} Nothing was erased. {unknown.next_step}")
         return
     id = f"{found['class']}/{found['name']}"
     if not yes:

@@ -28,6 +28,7 @@ from ..session import queries as session
 from ..settings import nearest
 from ..store.migrate import READ_APPLIED, outstanding
 from ..store.port import Statement
+from ..store.urls import check_url
 from ..turn import queries as turn
 
 __all__ = [
@@ -49,6 +50,11 @@ Row = dict[str, Any]
 
 class Journal(Protocol):
     """A database, for reading."""
+
+    @property
+    def where(self) -> str:
+        """Which one it is, for people: its file, or its server."""
+        ...
 
     def rows(self, sql: str, *params: Any) -> list[Row]:
         """The rows of a query."""
@@ -163,7 +169,7 @@ def unknown(journal: Journal, agent: str) -> AgentError:
     near = nearest(agent, names) or nearest(agent.lower(), {name.lower(): name for name in names})
     meant = next((name for name in names if near and name.lower() == near.lower()), None)
     hint = f"Did you mean {meant}?" if meant else "`everthink inspect`, with the same --store, lists them."
-    return AgentError(f"There is no agent {agent!r} in this database.", next_step=hint)
+    return AgentError(f"There is no agent {agent!r} in {journal.where}.", next_step=hint)
 
 
 def lines(journal: Journal, agent: str, *, now: int) -> Iterator[Row]:
@@ -242,7 +248,7 @@ def _chosen(journal: Journal, only: str | None) -> list[Row]:
 
 class _Sqlite:
     def __init__(self, path: Path, *, writes: bool) -> None:
-        self._path = path
+        self._path, self.where = path, str(path)
         if not path.exists():
             raise StoreUnreadable(
                 f"There is no database at {path}.",
@@ -298,8 +304,10 @@ class _Sqlite:
 class _Postgres:
     def __init__(self, url: str, *, writes: bool) -> None:
         from ..store.postgres.driver import load
+        from ..store.postgres.failures import place
 
-        self._asyncpg = load()
+        check_url(url)
+        self._asyncpg, self.where = load(), f"the database {place(url)}"
         self._runner = asyncio.Runner()
         access = "READ WRITE" if writes else "READ ONLY"
         try:

@@ -25,6 +25,15 @@ COMMANDS = {
 WITHOUT_ENV_FILE = ("new", "crashtest")
 """These depend on nothing around them; the others read `.env`."""
 
+CALLED = {
+    ("chat", "--url"): "It is called --server.",
+    ("chat", "--host"): "Say where it is with --server http://host:port.",
+    ("chat", "--port"): "Say where it is with --server http://host:port.",
+    ("serve", "--reload"): "`everthink dev` restarts when a file changes; `serve` is for production.",
+    ("serve", "--open"): "`everthink dev` has a page to open; `serve` is for production.",
+}
+"""Options that are expected where they are not, and what there is instead."""
+
 EXAMPLES = """\b
 Examples:
   everthink dev                     the demo agent, or yours in ./agents
@@ -71,6 +80,11 @@ class Lazy(click.Group):
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            said = CALLED.get((error.ctx.info_name or "" if error.ctx else "", error.option_name))
+            if said is None:
+                raise
+            raise click.NoSuchOption(error.option_name, f"{error.message} {said}", ctx=error.ctx) from None
         except click.BadParameter as error:
             raise _with_its_place(error) from None
         except (click.ClickException, click.exceptions.Exit, click.Abort):

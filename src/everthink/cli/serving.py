@@ -182,8 +182,6 @@ def describe(loaded: Loaded, base: str) -> Iterator[str]:
     """What is served, one line each."""
     for route in loaded.routes:
         yield f"  {base.replace('http', 'ws', 1)}{route}/<name>"
-    if loaded.app and not loaded.agents:
-        yield "  Note: there is no agent in it. Name one: App(YourAgent)"
     for note in loaded.notes:
         yield f"  Note: {note}"
 
@@ -296,7 +294,10 @@ def main() -> int:
             tell("  The app asks who one is: the page takes a token, everthink chat too (--token).")
         routes = loaded.routes
         if routes:
-            tell(f"  or, in another terminal: everthink chat {base}{routes[0]}/default")
+            chooses = loaded.app is not None and loaded.app.authorize is not None
+            name = "NAME" if chooses else "default"
+            hint = ", with a name that authorize lets you in" if chooses else ""
+            tell(f"  or, in another terminal: everthink chat {base}{routes[0]}/{name}{hint}")
         tell(
             "  Ctrl-C stops it."
             if settings["watches"] is None

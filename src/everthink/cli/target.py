@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import shlex
 import sys
@@ -20,11 +21,13 @@ from ..server.names import kebab
 from ..settings import nearest, shown
 from ..think import Think
 from .letters import WrittenWrongly
-from .mounts import WithLifespan, mounts_in
+from .mounts import WithLifespan, has_routes, mounts_in
 
 __all__ = ["Asked", "Loaded", "load", "source_of", "watched"]
 
 
+WHAT_IS_SERVED = "Name an App, an agent class, or an ASGI application with an App mounted in it."
+MOUNT_ONE = 'Mount one: site.mount("/", App(YourAgent)).'
 WHAT_TO_NAME = "Name a folder with agents, a file with one, or an app as module:app."
 
 
@@ -242,18 +245,47 @@ def _served(value: Any, target: str, ask: Asked) -> Loaded:
     if _is_agent(value):
         return _of_app(ask.app(value), target)
     if not callable(value):
+        raise WrittenWrongly(f"{target} is {shown(value)}, which cannot be served.", next_step=WHAT_IS_SERVED)
+    if not _is_application(value):
         raise WrittenWrongly(
-            f"{target} is {shown(value)}, which cannot be served.",
-            next_step="Name an App, an agent class, or an ASGI application with an App mounted in it.",
+            f"{target} is {_called(value)}, not an application.",
+            next_step=f"If it makes one, call it in the module and name the result: app = "
+            f"{target.rpartition(':')[2] or 'app'}(). {WHAT_IS_SERVED}",
         )
     mounts = mounts_in(value)
     apps = [app for _, app in mounts]
     ask.check_store(target, apps)
     if isinstance(value, App):
         return _of_app(value, target)
+    if not mounts and has_routes(value) and ask.command == "serve":
+        raise WrittenWrongly(
+            f"There is no agent in {target}: no App is mounted in it.",
+            next_step=f"{MOUNT_ONE} What needs no agents is served by uvicorn: uvicorn {target}",
+        )
     if not mounts:
-        return Loaded(value, target)
+        return Loaded(value, target, notes=[f"no agent is seen in it. {MOUNT_ONE}"])
     return Loaded(WithLifespan(value, apps), target, apps[0], mounts=mounts)
+
+
+def _is_application(value: Any) -> bool:
+    """Whether something that is called may be called as a server does, with scope, receive and send."""
+    if isinstance(value, type):
+        return False
+    try:
+        inspect.signature(value).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # made in C: nobody knows
+    return True
+
+
+def _called(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {cast('type[object]', value).__name__}"
+    return (
+        f"the {'async ' * inspect.iscoroutinefunction(value)}function {getattr(value, '__name__', value)!s}"
+    )
 
 
 def _import(name: str, folder: str, target: str = "", ask: Asked | None = None) -> Any:

@@ -16,7 +16,7 @@ import re
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import MissingExtra, MissingKey, UnknownModel
+from ..errors import InvalidSettings, MissingExtra, MissingKey, UnknownModel
 from ..masking import mask
 from .port import Model
 
@@ -98,6 +98,7 @@ def openai_compatible(
 
     `name` identifies the service: reasoning and other data it wants back is kept under it.
     """
+    _check_address(base_url)
     _import_pydantic_ai("openai")
     try:
         from pydantic_ai.models.openai import OpenAIChatModel
@@ -108,6 +109,17 @@ def openai_compatible(
 
     provider = OpenAICompatibleProvider(name, base_url=base_url, api_key=api_key or "no-key")
     return ProviderModel(OpenAIChatModel(model, provider=provider), name=f"{name}:{model}")
+
+
+def _check_address(base_url: object) -> None:
+    if isinstance(base_url, str) and re.match(r"https?://[^/\s]", base_url, re.IGNORECASE):
+        return
+    text = mask(str(base_url))
+    rest = re.sub(r"^[a-z]*:?/+", "", text, flags=re.IGNORECASE)
+    raise InvalidSettings(
+        f"openai_compatible(base_url={text!r}) is no address: it does not begin with http:// or https://.",
+        next_step=f'Write base_url="http://{rest or "localhost:8000/v1"}".',
+    )
 
 
 def _resolve_name(name: str) -> Model:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from ..logs import guarded
 from ..masking import masked
-from .events import CHANNELS, EVENTS, Event, EventBody
+from .events import CHANNELS, EVENTS, Event, EventBody, channel_of
 
 __all__ = ["Callback", "EventBus", "Listener", "Unsubscribe"]
 
@@ -108,7 +108,7 @@ class EventBus:
         `"chat:recovery:*"`; both may be lists. Returns how to unsubscribe, or a decorator
         when called without a callback.
         """
-        channels, types = _channels(channel), _types(type)
+        channels, types = _asked(channel, type)
 
         def add(callback: AnyCallback) -> AnyCallback:
             self._add(callback, channels, types)
@@ -256,6 +256,22 @@ async def _finish(result: Awaitable[object], type: str) -> None:
 
 
 # --- what was asked for ------------------------------------------------------------------
+
+
+def _asked(
+    channel: str | Sequence[str] | None, type: str | Sequence[str] | None
+) -> tuple[frozenset[str] | None, tuple[str, ...] | None]:
+    """What is listened to. Raises when a type is on none of the channels: it would never be heard of."""
+    channels, types = _channels(channel), _types(type)
+    for pattern in types or ():
+        on = sorted({channel_of(known) for known in EVENTS if _matches(pattern, known)})
+        if channels is not None and channels.isdisjoint(on):
+            raise ValueError(
+                f"Events of the type {pattern!r} are on {' and '.join(on)}, not on"
+                f" {' or '.join(sorted(channels))}: this would never be called."
+                " Leave the channel out, or name theirs."
+            )
+    return channels, types
 
 
 def _channels(asked: str | Sequence[str] | None) -> frozenset[str] | None:

@@ -23,8 +23,8 @@ from ..settings import shown
 from ..surface import MissingAttribute, can_take, parameters_of, refuse_unknown_to
 from ..think import Think
 from .names import canonical, kebab
-from .options import check_options, check_store_options, limits_of, retention_of, store_of
-from .origins import Hosts, Origins
+from .options import check_options, check_store_options, hosts_of, limits_of, retention_of, store_of
+from .origins import Origins
 
 if TYPE_CHECKING:
     from ..messages import Message
@@ -121,12 +121,14 @@ class App:
         self.prefix = [part for part in prefix.split("/") if part]
         self.cors, self.authenticate, self.authorize = cors, authenticate, authorize
         self.on_before_connect, self.on_before_request = on_before_connect, on_before_request
-        self.origins, self.hosts = Origins(allow_origins), Hosts(allow_hosts)
+        self.origins, self.hosts = Origins(allow_origins), hosts_of(allow_hosts)
         self.limits = limits_of(limits)
         self._gate: Any = None
         self._access: Access | None = None
         self._classes: dict[str, type[Think]] = {}
         self._routes: dict[str, type[Think]] = {}
+        if not agents:
+            raise AgentError("App(…) is given no agent class.", next_step="Name one or more: App(Assistant).")
         for cls in agents:
             self._add(cls)
         self.clock: Clock = clock or SystemClock()
@@ -160,6 +162,11 @@ class App:
         if not (isinstance(cls, type) and issubclass(cls, Think)):
             raise AgentError(
                 f"{cls!r} is not an agent class.", next_step="Pass subclasses of Think: App(Assistant)."
+            )
+        if cls is Think:
+            raise AgentError(
+                "Think is what agents are made of, and no agent itself.",
+                next_step='Write a class: class Assistant(Think): model = "demo", then App(Assistant).',
             )
         _check_made(cls)
         other = self._classes.get(cls.__name__)

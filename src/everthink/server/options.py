@@ -12,7 +12,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +22,6 @@ from ..kinds import (
     HEADERS,
     NUMBER,
     SECONDS,
-    TEXT,
     YES_NO,
     Kind,
     above,
@@ -35,11 +34,12 @@ from ..limits import Limits
 from ..settings import as_settings, nearest, settings_of, shown
 from ..surface import check_function
 from ..think import Think
+from .origins import Hosts
 
 if TYPE_CHECKING:
     from ..store.port import Store
 
-__all__ = ["check_options", "check_store_options", "limits_of", "retention_of", "store_of"]
+__all__ = ["check_options", "check_store_options", "hosts_of", "limits_of", "retention_of", "store_of"]
 
 
 def _has(*methods: str) -> Callable[[Any], bool]:
@@ -60,7 +60,10 @@ OPTIONS = {
     "grace": Kind(SECONDS.words, lambda value: SECONDS.fits(value) and math.isfinite(value)),
     "idle_after": optional(_SOME_SECONDS),
     "watchdog": optional(_SOME_SECONDS),
-    "prefix": TEXT,
+    "prefix": Kind(
+        'text, a path without its host, such as "agents" or "api/agents"',
+        lambda value: isinstance(value, str) and re.fullmatch(r"[\w.~/-]*", value) is not None,
+    ),
     "cors": YES_NO | HEADERS,
     "authenticate": optional(FUNCTION),
     "authorize": optional(FUNCTION),
@@ -164,6 +167,16 @@ def _store_option(name: str, engine: str | None) -> Kind:
 
 
 # --- what is read
+
+
+def hosts_of(given: Sequence[str] | None) -> Hosts:
+    """The names the app answers to. None at all would answer nobody, as if it were broken."""
+    if given in ([], ()):
+        raise InvalidSettings(
+            f"App(allow_hosts={given!r}) allows no name: every request would be refused.",
+            next_step='Name some, allow_hosts=["my.page"], or leave it out to answer to any.',
+        )
+    return Hosts(given)
 
 
 def limits_of(given: Any) -> Limits:
