@@ -386,6 +386,11 @@ KINDS: dict[str, dict[str, Kind]] = {
 _FIBER_ID = id_of("a FiberInspection", "fiber_id")
 _SUBMISSION_ID = id_of("a Submission", "submission_id")
 
+_PLAY = Kind(
+    'plays one after the other, as in ScriptedModel(says("Hi."), says("Bye.")), or functions that return one',
+    lambda value: callable(value) or _is_one_of(value, "Play"),
+)
+
 CALLS: dict[str, dict[str, Kind]] = {
     "tool": _optional({"description": TEXT, "title": TEXT, "strict": YES_NO}),
     "has_tool_call": {"name": TEXT},
@@ -422,6 +427,9 @@ CALLS: dict[str, dict[str, Kind]] = {
     "delete_submissions": {"completed_before": optional(MILLISECONDS), "limit": WHOLE},
     "wait_until_stable": {"timeout": optional(NUMBER)},
     "apply_tool_result": {"tool_call_id": id_of("a call", "tool_call_id")},
+    "ScriptedModel": {"play": _PLAY},
+    "ScriptedModel.add": {"play": _PLAY},
+    "says": {"text": TEXT},
     "apply_tool_approval": {"tool_call_id": id_of("a call", "tool_call_id")},
 }
 """What methods of an agent are given, where another kind of it would fail far from here, or do nothing."""

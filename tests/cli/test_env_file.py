@@ -80,6 +80,8 @@ def test_a_line_that_is_no_setting_is_told_without_its_content(project: Path) ->
     ("name", "hint"),
     [
         ("EVERTHINK_STOER", "Did you mean EVERTHINK_STORE?"),
+        ("EVERTHINK_PORT", "Did you mean PORT?"),
+        ("EVERTHINK_HOST", "Did you mean HOST?"),
         ("EVERTHINK_TOKN", "Did you mean EVERTHINK_TOKEN?"),
         ("EVERTHNK_STORE", "Did you mean EVERTHINK_STORE?"),
         ("everthink_store", "Did you mean EVERTHINK_STORE?"),

@@ -27,6 +27,8 @@ KNOWN = (
     "EVERTHINK_CRASHTEST",
 )
 """The settings of ours. What begins like them and is none of them is a slip, unless it is for tests."""
+_BARE = ("HOST", "PORT")
+"""Settings that have no name of ours in front, as the places where servers run know them."""
 _OURS = re.compile(r"EVERTH[A-Z]*_(?!TEST_)", re.IGNORECASE)
 _places: dict[str, str] = {}
 
@@ -71,7 +73,8 @@ def tell_unknown() -> None:
     for name in sorted(os.environ):
         if not _OURS.match(name) or name in KNOWN:
             continue
-        near = nearest(name.upper(), KNOWN, like=0.8)
+        bare = name.upper().partition("_")[2]
+        near = bare if bare in _BARE else nearest(name.upper(), KNOWN, like=0.8)
         hint = f"Did you mean {near}?" if near else f"There are {', '.join(KNOWN[:4])}."
         say_error(f"{name} ({place_of(name)}) is no setting of everthink; nobody reads it. {hint}", "yellow")
 

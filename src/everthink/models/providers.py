@@ -56,6 +56,7 @@ def resolve_model(value: object) -> Model:
     if isinstance(value, str):
         return _resolve_name(value.strip())
     if callable(getattr(value, "stream", None)) and not isinstance(value, type):
+        _check_model(value)
         return cast("Model", value)
     if callable(getattr(value, "request_stream", None)) and not isinstance(value, type):
         from .provider_model import ProviderModel
@@ -65,6 +66,21 @@ def resolve_model(value: object) -> Model:
         f"{value!r} is not a model.",
         next_step='Use a name such as "anthropic:claude-sonnet-5" or "demo", or an object with `stream`.',
     )
+
+
+def _check_model(given: object) -> None:
+    """Refuse a model of one's own that lacks what every turn asks it for."""
+    for field, is_good, takes in (
+        ("name", lambda value: isinstance(value, str), 'a text, such as "mine"'),
+        ("continues", lambda value: value in ("prefill", "prompt"), '"prefill" or "prompt"'),
+    ):
+        value = getattr(given, field, None)
+        if not is_good(value):
+            raise UnknownModel(
+                f"{type(given).__name__}.{field} is {value!r}: a model of your own has `name`, `continues`"
+                " and `stream`.",
+                next_step=f"Give it {takes}.",
+            )
 
 
 def model_named(name: str) -> ProviderModel:
@@ -215,6 +231,12 @@ def _nearest(name: str, cutoff: float = 0.6) -> str | None:
 
 
 def _no_provider(name: str) -> UnknownModel:
+    provider, slash, model = name.partition("/")
+    if slash and model and provider.lower() in _PROVIDERS:
+        return UnknownModel(
+            f"{name!r} does not say which provider serves it.",
+            next_step=f"Write {f'{provider.lower()}:{model}'!r}: a colon stands behind the provider.",
+        )
     near = "demo" if difflib.SequenceMatcher(None, name.lower(), "demo").ratio() > 0.7 else _nearest(name)
     return UnknownModel(
         f"{name!r} does not say which provider serves it.",

@@ -23,7 +23,15 @@ from ..settings import shown
 from ..surface import MissingAttribute, can_take, parameters_of, refuse_unknown_to
 from ..think import Think
 from .names import canonical, kebab
-from .options import check_options, check_store_options, hosts_of, limits_of, retention_of, store_of
+from .options import (
+    check_options,
+    check_store_options,
+    hosts_of,
+    limits_of,
+    retention_of,
+    store_of,
+    texts_of,
+)
 from .origins import Origins
 
 if TYPE_CHECKING:
@@ -316,7 +324,7 @@ class App:
             if isinstance(given, str):
                 await store.close()
             raise
-        options: dict[str, Any] = {"ids": self._new_id} if self._new_id else {}
+        options: dict[str, Any] = {"ids": texts_of(self._new_id)} if self._new_id else {}
         directory = Directory(
             self._classes,
             base=Think,

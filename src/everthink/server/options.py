@@ -205,3 +205,17 @@ def retention_of(given: Any) -> float | None:
             next_step=f"It takes a time above 0. {_EXAMPLES} Leave it out to keep every agent.",
         )
     return span.total_seconds()
+
+
+def texts_of(new_id: Callable[[], Any]) -> Callable[[], str]:
+    """`new_id` as it was given, which raises when what it returned is no text: ids are kept as that."""
+
+    def checked() -> str:
+        id = new_id()
+        if not isinstance(id, str) or not id:
+            raise InvalidSettings(
+                f"App(new_id=…) returned {shown(id)}.", next_step="It returns a new text each time."
+            )
+        return id
+
+    return checked

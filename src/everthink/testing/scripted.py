@@ -27,6 +27,7 @@ from ..models.port import (
     ToolResultPart,
     UserMessage,
 )
+from ..settings import check_call
 from .scripted_plays import (
     OPENING,
     Play,
@@ -82,6 +83,7 @@ class ScriptedModel:
         repeat: bool = False,
         records: bool = True,
     ) -> None:
+        _check_plays("ScriptedModel", plays)
         self.name = name
         self.continues: Literal["prefill", "prompt"] = continues
         self.requests: list[Request] = []
@@ -110,6 +112,7 @@ class ScriptedModel:
 
     def add(self, *plays: Scripted) -> None:
         """Put more plays at the end of the script."""
+        _check_plays("ScriptedModel.add", plays)
         self._plays.extend(plays)
 
     async def until_silent(self, *, timeout: float = 10.0) -> None:
@@ -168,6 +171,11 @@ class ScriptedModel:
             id = f"call_{self._calls}"
             if id not in taken:
                 return id
+
+
+def _check_plays(call: str, plays: tuple[Scripted, ...]) -> None:
+    for play in plays:
+        check_call(call, play=play)
 
 
 def _copy(request: Request) -> Request:

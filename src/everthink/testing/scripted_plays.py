@@ -16,7 +16,7 @@ import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Protocol, assert_never
+from typing import Any, Protocol, assert_never, get_args
 
 from ..errors import ErrorKind, ModelError
 from ..models.port import (
@@ -41,6 +41,8 @@ from ..models.port import (
     ToolInputStart,
     Usage,
 )
+from ..settings import check_call
+from ..surface import check_words
 
 __all__ = [
     "OPENING",
@@ -147,6 +149,8 @@ class Play:
 
     def says(self, *deltas: str) -> Play:
         """Text; each argument is one delta. Text that follows text is the same block."""
+        for delta in deltas:
+            check_call("says", text=delta)
         return self._and(_Say(deltas))
 
     def thinks(
@@ -256,6 +260,7 @@ class Play:
 
     def finishes(self, reason: FinishReason, *, raw: str | None = None) -> Play:
         """Finish for this reason. Without it: `tool-calls` after a call, else `stop`."""
+        check_words("finishes: reason", reason, get_args(FinishReason))
         return dataclasses.replace(self, reason=reason, raw_reason=raw)
 
     def then(self, more: Play) -> Play:
@@ -365,6 +370,7 @@ def _call(call: _Call) -> Iterator[ModelEvent]:
 def _error(
     what: str, kind: ErrorKind, status: int | None, retry_after: float | None
 ) -> Callable[[], ModelError]:
+    check_words("fails: kind", kind, get_args(ErrorKind))
     if status is None and kind == "rate_limit":
         status = 429
     return lambda: ModelError(what, kind=kind, status=status, retry_after=retry_after)

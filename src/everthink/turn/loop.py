@@ -34,7 +34,7 @@ from .calls import StepCalls
 from .convert import has_approvals, paired
 from .given import ReadList
 from .hooks import StepConfig, StepContext, StepResult, TurnConfig, ask, call_hook, tool_choice_of
-from .patience import patient
+from .patience import asked, patient
 from .pickup import PickedUp, pick_up
 from .run import Run
 from .seam import CUT, made_again, rejoin
@@ -530,10 +530,10 @@ class Loop:
             finally:
                 await events.aclose()
 
-    def _events(self, asked: model.Model, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
+    def _events(self, chosen: model.Model, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
         host = self._run.host
         limit = setting(host.agent, "model_timeout")
-        events = patient(asked.stream(request), limit, clock=host.clock, name=asked.name)
+        events = patient(asked(chosen, request), limit, clock=host.clock, name=chosen.name)
         transform = self._assembled.config.experimental_transform
         if transform is None:
             return events

@@ -9,15 +9,17 @@ event begins the time anew, so a long answer is no reason.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
 from ..clock import Clock, Timer
-from ..errors import ModelError
+from ..errors import InvalidSettings, ModelError
 from ..models.port import Model, ModelEvent, Request
+from ..settings import shown
 
-__all__ = ["Patient", "patient"]
+__all__ = ["Patient", "asked", "patient"]
 
 Events = AsyncGenerator[ModelEvent, None]
 
@@ -32,6 +34,23 @@ def patient(events: Events, seconds: float | None, *, clock: Clock, name: str) -
     return _Patience(events, seconds, clock, name).events()
 
 
+def asked(model: Model, request: Request) -> Events:
+    """What a model streams. Raises when its `stream` gives something else."""
+    events = model.stream(request)
+    if hasattr(events, "__anext__") and hasattr(events, "aclose"):
+        return events
+    given: Any = events
+    told = shown(given)
+    if inspect.iscoroutine(given):
+        given.close()
+        told = "a coroutine: it is `async def` and has no `yield`"
+    raise InvalidSettings(
+        f"{type(model).__name__}.stream returned {told}.",
+        next_step="Write `async def stream(self, request)` that yields events: TextStart, TextDelta, TextEnd,"
+        " Finish.",
+    )
+
+
 class Patient:
     """A model that is given up when it is silent for too long."""
 
@@ -42,7 +61,7 @@ class Patient:
 
     def stream(self, request: Request) -> Events:
         """Ask the model."""
-        return patient(self._model.stream(request), self._seconds, clock=self._clock, name=self.name)
+        return patient(asked(self._model, request), self._seconds, clock=self._clock, name=self.name)
 
 
 class _Patience:
