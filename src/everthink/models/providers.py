@@ -70,17 +70,18 @@ def resolve_model(value: object) -> Model:
 
 def _check_model(given: object) -> None:
     """Refuse a model of one's own that lacks what every turn asks it for."""
-    for field, is_good, takes in (
-        ("name", lambda value: isinstance(value, str), 'a text, such as "mine"'),
-        ("continues", lambda value: value in ("prefill", "prompt"), '"prefill" or "prompt"'),
-    ):
-        value = getattr(given, field, None)
-        if not is_good(value):
-            raise UnknownModel(
-                f"{type(given).__name__}.{field} is {value!r}: a model of your own has `name`, `continues`"
-                " and `stream`.",
-                next_step=f"Give it {takes}.",
-            )
+    name, continues = getattr(given, "name", None), getattr(given, "continues", None)
+    if not isinstance(name, str):
+        raise _lacks(given, "name", name, 'a text, such as "mine"')
+    if continues not in ("prefill", "prompt"):
+        raise _lacks(given, "continues", continues, '"prefill" or "prompt"')
+
+
+def _lacks(given: object, field: str, value: object, takes: str) -> UnknownModel:
+    return UnknownModel(
+        f"{type(given).__name__}.{field} is {value!r}: a model of your own has `name`, `continues`, `stream`.",
+        next_step=f"Give it {takes}.",
+    )
 
 
 def model_named(name: str) -> ProviderModel:
