@@ -79,7 +79,7 @@ def _check_model(given: object) -> None:
 
 def _lacks(given: object, field: str, value: object, takes: str) -> UnknownModel:
     return UnknownModel(
-        f"{type(given).__name__}.{field} is {value!r}: a model of your own has `name`, `continues`, `stream`.",
+        f"{type(given).__name__}.{field} is {value!r}: a model has `name`, `continues` and `stream`.",
         next_step=f"Give it {takes}.",
     )
 
