@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ..server.app import App
 
-__all__ = ["WithLifespan", "has_routes", "mounts_in"]
+__all__ = ["WithLifespan", "mounts_in"]
 
 INSIDE = ("app", "_app", "application", "asgi_app")
 """Where a middleware keeps what it wraps."""
@@ -26,11 +26,6 @@ def mounts_in(value: Any) -> list[tuple[str, App]]:
     for path, app in _walk(value, "", set(), 0):
         found.setdefault(id(app), (path, app))
     return list(found.values())
-
-
-def has_routes(value: Any) -> bool:
-    """True for an application that shows what it holds, as FastAPI and Starlette do."""
-    return isinstance(getattr(value, "routes", None), Sequence)
 
 
 def _walk(value: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[str, App]]:

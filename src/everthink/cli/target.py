@@ -21,7 +21,7 @@ from ..server.names import kebab
 from ..settings import nearest, shown
 from ..think import Think
 from .letters import WrittenWrongly
-from .mounts import WithLifespan, has_routes, mounts_in
+from .mounts import WithLifespan, mounts_in
 
 __all__ = ["Asked", "Loaded", "load", "source_of", "watched"]
 
@@ -257,12 +257,7 @@ def _served(value: Any, target: str, ask: Asked) -> Loaded:
     ask.check_store(target, apps)
     if isinstance(value, App):
         return _of_app(value, target)
-    if not mounts and has_routes(value) and ask.command == "serve":
-        raise WrittenWrongly(
-            f"There is no agent in {target}: no App is mounted in it.",
-            next_step=f"{MOUNT_ONE} What needs no agents is served by uvicorn: uvicorn {target}",
-        )
-    if not mounts:
+    if not mounts:  # it may have one all the same: mounted at its start, or used in its own routes
         return Loaded(value, target, notes=[f"no agent is seen in it. {MOUNT_ONE}"])
     return Loaded(WithLifespan(value, apps), target, apps[0], mounts=mounts)
 
