@@ -13,6 +13,10 @@ from tests.crash.process import Child
 pytestmark = pytest.mark.anyio
 
 
+class Idle(Think):
+    """Is never asked anything."""
+
+
 async def test_a_second_process_is_told_who_holds_the_database(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/everthink.db"
     with Child(url, "hold", tmp_path / "effects") as first:
@@ -23,7 +27,7 @@ async def test_a_second_process_is_told_who_holds_the_database(tmp_path: Path) -
         with Child(url, "hold", tmp_path / "effects") as second:
             refused = second.until("refused")
         with pytest.raises(StoreLocked) as told:
-            await App(Think, store=url).open()
+            await App(Idle, store=url).open()
 
         # Then both are refused with a text that names the first one
         assert refused["error"] == "StoreLocked"
@@ -33,8 +37,8 @@ async def test_a_second_process_is_told_who_holds_the_database(tmp_path: Path) -
             assert f"kill {holder}" in text
 
     # And when that one is dead, however it died, the file is free
-    async with App(Think, store=url) as app:
-        assert await app.agent(Think, "room").messages() == []
+    async with App(Idle, store=url) as app:
+        assert await app.agent(Idle, "room").messages() == []
 
 
 async def test_a_second_process_that_was_refused_left_the_first_one_alone(tmp_path: Path) -> None:

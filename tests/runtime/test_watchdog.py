@@ -23,6 +23,11 @@ from ..conftest import OpenApp
 
 pytestmark = pytest.mark.anyio
 
+
+class Idle(Think):
+    """Is never asked anything."""
+
+
 SOON = 0.02
 PATIENCE = 20.0
 
@@ -149,7 +154,7 @@ async def test_a_loop_with_too_much_to_do_is_late_and_nobody_is_named(
 
 
 async def test_it_ends_with_its_app(open_app: OpenApp) -> None:
-    app = await open_app(Think, watchdog=SOON)
+    app = await open_app(Idle, watchdog=SOON)
     await app.open()
     watchdog = app._watchdog
     assert watchdog is not None
@@ -160,7 +165,7 @@ async def test_it_ends_with_its_app(open_app: OpenApp) -> None:
 
 
 async def test_nobody_watches_an_app_that_does_not_want_it(open_app: OpenApp) -> None:
-    app = await open_app(Think, watchdog=None)
+    app = await open_app(Idle, watchdog=None)
     await app.open()
     assert app._watchdog is None
 
@@ -168,7 +173,7 @@ async def test_nobody_watches_an_app_that_does_not_want_it(open_app: OpenApp) ->
 @pytest.mark.parametrize("value", [0, -1, "1", True])
 def test_a_threshold_that_is_no_time_is_refused(value: Any) -> None:
     with pytest.raises(AgentError, match="watchdog"):
-        App(Think, watchdog=value)
+        App(Idle, watchdog=value)
 
 
 def test_the_frame_of_the_application_is_named_not_that_of_the_library_it_called() -> None:

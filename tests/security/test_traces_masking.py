@@ -250,8 +250,11 @@ def test_a_long_text_is_cut_before_it_is_searched_and_not_in_the_middle_of_a_key
 async def test_a_database_that_cannot_be_opened_is_told_without_its_password(url: str) -> None:
     pytest.importorskip("asyncpg")
 
+    class Idle(Think):
+        """Is never asked anything."""
+
     async def opened() -> None:
-        app = App(Think, store=url)  # refused here, or when it is opened
+        app = App(Idle, store=url)  # refused here, or when it is opened
         assert "hunter2" not in repr(app)
         await app.open()
 

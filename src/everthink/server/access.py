@@ -327,7 +327,7 @@ def _check_somebody(identity: Any) -> None:
             kept="Nobody was let in.",
             next_step="Return one: Granted(identity, until=…, permissions=…).",
         )
-    if identity is True or isinstance(identity, bytes | bytearray):
+    if isinstance(identity, bytes | bytearray):
         raise AgentError(
             f"authenticate returned {shown(identity)}, which does not say who it is.",
             kept="Nobody was let in.",
