@@ -10,6 +10,7 @@ type TranscriptProps = { count: number; growth: unknown; memory: MemoryFeed; chi
 export function Transcript({ count, growth, memory, children }: TranscriptProps) {
   const box = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
+  const jumping = useRef(false);
   const [away, setAway] = useState(false);
   const toEnd = () => {
     follows.current = true;
@@ -35,8 +36,11 @@ export function Transcript({ count, growth, memory, children }: TranscriptProps)
     const found = box.current?.querySelector<HTMLElement>(`[data-message~="${CSS.escape(target.id)}"]`);
     if (!found) return;
     follows.current = false;
+    jumping.current = true;
     setAway(true);
     setTimeout(() => {
+      jumping.current = false;
+      follows.current = false;
       found.scrollIntoView({ block: "center" });
       found.focus({ preventScroll: true });
       found.animate([{ boxShadow: "0 0 0 6px var(--mark)" }, { boxShadow: "0 0 0 6px transparent" }], 2500);
@@ -44,6 +48,7 @@ export function Transcript({ count, growth, memory, children }: TranscriptProps)
     reached();
   });
   const scrolled = () => {
+    if (jumping.current) return; // told of the place before the jump
     const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = box.current ?? {};
     const near = scrollHeight - scrollTop - clientHeight < 80;
     follows.current = near;
