@@ -214,15 +214,18 @@ def copy_json(value: Any) -> Any:
     return _copied(value, 0)
 
 
+_HOLDERS = (dict, list)
+
+
 def _copied(value: Any, depth: int) -> Any:
+    if depth > DEEPEST:
+        raise TooDeep(DEEPEST)
     if isinstance(value, dict):
-        if depth > DEEPEST:
-            raise TooDeep(DEEPEST)
-        return {k: _copied(v, depth + 1) for k, v in cast("dict[Any, Any]", value).items()}
+        items = cast("dict[Any, Any]", value).items()
+        return {k: _copied(v, depth + 1) if isinstance(v, _HOLDERS) else v for k, v in items}
     if isinstance(value, list):
-        if depth > DEEPEST:
-            raise TooDeep(DEEPEST)
-        return [_copied(v, depth + 1) for v in cast("list[Any]", value)]
+        values = cast("list[Any]", value)
+        return [_copied(v, depth + 1) if isinstance(v, _HOLDERS) else v for v in values]
     return value
 
 

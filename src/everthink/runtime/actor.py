@@ -46,7 +46,7 @@ from ..settings import check_call, setting
 from ..store.port import Statement, Store
 from ..submissions import Submission, Submissions
 from ..tasks import begin
-from ..tools.collect import client_tools_from, collect_tools
+from ..tools.collect import client_tools_from, tools_of
 from ..tools.tool import Tool
 from ..turn import queries as turns
 from ..turn.admission import Door, current_turn, in_readonly_turn
@@ -537,7 +537,7 @@ class Actor:
     def own_tools(self) -> Mapping[str, Tool]:
         """The `@tool` methods, bound to the agent."""
         if self._tools is None:
-            found = collect_tools(self.cls, complete=True)
+            found = tools_of(self.cls)
             self._tools = {name: tool.bind(self.agent) for name, tool in found.items()}
         return self._tools
 

@@ -53,10 +53,13 @@ class Shortening:
         check_fields(self, "Shortening")
 
 
+_USUAL = Shortening()
+
+
 def shortening_of(setting: bool | Shortening | Mapping[str, Any]) -> Shortening | None:
     """What `shorten_old_messages` asks for: `None` when it is off; what is not said has its default."""
     if isinstance(setting, bool):
-        return Shortening() if setting else None
+        return _USUAL if setting else None
     return as_settings(Shortening, setting, "shorten_old_messages")
 
 
@@ -151,9 +154,6 @@ def will_be_cut(message: Message) -> bool:
 def is_cut(message: Message) -> bool:
     """True for a message of which `fit` has taken something away."""
     return any(key in (message.metadata or {}) for key in ("compactedToolOutputs", "compactedTextParts"))
-
-
-_USUAL = Shortening()
 
 
 def shorten_older(messages: Sequence[Message], how: Shortening = _USUAL) -> list[Message]:

@@ -49,10 +49,13 @@ class MediaEviction:
         object.__setattr__(self, "keep_recent_messages", max(_FEWEST_RECENT, self.keep_recent_messages))
 
 
+_USUAL = MediaEviction()
+
+
 def eviction_of(setting: bool | MediaEviction | Mapping[str, Any]) -> MediaEviction | None:
     """What `media_eviction` asks for: `None` when it is off; what is not said has its default."""
     if isinstance(setting, bool):
-        return MediaEviction() if setting else None
+        return _USUAL if setting else None
     return as_settings(MediaEviction, setting, "media_eviction")
 
 

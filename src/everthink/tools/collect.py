@@ -1,6 +1,7 @@
 """Gather tools: from a class, from `get_tools()`, from a browser.
 
     Think.__init_subclass__ --> collect_tools(cls)
+    its agents              --> tools_of(cls)
     get_tools()             --> as_tools(value)
     a chat request          --> client_tools_from(list)
 
@@ -17,7 +18,7 @@ from ..errors import ToolDefinitionError
 from .bounds import SchemaBounds
 from .tool import Tool, client_tool, tool
 
-__all__ = ["as_tools", "client_tools_from", "collect_tools"]
+__all__ = ["as_tools", "client_tools_from", "collect_tools", "tools_of"]
 
 log = logging.getLogger("everthink.tools")
 
@@ -42,6 +43,19 @@ def collect_tools(cls: type, *, complete: bool = False) -> dict[str, Tool]:
         found.complete(owner, required=complete)
         _add(tools, found)
     return tools
+
+
+def tools_of(cls: type) -> dict[str, Tool]:
+    """The tools of a class that is whole, looked for once."""
+    found = vars(cls).get(_FOUND)
+    if found is None:
+        found = collect_tools(cls, complete=True)
+        setattr(cls, _FOUND, found)
+    return found
+
+
+_FOUND = "_everthink_tools"
+"""Where a class keeps them; not for its subclasses, which have their own."""
 
 
 def _check_removed(cls: type, owner: type, name: str) -> None:

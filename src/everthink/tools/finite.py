@@ -18,8 +18,13 @@ from .explain import path_text
 __all__ = ["non_finite"]
 
 
+_PLAIN = (str, int, bool, type(None))
+
+
 def non_finite(value: Any, path: tuple[str | int, ...] = (), above: tuple[int, ...] = ()) -> Iterator[str]:
     """Where in `value` there is NaN or an infinity."""
+    if type(value) in _PLAIN:
+        return
     if isinstance(value, float):
         if not math.isfinite(value):
             yield path_text(path)

@@ -21,6 +21,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 from ..errors import ToolError, ToolTimeout
+from . import threads
 
 __all__ = ["run", "runs_on_loop", "stream", "streams"]
 
@@ -101,11 +102,7 @@ def _inner(body: Any) -> Any:
 
 
 async def _in_thread(tool: str, body: Callable[[], Any]) -> Any:
-    """Run `body` in a thread of its own.
-
-    Not in asyncio's pool: that one is small, shared with name lookups, and waited for when the process
-    ends. A tool that never returns would take a place in it for good and then keep the process alive.
-    """
+    """Run `body` in a thread, with a copy of the caller's context variables."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
     given_up = threading.Event()
@@ -135,8 +132,7 @@ async def _in_thread(tool: str, body: Callable[[], Any]) -> Any:
         with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
             loop.call_soon_threadsafe(settle, cast("Any", value), failure)
 
-    run_in_context = functools.partial(contextvars.copy_context().run, work)
-    threading.Thread(target=run_in_context, name=f"tool {tool}", daemon=True).start()
+    threads.start(f"tool {tool}", functools.partial(contextvars.copy_context().run, work))
     try:
         return await done
     finally:

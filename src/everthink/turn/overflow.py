@@ -60,10 +60,13 @@ class ContextOverflow:
         check_fields(self, "ContextOverflow")
 
 
+_OFF = ContextOverflow()
+
+
 def overflow_of(setting: Any) -> ContextOverflow:
     """The setting of an agent: `None`, a `ContextOverflow`, or the same as a dict."""
     if setting is None:
-        return ContextOverflow()
+        return _OFF
     settings = as_settings(ContextOverflow, setting, "context_overflow")
     if settings.proactive is None:
         return settings

@@ -111,7 +111,7 @@ class Run:
             return
         # Written first: what cannot be kept is not part of the message either.
         body = ui.encode(chunk)
-        if depth_of(body) > _DEEPEST:
+        if len(body) > _DEEPEST and depth_of(body) > _DEEPEST:
             raise TooDeep(_DEEPEST)
         action = self.fold.apply(chunk)
         if type(action) is CrossMessage:
