@@ -115,8 +115,8 @@ class Connection:
     # There is one for each connection, and without a dict it weighs a kilobyte less.
     # fmt: off
     __slots__ = (
-        "__dict__", "__weakref__", "_at", "_buffered", "_buffers", "_closing", "_cut", "_is_idle",
-        "_largest", "_longs", "_now", "_out", "_own", "_socket", "_stall", "_taken", "_wake", "address",
+        "__dict__", "__weakref__", "_at", "_buffered", "_buffers", "_closing", "_cut", "_idle",
+        "_largest", "_longs", "_now", "_out", "_own", "_socket", "_stall", "_taken", "address",
         "agent_id", "called", "calls", "client_tools", "id", "identity", "is_open", "is_readonly", "key",
         "mark", "offers", "permissions", "request", "state", "until", "wants_protocol", "who",
     )
@@ -175,9 +175,8 @@ class Connection:
         self._buffered = self._own = self._largest = 0
         # How much of the first, when that is a long one, is written.
         self._at = 0
-        self._wake = asyncio.Event()
         # The pump waits for something to write. With nothing in the buffer, all that was sent is out.
-        self._is_idle = False
+        self._idle: asyncio.Future[None] | None = None
         self._closing: tuple[int, str] | None = None
         self.is_open = True
 
@@ -201,7 +200,7 @@ class Connection:
         """Send texts that belong together. They may be longer than a buffer."""
         if self._closing is not None or not self.is_open:
             return
-        now = self._now if self._is_idle and not self._out and parcel.size <= AT_ONCE else None
+        now = self._now if self._idle is not None and not self._out and parcel.size <= AT_ONCE else None
         if now is not None and now(parcel.framed):
             return
         size = 0
@@ -215,7 +214,7 @@ class Connection:
             self._out.append(text)
         self._buffered += size
         self._largest = max(self._largest, size)
-        self._wake.set()
+        self._rouse()
         if self._buffered > max(MAX_BUFFERED, MAX_FRAMES * self._largest):
             self.give_up()
         else:
@@ -244,8 +243,12 @@ class Connection:
         """Close the connection after what was sent so far."""
         if self._closing is None:
             self._closing = (code, reason)
-            self._wake.set()
+            self._rouse()
             self.cut_later()
+
+    def _rouse(self) -> None:
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
 
     def cut_later(self) -> None:
         """Drop the connection if it is still there in a while: whoever does not read sees no goodbye."""
@@ -301,10 +304,9 @@ class Connection:
                 if self._closing is not None:
                     await self._socket.close(*self._closing)
                     return
-                self._wake.clear()
-                self._is_idle = True
-                await self._wake.wait()
-                self._is_idle = False
+                self._idle = asyncio.get_running_loop().create_future()
+                await self._idle
+                self._idle = None
         except (RuntimeError, OSError) as error:
             log.debug("connection %s is gone: %s", self.id, error)
         finally:
