@@ -61,7 +61,8 @@ def as_settings(kind: type[T], value: Any, where: str) -> T:
     try:
         if not isinstance(value, kind):
             return kind(**_fields_of(kind, cast("Mapping[Any, Any]", value)))
-        check_fields(value, kind.__name__)  # somebody may have changed it since it was made
+        if not cast("Any", kind).__dataclass_params__.frozen:  # may have been changed since
+            check_fields(value, kind.__name__)
         return value
     except InvalidSettings as error:
         raise InvalidSettings(f"{where}: {error.what}", next_step=error.next_step) from None

@@ -123,10 +123,13 @@ def _number(value: Any, default: float) -> float:
     return default if not is_number or math.isnan(value) else value
 
 
+_USUAL = ChatRecovery()
+
+
 def settings_of(chosen: Any) -> ChatRecovery | None:
     """The settings behind `chat_recovery`: `None` when it is off, the defaults for `True`."""
     if chosen is None or isinstance(chosen, bool):
-        return None if chosen is False else ChatRecovery()
+        return None if chosen is False else _USUAL
     return as_settings(ChatRecovery, chosen, "chat_recovery")
 
 
