@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from .current import current_connection
 from .declaring import check_setting, check_settings
 from .errors import AgentError
-from .runtime.context import current_connection
 from .runtime.fiber_values import FiberRecovery
 from .runtime.keepalive import Hold, while_held
 from .runtime.retry import Retry

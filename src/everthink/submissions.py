@@ -17,6 +17,8 @@ from typing import Any, Literal, Protocol, cast, get_args
 
 import msgspec
 
+from .calling import call_hook
+from .current import in_active_turn
 from .errors import InvalidTurn, SubmissionConflict
 from .messages import Message, MessageInput, as_messages, decode_json, encode_json, json_object
 from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
@@ -25,9 +27,8 @@ from .settings import check_call
 from .store.port import Row
 from .surface import check_words
 from .turn import queries
-from .turn.admission import Door, House, Record, in_active_turn
+from .turn.admission import Door, House, Record
 from .turn.envelope import opened
-from .turn.hooks import call_hook
 from .turn.perform import with_stamps
 from .turn.turn import Turn
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from .agent import Agent
+from .current import current_connection
 from .errors import InvalidSettings, NoModel
 from .messages import UNSET, Message, MessageInput, Part, Unset
-from .runtime.context import current_connection
 from .tools.collect import collect_tools
 from .turn.prompt import DEFAULT_SYSTEM_PROMPT, capabilities
 

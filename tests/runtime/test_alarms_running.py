@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from everthink import App, Retry
+from everthink.current import current_connection
 from everthink.errors import StoreUnavailable
 from everthink.runtime import alarms
-from everthink.runtime.context import current_connection
 from everthink.store.port import Commit
 from everthink.testing.clock import ManualClock
 from tests.runtime.conftest import BOTH, Open

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from everthink import App, FiberCompleted, FiberContext, FiberRecovery, FiberRecoveryContext, tool
+from everthink.current import in_active_turn
 from everthink.errors import NotInFiber, StoreFull
 from everthink.runtime import fiber_recovery
 from everthink.runtime.fibers import waiting_agents
 from everthink.store.port import Commit
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import calls, says
-from everthink.turn.admission import in_active_turn
 from tests.conftest import OpenApp
 from tests.support.fibers import Fibers, Recovered, Work, cut, worker
 from tests.support.turns import gated_app, record_events

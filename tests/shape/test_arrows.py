@@ -9,117 +9,49 @@ import pytest
 
 from .source import Module, modules
 
-# A room may import itself and what stands to its right: a whole room ("errors") or one module of
-# it ("store.port"). From top to bottom, a room only ever points up. Imports inside functions and
-# under TYPE_CHECKING count as well.
-ARROWS: dict[str, set[str]] = {
-    # Values: no clock of their own choosing, no I/O, known to everybody.
+# Values: no clock of their own choosing, no I/O, known to everybody. One only ever points up.
+VALUES: dict[str, set[str]] = {
     "errors": set(),
     "masking": set(),
     "plain": set(),
     "logs": {"masking", "plain"},
     "abort": set(),
     "clock": set(),
+    "current": set(),
     "limits": {"errors"},
     "kinds": {"errors"},
+    "calling": {"kinds"},
     "settings": {"errors", "kinds"},
     "surface": {"errors", "settings"},
     "identity": {"errors"},
     "messages": {"errors", "kinds"},
     "chunks": {"errors", "messages"},
+}
+
+# A room may import itself, the values, and what stands to its right: a whole room ("session") or one module
+# of it ("store.port"). From top to bottom, a room only ever points up. Imports inside functions and
+# under TYPE_CHECKING count as well.
+ROOMS: dict[str, set[str]] = {
     # Ports, each with its adapters beside it.
-    "store": {"errors", "masking", "clock"},
-    "models": {"errors", "masking", "abort", "clock"},
-    "tools": {"errors", "settings", "surface", "abort", "messages", "models.port"},
+    "store": set(),
+    "models": set(),
+    "tools": {"models.port"},
     # What happened, told to whoever listens.
-    "observe": {"errors", "masking", "logs", "models.port"},
+    "observe": {"models.port"},
     "tasks": {"observe.events"},
     # The core: values and ports only.
-    "wire": {"errors", "limits", "messages", "chunks"},
-    "session": {
-        "errors",
-        "settings",
-        "clock",
-        "messages",
-        "chunks",
-        "store.port",
-        "models.port",
-        "tools",
-        "observe.events",
-    },
-    "turn": {
-        "errors",
-        "settings",
-        "surface",
-        "masking",
-        "limits",
-        "identity",
-        "abort",
-        "clock",
-        "messages",
-        "chunks",
-        "store.port",
-        "models.port",
-        "tools",
-        "observe.bus",
-        "observe.events",
-        "session",
-    },
-    "submissions": {
-        "errors",
-        "settings",
-        "surface",
-        "clock",
-        "messages",
-        "store.port",
-        "tools",
-        "observe.events",
-        "session",
-        "turn",
-    },
-    "recovery": {
-        "errors",
-        "settings",
-        "masking",
-        "limits",
-        "clock",
-        "messages",
-        "chunks",
-        "store.port",
-        "tools",
-        "observe.events",
-        "session",
-        "turn",
-        "submissions",
-    },
-    "schedules": {
-        "errors",
-        "settings",
-        "surface",
-        "clock",
-        "messages",
-        "store.port",
-        "observe.events",
-        "submissions",
-        "turn",
-    },
+    "wire": set(),
+    "session": {"store.port", "models.port", "tools", "observe.events"},
+    "turn": {"store.port", "models.port", "tools", "observe.bus", "observe.events", "session"},
+    "submissions": {"store.port", "tools", "observe.events", "session", "turn"},
+    "recovery": {"store.port", "tools", "observe.events", "session", "turn", "submissions"},
+    "schedules": {"store.port", "observe.events", "submissions", "turn"},
     # Edges: they import the core, the core never imports them.
-    "workspace": {"errors", "clock", "store.port"},
-    "sandbox": {"errors", "clock", "abort"},
-    "cluster": {"errors", "store"},
+    "workspace": {"store.port"},
+    "sandbox": set(),
+    "cluster": {"store"},
     "runtime": {
-        "errors",
-        "settings",
-        "surface",
         "cluster",
-        "masking",
-        "logs",
-        "limits",
-        "identity",
-        "abort",
-        "clock",
-        "messages",
-        "chunks",
         "store",
         "models",
         "tools",
@@ -133,6 +65,7 @@ ARROWS: dict[str, set[str]] = {
         "workspace",
     },
 }
+ARROWS: dict[str, set[str]] = VALUES | {room: targets | set(VALUES) for room, targets in ROOMS.items()}
 
 CORE = ("wire", "turn", "session", "recovery", "submissions", "schedules")
 

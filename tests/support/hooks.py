@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from everthink import Handle, TurnConfig
+from everthink.calling import call_hook
 from everthink.chunks import Chunk
 from everthink.messages import Message
 from everthink.models.port import (
@@ -19,7 +20,6 @@ from everthink.models.port import (
     UserMessage,
 )
 from everthink.turn.audience import ShownChunks
-from everthink.turn.hooks import call_hook
 from everthink.turn.requests import ChatRequest, accept_request
 
 T = TypeVar("T")

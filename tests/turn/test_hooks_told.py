@@ -22,6 +22,7 @@ from everthink import (
     step_count_is,
     tool,
 )
+from everthink.calling import ask
 from everthink.errors import InvalidSettings, ToolDefinitionError
 from everthink.kinds import RETURNS, check_returned
 from everthink.runtime.callables import callable_of, callables_of
@@ -30,7 +31,6 @@ from everthink.session.repair import mended_by
 from everthink.settings import meant
 from everthink.testing import ScriptedModel, calls, says
 from everthink.tools.output import model_output
-from everthink.turn.hooks import ask
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.server import open_app as open_app_in

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from ..calling import call_hook
 from ..errors import ContextUnavailable
 from ..masking import masked
 from ..runtime.actor import Actor
@@ -20,7 +21,6 @@ from ..session.context import Context
 from ..session.tokens import estimate_tokens
 from ..tools.collect import client_tools_from
 from ..turn.assemble import offered, prompt_with
-from ..turn.hooks import call_hook
 
 __all__ = ["behind", "explained"]
 

@@ -18,8 +18,10 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from ..abort import AbortRegistry
+from ..calling import call_hook
 from ..clock import Clock
 from ..cluster.fence import Fence
+from ..current import current_connection, current_turn, in_readonly_turn
 from ..errors import AgentError, SessionBusy, StoreError
 from ..limits import Limits
 from ..messages import Message, bounded_json, decode_json
@@ -49,12 +51,12 @@ from ..tasks import begin
 from ..tools.collect import client_tools_from, tools_of
 from ..tools.tool import Tool
 from ..turn import queries as turns
-from ..turn.admission import Door, current_turn, in_readonly_turn
+from ..turn.admission import Door
 from ..turn.audience import Audience, HistoryChanged, SessionTold
 from ..turn.continuation import Continuations, Wish
 from ..turn.convert import Converter
 from ..turn.fold import Accumulator
-from ..turn.hooks import Hooks, call_hook
+from ..turn.hooks import Hooks
 from ..turn.outcome import Failure
 from ..turn.overlap import Submits
 from ..turn.queue import TurnQueue
@@ -65,7 +67,6 @@ from .alarms import Alarms
 from .callbacks import as_retry, options_of
 from .cleaning import Cleaning
 from .configured import configured
-from .context import current_connection
 from .fiber_values import as_json
 from .fibers import Fibers
 from .jobs import Jobs

@@ -11,10 +11,10 @@ import logging
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ..calling import call_hook
 from ..errors import InvalidSettings
 from ..session.session import Session
 from ..settings import shown
-from ..turn.hooks import call_hook
 from ..turn.overflow import overflow_of
 
 __all__ = ["configured"]

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from ..abort import AbortSignal
+from ..calling import call_hook
+from ..current import in_active_turn
 from ..errors import InvalidTurn, UnknownMessage
 from ..identity import mark_of
 from ..messages import (
@@ -37,9 +39,8 @@ from ..surface import check_function
 from ..tools.collect import as_tools, client_tools_from
 from ..tools.tool import Tool
 from ..turn import queries
-from ..turn.admission import in_active_turn
 from ..turn.audience import Cleared, HistoryChanged, MessageUpdated
-from ..turn.hooks import TurnResult, call_hook
+from ..turn.hooks import TurnResult
 from ..turn.interactions import holder_of, is_pending, with_approval, with_result
 from ..turn.journal import read_journal
 from ..turn.ledger import is_open

@@ -15,7 +15,9 @@ import logging
 from collections.abc import Awaitable, Callable, Container
 from typing import Any, Literal, Protocol
 
+from ..calling import call_hook
 from ..clock import Clock, Timer
+from ..current import current_fiber, step_outside
 from ..errors import FiberHandlerTimeout, InvalidFiber
 from ..messages import UNSET
 from ..observe.events import (
@@ -28,10 +30,7 @@ from ..observe.events import (
     FiberRunInterrupted,
 )
 from ..store.port import Statement, Store
-from ..turn.admission import step_outside
-from ..turn.hooks import call_hook
 from . import fiber_queries as queries
-from .context import current_fiber
 from .fiber_values import (
     Fiber,
     FiberAborted,

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..abort import AbortController
-from ..turn.admission import current_turn
-from .context import current_fiber
+from ..current import current_fiber, current_turn
 from .fiber_values import FiberContext, as_json
 from .keepalive import Hold
 

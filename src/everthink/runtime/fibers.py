@@ -19,6 +19,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, get_args
 
+from ..calling import call_hook
+from ..current import current_fiber, current_turn, in_active_turn, step_outside
 from ..errors import (
     FiberConflict,
     FiberStopped,
@@ -32,10 +34,7 @@ from ..messages import UNSET
 from ..observe.events import FiberRunCompleted, FiberRunFailed, FiberRunStarted
 from ..settings import check_call
 from ..surface import check_function, check_words
-from ..turn.admission import current_turn, in_active_turn, step_outside
-from ..turn.hooks import call_hook
 from . import fiber_queries as queries
-from .context import current_fiber
 from .fiber_queries import waiting_agents
 from .fiber_recovery import House, Rescue, outcome_statement
 from .fiber_run import Run, Wrap

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
+from ..calling import call_hook
 from ..clock import Clock
 from ..errors import InvalidScheduledTask
 from ..store.port import Store
 from ..submissions import Submissions
-from ..turn.hooks import call_hook
 from . import queries
 from .occurrence import next_occurrence
 from .queries import TaskRow

@@ -19,10 +19,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ..calling import call_hook
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
 from ..messages import encode_json
 from ..runtime.directory import MAX_NAME
-from ..turn.hooks import call_hook
 from .access import Action, Pass, address_of, raised
 from .answers import Answer, Told
 from .bodies import bounded

@@ -13,12 +13,12 @@ import asyncio
 import inspect
 from typing import Any
 
+from ..current import current_connection
 from ..errors import UNTOLD, StoreError
 from ..masking import mask
 from ..observe.events import Rpc, RpcError
 from ..runtime.actor import Actor
 from ..runtime.callables import StreamingResponse, callable_of, has_method
-from ..runtime.context import current_connection
 from ..wire import frames as wire
 from .connections import Connection
 

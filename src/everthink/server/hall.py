@@ -16,6 +16,8 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
+from ..calling import ask, call_hook
+from ..current import current_connection
 from ..errors import AgentError, CommitInDoubt, InvalidSettings, LeaseLost
 from ..messages import Message, encode_json
 from ..observe.events import Audit, Connect, Disconnect, StateUpdate
@@ -23,7 +25,6 @@ from ..recovery.recover import RECOVERING_TTL_MS
 from ..runtime import control, stopping
 from ..runtime.actor import Actor
 from ..runtime.callables import callable_of
-from ..runtime.context import current_connection
 from ..session.compaction import CompactionFailed, SessionNews
 from ..store.port import Statement
 from ..turn.audience import (
@@ -39,7 +40,6 @@ from ..turn.audience import (
     TurnRewound,
     TurnStarted,
 )
-from ..turn.hooks import ask, call_hook
 from ..turn.perform import explain
 from ..turn.requests import ChatRequest, Dropped, accept_request, bounded_tools, trailing
 from ..turn.turn import Turn

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..abort import AbortController, AbortSignal
+from ..calling import call_hook
+from ..current import InTurn, enclosing_turns, in_active_turn
 from ..errors import (
     UNTOLD,
     InvalidTurn,
@@ -37,43 +39,18 @@ from ..tools.tool import Tool
 from . import queries
 from .audience import HistoryChanged, TurnAccepted, TurnEnded
 from .envelope import sealed
-from .hooks import TurnResult, call_hook
+from .hooks import TurnResult
 from .outcome import Outcome, PutOff
 from .perform import close, end_unstarted, perform
 from .queue import Ticket, TurnQueue
 from .turn import Host, InputFunction, Trigger, Turn
 
-__all__ = ["Admitted", "Door", "Record", "current_turn", "in_active_turn", "in_readonly_turn", "step_outside"]
+__all__ = ["Admitted", "Door", "Record"]
 
 log = logging.getLogger("everthink.turn")
 
-# The turns this code runs inside of, outermost first: a tool of one agent may wait for another agent.
-_TURNS: contextvars.ContextVar[tuple[tuple[str, Turn], ...]] = contextvars.ContextVar(
-    "everthink_turns", default=()
-)
 # The agents whose response hook this code runs inside of.
 _HOOK: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("everthink_hook", default=frozenset())
-
-
-def current_turn() -> Turn | None:
-    """The turn this code runs in, if any."""
-    turns = _TURNS.get()
-    return turns[-1][1] if turns else None
-
-
-def in_active_turn(agent: str) -> bool:
-    """True inside a turn of that agent (its hooks, its tools)."""
-    return any(id == agent for id, _ in _TURNS.get())
-
-
-def step_outside() -> None:
-    """Say that no turn waits for this task: it may start turns itself, and wait for them."""
-    _TURNS.set(())
-
-
-def in_readonly_turn(agent: str) -> bool:
-    """True inside a turn of that agent which may not change its state."""
-    return any(id == agent and turn.is_readonly for id, turn in _TURNS.get())
 
 
 class House(Host, Protocol):
@@ -203,7 +180,7 @@ class Door:
 
     def _asker(self) -> Any:
         """Who asks for a turn: whoever asked for the one that this code is part of, or is served by it."""
-        outer = (turn.identity for id, turn in reversed(_TURNS.get()) if id == self._host.id)
+        outer = (turn.identity for turn in reversed(enclosing_turns.get()) if turn.agent == self._host.id)
         return next(outer, None) or self._host.asker
 
     def refuse_nested(self, trigger: Trigger) -> None:
@@ -213,7 +190,7 @@ class Door:
 
     def refuse_waiting(self, method: str) -> None:
         """Raise when called from inside a turn of this agent that is not over: `method` waits until it is."""
-        inside = {turn.id for id, turn in _TURNS.get() if id == self._host.id}
+        inside = {turn.id for turn in enclosing_turns.get() if turn.agent == self._host.id}
         if inside and any(turn.id in inside for turn in self.turns):
             raise NestedTurn("", waits=method)
 
@@ -356,8 +333,9 @@ class Door:
     async def _run(self, admitted: Admitted, ticket: Ticket, unlink: Any) -> None:
         host, turn = self._host, admitted.turn
         # Nobody waits for a submission, so it is not inside whatever turn submitted it.
-        around = () if turn.trigger == "submission" else _TURNS.get()
-        _TURNS.set((*around, (host.id, turn)))
+        around = () if turn.trigger == "submission" else enclosing_turns.get()
+        within = InTurn(host.id, turn.id, turn.identity, turn.is_readonly)
+        enclosing_turns.set((*around, within))
         try:
             try:
                 while isinstance(outcome := await self._turn_of(admitted, ticket), PutOff):
@@ -379,7 +357,7 @@ class Door:
             if isinstance(error, asyncio.CancelledError | Exception):
                 return
             raise
-        _TURNS.set(around)
+        enclosing_turns.set(around)
         admitted.ended.set_result(outcome)
         try:
             if turn.watch is not None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..calling import call_hook
 from ..errors import InvalidSettings, NoMessages
 from ..messages import Message, Unset
 from ..models import port as model
@@ -24,7 +25,7 @@ from ..tools.tool import Tool
 from .audience import HistoryChanged
 from .convert import unshared
 from .given import ReadDict, ReadList
-from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext, call_hook
+from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext
 from .prompt import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
 from .structured import Structured, structured
 from .turn import Host, Turn

@@ -19,6 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from .. import chunks as ui
+from ..calling import call_hook
 from ..errors import TooDeep, ToolError, ToolInputError, ToolInterrupted, ToolOutputError
 from ..messages import (
     DEEPEST_GIVEN,
@@ -50,7 +51,6 @@ from .hooks import (
     ToolDecision,
     ToolOutcome,
     ToolResult,
-    call_hook,
     decision_of,
 )
 from .journal import CallRow, Journal

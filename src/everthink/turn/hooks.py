@@ -10,18 +10,15 @@ Plain values. Every field of a config is optional; `None` keeps what the agent h
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar, cast
-from weakref import WeakKeyDictionary
+from typing import Any, Literal, Protocol, cast
 
 from ..abort import AbortSignal
 from ..errors import InvalidSettings
 from ..messages import UNSET, Message, tool_name
 from ..models import port as model
-from ..settings import as_settings, check_call, check_fields, check_returned, shown, snake
+from ..settings import as_settings, check_call, check_fields, shown, snake
 from ..tools.tool import Tool
 from .given import to_read
 
@@ -51,10 +48,7 @@ __all__ = [
     "TurnContext",
     "TurnResult",
     "TurnStatus",
-    "ask",
-    "call_hook",
     "decision_of",
-    "fitted",
     "has_tool_call",
     "step_count_is",
     "tool_choice_of",
@@ -480,50 +474,7 @@ def has_tool_call(name: str) -> StopCondition:
     return lambda steps: any(call.tool_name == name for call in steps[-1].tool_calls)
 
 
-# --- calling hooks
-
-T = TypeVar("T")
-
-
-async def call_hook(hook: Callable[..., T | Awaitable[T]], *args: Any) -> T:
-    """Call a hook that may be `def` or `async def`, and may take fewer arguments than there are."""
-    result = hook(*fitted(hook, *args))
-    if inspect.isawaitable(result):
-        return await cast("Awaitable[T]", result)
-    return cast("T", result)
-
-
-async def ask(name: str, hook: Callable[..., Any], *args: Any) -> Any:
-    """What the hook of that name says. Raises `InvalidSettings` when it may not say that."""
-    answer = await call_hook(hook, *args)
-    check_returned(name, answer)
-    return answer
-
-
-def fitted(hook: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
-    """As many of the arguments as a hook takes."""
-    return args[: _taken(hook)]
-
-
-_TAKEN: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
-
-
-def _taken(hook: Callable[..., Any]) -> int | None:
-    """How many arguments a hook takes; `None`: as many as there are."""
-    written = getattr(hook, "__func__", hook)
-    try:
-        return _TAKEN[written]
-    except (KeyError, TypeError):
-        pass
-    try:
-        parameters = inspect.signature(hook).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    count = None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(places)
-    with contextlib.suppress(TypeError):  # not everything that can be called can be remembered
-        _TAKEN[written] = count
-    return count
+# --- what hooks return
 
 
 def tool_choice_of(choice: Any, where: str) -> str | None:

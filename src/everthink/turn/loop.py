@@ -18,6 +18,7 @@ import msgspec
 
 from .. import chunks as ui
 from ..abort import AbortController
+from ..calling import ask, call_hook
 from ..clock import Timer
 from ..errors import InvalidSettings, ModelError, StreamCut
 from ..messages import normalize_input
@@ -33,7 +34,7 @@ from .call_ids import CallIds
 from .calls import StepCalls
 from .convert import has_approvals, paired
 from .given import ReadList
-from .hooks import StepConfig, StepContext, StepResult, TurnConfig, ask, call_hook, tool_choice_of
+from .hooks import StepConfig, StepContext, StepResult, TurnConfig, tool_choice_of
 from .patience import asked, patient
 from .pickup import PickedUp, pick_up
 from .run import Run

@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from ..calling import ask
 from ..models import port as model
 from ..observe.events import ChatContextCompacted, ChatContextSlimmed
 from ..session.compaction import CompactionReason
 from ..session.slim import choose
 from ..settings import as_settings, check_fields
-from .hooks import ChatErrorContext, ask
+from .hooks import ChatErrorContext
 from .turn import Host, Turn
 
 __all__ = ["ContextOverflow", "Proactive", "before_step", "classified", "is_near", "overflow_of", "relieve"]

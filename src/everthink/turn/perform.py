@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..abort import AbortController
+from ..calling import ask
 from ..errors import UNTOLD, CommitRefused, ModelError, StoreError, StreamCut, StreamStalled, is_for_people
 from ..masking import mask
 from ..messages import Message, as_messages
@@ -28,7 +29,7 @@ from . import queries
 from .assemble import assemble
 from .audience import HistoryChanged, TurnEnded, TurnRewound, TurnStarted
 from .envelope import sealed
-from .hooks import ChatErrorContext, Stage, TurnStatus, ask
+from .hooks import ChatErrorContext, Stage, TurnStatus
 from .journal import Journal, keep_answer, read_journal
 from .loop import Loop
 from .outcome import Outcome, PutOff, reason_of

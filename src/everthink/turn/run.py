@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import chunks as ui
 from ..abort import AbortController, AbortSignal
+from ..calling import call_hook
 from ..clock import Timer
 from ..errors import StreamStalled, TooDeep
 from ..messages import DEEPEST, Message, depth_of
@@ -23,7 +24,7 @@ from ..store.port import Statement
 from .assemble import Assembled
 from .audience import MessageUpdated
 from .fold import Accumulator, CrossMessage, is_replay
-from .hooks import ChunkContext, OnChunk, StoppedBy, call_hook
+from .hooks import ChunkContext, OnChunk, StoppedBy
 from .interactions import holder_of, settled_across
 from .stream import StreamWriter
 from .turn import Host, Turn

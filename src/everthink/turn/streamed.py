@@ -16,12 +16,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import Any, NamedTuple, Protocol, cast
 
 from .. import chunks as ui
+from ..calling import call_hook
 from ..errors import InvalidTurn, TurnFailed
 from ..settings import nearest, shown, snake
 from ..surface import can_take
 from .admission import Admitted
 from .audience import Audience, RecoveryChanged, Shown, ShownChunks
-from .hooks import TurnResult, call_hook
+from .hooks import TurnResult
 from .turn import Turn
 
 __all__ = ["ChatStream", "Prepared", "StreamCallback"]

@@ -1,0 +1,59 @@
+"""Call what a developer wrote: plain or async, with as many arguments as it takes.
+
+call_hook(agent.before_turn, context) --> before_turn(self) | before_turn(self, turn) | async def …
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from .kinds import check_returned
+
+__all__ = ["ask", "call_hook", "fitted"]
+
+T = TypeVar("T")
+
+
+async def call_hook(hook: Callable[..., T | Awaitable[T]], *args: Any) -> T:
+    """Call a hook that may be `def` or `async def`, and may take fewer arguments than there are."""
+    result = hook(*fitted(hook, *args))
+    if inspect.isawaitable(result):
+        return await cast("Awaitable[T]", result)
+    return cast("T", result)
+
+
+async def ask(name: str, hook: Callable[..., Any], *args: Any) -> Any:
+    """What the hook of that name says. Raises `InvalidSettings` when it may not say that."""
+    answer = await call_hook(hook, *args)
+    check_returned(name, answer)
+    return answer
+
+
+def fitted(hook: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+    """As many of the arguments as a hook takes."""
+    return args[: _taken(hook)]
+
+
+_TAKEN: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
+
+
+def _taken(hook: Callable[..., Any]) -> int | None:
+    """How many arguments a hook takes; `None`: as many as there are."""
+    written = getattr(hook, "__func__", hook)
+    try:
+        return _TAKEN[written]
+    except (KeyError, TypeError):
+        pass
+    try:
+        parameters = inspect.signature(hook).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    count = None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(places)
+    with contextlib.suppress(TypeError):  # not everything that can be called can be remembered
+        _TAKEN[written] = count
+    return count
