@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from .current import current_connection
 from .declaring import check_setting, check_settings
 from .errors import AgentError
+from .holds import Hold, while_held
 from .runtime.fiber_values import FiberRecovery
-from .runtime.keepalive import Hold, while_held
 from .runtime.retry import Retry
 from .runtime.state import NO_STATE
 from .settings import shown

@@ -14,9 +14,9 @@ from types import FunctionType
 from typing import Any, cast
 
 from .errors import AgentError, InvalidSettings
+from .json_values import check_json
 from .kinds import KINDS, check
 from .runtime.callables import callable_of
-from .runtime.json_values import check_json
 from .runtime.state import NO_STATE
 from .settings import is_ours, settings_of, slip
 from .tools.tool import Tool

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everthink import App
-from everthink.runtime.keepalive import Holds
+from everthink.holds import Holds
 from everthink.testing.clock import ManualClock
 from tests.runtime.conftest import Open
 from tests.support.timers import Diary, move

@@ -18,6 +18,7 @@ VALUES: dict[str, set[str]] = {
     "abort": set(),
     "clock": set(),
     "current": set(),
+    "holds": set(),
     "limits": {"errors"},
     "kinds": {"errors"},
     "calling": {"kinds"},
@@ -25,6 +26,7 @@ VALUES: dict[str, set[str]] = {
     "surface": {"errors", "settings"},
     "identity": {"errors"},
     "messages": {"errors", "kinds"},
+    "json_values": {"errors", "messages", "settings"},
     "chunks": {"errors", "messages"},
 }
 

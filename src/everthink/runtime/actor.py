@@ -23,6 +23,7 @@ from ..clock import Clock
 from ..cluster.fence import Fence
 from ..current import current_connection, current_turn, in_readonly_turn
 from ..errors import AgentError, SessionBusy, StoreError
+from ..holds import Hold, Holds
 from ..limits import Limits
 from ..messages import Message, bounded_json, decode_json
 from ..models.port import Model
@@ -70,7 +71,6 @@ from .configured import configured
 from .fiber_values import as_json
 from .fibers import Fibers
 from .jobs import Jobs
-from .keepalive import Hold, Holds
 from .retry import Retry, retrying
 from .state import StateBox
 

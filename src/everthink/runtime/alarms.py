@@ -22,6 +22,7 @@ from typing import Any, cast, get_args
 import msgspec
 
 from ..errors import InvalidSchedule, StoreError
+from ..holds import Hold
 from ..observe.events import (
     AlarmMemoryLimitReset,
     ScheduleCancel,
@@ -51,7 +52,6 @@ from .callbacks import (
     unpacked,
     write_retry,
 )
-from .keepalive import Hold
 from .moments import Kind, Moment, as_datetime, as_ms, cron_after, every, moment
 from .retry import Retry, is_out_of_memory, is_superseded, is_transient
 

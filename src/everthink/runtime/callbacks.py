@@ -19,13 +19,13 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import AgentError, InvalidCallback, InvalidRetry, InvalidSettings
+from ..holds import Hold
+from ..json_values import check_payload
 from ..messages import bounded_json, decode_json, encode_json
 from ..observe.events import EventBody
 from ..settings import as_settings
 from ..store.port import Store
 from ..surface import can_take, nearest_method, parameters_of
-from .json_values import check_payload
-from .keepalive import Hold
 from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
 
 __all__ = [

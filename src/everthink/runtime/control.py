@@ -16,6 +16,7 @@ from ..calling import call_hook
 from ..current import in_active_turn
 from ..errors import InvalidTurn, UnknownMessage
 from ..identity import mark_of
+from ..json_values import plain_json, without_objects
 from ..messages import (
     UNSET,
     Message,
@@ -49,7 +50,6 @@ from ..turn.perform import with_stamps
 from ..turn.streamed import ChatStream, Prepared
 from ..turn.turn import Turn
 from .actor import Actor
-from .json_values import plain_json, without_objects
 
 __all__ = [
     "add",

@@ -19,6 +19,7 @@ from ..calling import call_hook
 from ..clock import Clock, Timer
 from ..current import current_fiber, step_outside
 from ..errors import FiberHandlerTimeout, InvalidFiber
+from ..holds import Hold
 from ..messages import UNSET
 from ..observe.events import (
     EventBody,
@@ -45,7 +46,6 @@ from .fiber_values import (
     fiber_recovery_of,
     words,
 )
-from .keepalive import Hold
 
 __all__ = ["FIRST_RETRY", "LAST_RETRY", "Handler", "House", "Rescue", "outcome_statement", "retry_delay"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..abort import AbortController
 from ..current import current_fiber, current_turn
+from ..holds import Hold
 from .fiber_values import FiberContext, as_json
-from .keepalive import Hold
 
 __all__ = ["Keep", "Run", "Wrap"]
 

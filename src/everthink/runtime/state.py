@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import msgspec
 
 from ..calling import call_hook, fitted
+from ..json_values import plain_json
 from ..messages import copy_json
 from ..settings import check_returned
 from ..store.port import Statement, Store
-from .json_values import plain_json
 
 __all__ = ["NO_STATE", "StateBox", "Stateful"]
 

@@ -19,9 +19,13 @@ from uuid import UUID
 
 import msgspec
 
-from ..errors import NotJson
-from ..messages import DEEPEST, bounded_json, decode_json
-from ..settings import shown
+from .errors import NotJson
+from .messages import (
+    DEEPEST,
+    bounded_json,
+    decode_json,
+)
+from .settings import shown
 
 __all__ = ["check_json", "check_payload", "plain_json", "without_objects"]
 
