@@ -10,16 +10,7 @@ if TYPE_CHECKING:
     from .abort import AbortController, AbortSignal
     from .agent import Agent
     from .errors import AgentError, ModelError, ToolError, TurnFailed
-    from .identity import Granted
-    from .limits import Limits
-    from .messages import UNSET, Message
-    from .models.classify import default_context_overflow_classifier
-    from .recovery.context import ChatRecoveryContext, RecoveryDecision
-    from .recovery.incident import ChatRecovery, Exhausted, KeepRecovering
-    from .recovery.suspects import Suspect
-    from .runtime.alarms import Schedule
-    from .runtime.callables import StreamingResponse, callable
-    from .runtime.fiber_values import (
+    from .fibers.values import (
         FiberAborted,
         FiberCompleted,
         FiberContext,
@@ -29,6 +20,15 @@ if TYPE_CHECKING:
         FiberRecovery,
         FiberRecoveryContext,
     )
+    from .identity import Granted
+    from .limits import Limits
+    from .messages import UNSET, Message
+    from .models.classify import default_context_overflow_classifier
+    from .recovery.context import ChatRecoveryContext, RecoveryDecision
+    from .recovery.incident import ChatRecovery, Exhausted, KeepRecovering
+    from .recovery.suspects import Suspect
+    from .runtime.alarms import Schedule
+    from .runtime.callables import StreamingResponse, callable
     from .runtime.jobs import Job
     from .runtime.retry import Retry
     from .schedules.task import ScheduledTask, TaskContext
@@ -174,7 +174,7 @@ _HOMES = {
     ".recovery.suspects": ("Suspect",),
     ".runtime.alarms": ("Schedule",),
     ".runtime.callables": ("StreamingResponse", "callable"),
-    ".runtime.fiber_values": (
+    ".fibers.values": (
         "FiberAborted",
         "FiberCompleted",
         "FiberContext",

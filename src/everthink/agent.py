@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from .current import current_connection
 from .declaring import check_setting, check_settings
 from .errors import AgentError
+from .fibers.values import FiberRecovery
 from .holds import Hold, while_held
-from .runtime.fiber_values import FiberRecovery
 from .runtime.retry import Retry
 from .runtime.state import NO_STATE
 from .settings import shown
 from .surface import MissingAttribute, check_assigned, check_class, reserved_of
 
 if TYPE_CHECKING:
+    from .fibers.fibers import FiberFunction
+    from .fibers.values import (
+        FiberInspection,
+        FiberOutcome,
+        FiberRecoveryContext,
+        FiberStatus,
+    )
     from .runtime.actor import Actor
     from .runtime.alarms import Schedule
-    from .runtime.fiber_values import FiberInspection, FiberOutcome, FiberRecoveryContext, FiberStatus
-    from .runtime.fibers import FiberFunction
     from .runtime.jobs import Job
     from .runtime.moments import Kind
 

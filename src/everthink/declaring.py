@@ -72,7 +72,7 @@ def _check_value(name: str, value: Any, where: str) -> None:
 
 _READ_BY = {
     "retry_options": ("runtime.callbacks", "defaults_of"),
-    "fiber_recovery": ("runtime.fiber_values", "fiber_recovery_of"),
+    "fiber_recovery": ("fibers.values", "fiber_recovery_of"),
     "chat_recovery": ("recovery.incident", "settings_of"),
     "context_overflow": ("turn.overflow", "overflow_of"),
     "media_eviction": ("session.media", "eviction_of"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from everthink.runtime.fibers import waiting_agents
+from everthink.fibers.fibers import waiting_agents
 from tests.crash.process import Child
 from tests.crash.wreck import Wreck
 

@@ -47,6 +47,7 @@ ROOMS: dict[str, set[str]] = {
     "turn": {"store.port", "models.port", "tools", "observe.bus", "observe.events", "session"},
     "submissions": {"store.port", "tools", "observe.events", "session", "turn"},
     "recovery": {"store.port", "tools", "observe.events", "session", "turn", "submissions"},
+    "fibers": {"store.port", "observe.events"},
     "schedules": {"store.port", "observe.events", "submissions", "turn"},
     # Edges: they import the core, the core never imports them.
     "workspace": {"store.port"},
@@ -63,13 +64,14 @@ ROOMS: dict[str, set[str]] = {
         "turn",
         "recovery",
         "submissions",
+        "fibers",
         "schedules",
         "workspace",
     },
 }
 ARROWS: dict[str, set[str]] = VALUES | {room: targets | set(VALUES) for room, targets in ROOMS.items()}
 
-CORE = ("wire", "turn", "session", "recovery", "submissions", "schedules")
+CORE = ("wire", "turn", "session", "recovery", "submissions", "fibers", "schedules")
 
 # The rooms on the outside: what users write and run. They may import everything above, and each other
 # only as drawn here.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from everthink import App, Think
-from everthink.runtime.fiber_values import FiberContext, FiberRecoveryContext
+from everthink.fibers.values import FiberContext, FiberRecoveryContext
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
 from everthink.store.port import Rows, Statement

@@ -23,6 +23,8 @@ from ..clock import Clock
 from ..cluster.fence import Fence
 from ..current import current_connection, current_turn, in_readonly_turn
 from ..errors import AgentError, SessionBusy, StoreError
+from ..fibers.fibers import Fibers
+from ..fibers.values import as_json
 from ..holds import Hold, Holds
 from ..limits import Limits
 from ..messages import Message, bounded_json, decode_json
@@ -68,8 +70,6 @@ from .alarms import Alarms
 from .callbacks import as_retry, options_of
 from .cleaning import Cleaning
 from .configured import configured
-from .fiber_values import as_json
-from .fibers import Fibers
 from .jobs import Jobs
 from .retry import Retry, retrying
 from .state import StateBox

@@ -32,6 +32,7 @@ from ..errors import (
     StoreClosed,
     StoreError,
 )
+from ..fibers import queries as fiber_queries
 from ..limits import Limits
 from ..models.port import Model
 from ..observe.bus import EventBus
@@ -44,7 +45,12 @@ from ..store.port import Store
 from ..tasks import begin
 from ..turn import queries as turn_queries
 from ..turn.perform import SEGMENT_GRACE_MS
-from . import alarm_queries, cleaning, fiber_queries, job_queries, queries
+from . import (
+    alarm_queries,
+    cleaning,
+    job_queries,
+    queries,
+)
 from .actor import Actor, Resident
 from .erasing import erased, rows_erased
 from .introduced import Introduced

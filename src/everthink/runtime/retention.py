@@ -12,11 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ..clock import Clock
+from ..fibers import queries as fiber_queries
 from ..session import context_queries as context
 from ..session import queries as session
 from ..store.port import Store
 from ..turn import queries as turn
-from . import alarm_queries, fiber_queries, job_queries, queries
+from . import (
+    alarm_queries,
+    job_queries,
+    queries,
+)
 
 __all__ = ["Retention"]
 

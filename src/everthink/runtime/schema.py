@@ -6,6 +6,7 @@ Numbers only grow. A step that a release has shipped is never changed: add the n
 from __future__ import annotations
 
 from ..cluster import queries as cluster
+from ..fibers import queries as fibers
 from ..recovery import queries as recovery
 from ..recovery import suspects
 from ..schedules import queries as schedules
@@ -16,7 +17,6 @@ from ..session import session_queries as sessions
 from ..store.port import Migration
 from ..turn import queries as turn
 from . import alarm_queries as alarms
-from . import fiber_queries as fibers
 from . import job_queries as jobs
 from . import queries as runtime
 

@@ -34,11 +34,15 @@ from ..messages import UNSET
 from ..observe.events import FiberRunCompleted, FiberRunFailed, FiberRunStarted
 from ..settings import check_call
 from ..surface import check_function, check_words
-from . import fiber_queries as queries
-from .fiber_queries import waiting_agents
-from .fiber_recovery import House, Rescue, outcome_statement
-from .fiber_run import Run, Wrap
-from .fiber_values import (
+from . import queries as queries
+from .queries import waiting_agents
+from .recovery import (
+    House,
+    Rescue,
+    outcome_statement,
+)
+from .run import Run, Wrap
+from .values import (
     TERMINAL,
     Fiber,
     FiberContext,

@@ -12,7 +12,7 @@ import pytest
 
 from everthink import FiberFailed, Think
 from everthink.errors import FiberConflict, FiberStopped, InvalidFiber, NotInFiber, StoreClosed, StoreFull
-from everthink.runtime.fiber_values import FiberContext
+from everthink.fibers.values import FiberContext
 from everthink.store.port import Commit
 from tests.conftest import OpenApp
 from tests.support.fibers import Fibers, Work, all_ended, late_app, worker

@@ -12,7 +12,7 @@ import pytest
 
 from everthink import Think, tool
 from everthink.errors import InvalidFiber, NestedTurn, NotInFiber, StoreFull
-from everthink.runtime.fiber_values import FiberContext
+from everthink.fibers.values import FiberContext
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import calls, says
 from tests.conftest import OpenApp

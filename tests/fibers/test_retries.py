@@ -11,8 +11,8 @@ import pytest
 from everthink import App, FiberCompleted, FiberContext, FiberRecovery, FiberRecoveryContext, tool
 from everthink.current import in_active_turn
 from everthink.errors import NotInFiber, StoreFull
-from everthink.runtime import fiber_recovery
-from everthink.runtime.fibers import waiting_agents
+from everthink.fibers import recovery as fiber_recovery
+from everthink.fibers.fibers import waiting_agents
 from everthink.store.port import Commit
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import calls, says

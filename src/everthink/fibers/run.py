@@ -12,7 +12,7 @@ from typing import Any
 from ..abort import AbortController
 from ..current import current_fiber, current_turn
 from ..holds import Hold
-from .fiber_values import FiberContext, as_json
+from .values import FiberContext, as_json
 
 __all__ = ["Keep", "Run", "Wrap"]
 

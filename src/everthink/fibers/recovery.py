@@ -31,8 +31,8 @@ from ..observe.events import (
     FiberRunInterrupted,
 )
 from ..store.port import Statement, Store
-from . import fiber_queries as queries
-from .fiber_values import (
+from . import queries as queries
+from .values import (
     Fiber,
     FiberAborted,
     FiberCompleted,
