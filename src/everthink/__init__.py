@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from .recovery.context import ChatRecoveryContext, RecoveryDecision
     from .recovery.incident import ChatRecovery, Exhausted, KeepRecovering
     from .recovery.suspects import Suspect
-    from .runtime.alarms import Schedule
     from .runtime.callables import StreamingResponse, callable
-    from .runtime.jobs import Job
-    from .runtime.retry import Retry
+    from .schedules.alarms import Schedule
+    from .schedules.jobs import Job
+    from .schedules.retry import Retry
     from .schedules.task import ScheduledTask, TaskContext
     from .server.app import App, Handle
     from .server.connections import Connection
@@ -172,7 +172,7 @@ _HOMES = {
     ".limits": ("Limits",),
     ".recovery.incident": ("ChatRecovery", "Exhausted", "KeepRecovering"),
     ".recovery.suspects": ("Suspect",),
-    ".runtime.alarms": ("Schedule",),
+    ".schedules.alarms": ("Schedule",),
     ".runtime.callables": ("StreamingResponse", "callable"),
     ".fibers.values": (
         "FiberAborted",
@@ -184,8 +184,8 @@ _HOMES = {
         "FiberRecovery",
         "FiberRecoveryContext",
     ),
-    ".runtime.jobs": ("Job",),
-    ".runtime.retry": ("Retry",),
+    ".schedules.jobs": ("Job",),
+    ".schedules.retry": ("Retry",),
     ".schedules.task": ("ScheduledTask", "TaskContext"),
     ".server.app": ("App", "Handle"),
     ".server.connections": ("Connection",),

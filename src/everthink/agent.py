@@ -13,8 +13,8 @@ from .declaring import check_setting, check_settings
 from .errors import AgentError
 from .fibers.values import FiberRecovery
 from .holds import Hold, while_held
-from .runtime.retry import Retry
 from .runtime.state import NO_STATE
+from .schedules.retry import Retry
 from .settings import shown
 from .surface import MissingAttribute, check_assigned, check_class, reserved_of
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         FiberStatus,
     )
     from .runtime.actor import Actor
-    from .runtime.alarms import Schedule
-    from .runtime.jobs import Job
-    from .runtime.moments import Kind
+    from .schedules.alarms import Schedule
+    from .schedules.jobs import Job
+    from .schedules.when import Kind
 
 __all__ = ["Agent"]
 

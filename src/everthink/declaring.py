@@ -71,7 +71,7 @@ def _check_value(name: str, value: Any, where: str) -> None:
 
 
 _READ_BY = {
-    "retry_options": ("runtime.callbacks", "defaults_of"),
+    "retry_options": ("schedules.callbacks", "defaults_of"),
     "fiber_recovery": ("fibers.values", "fiber_recovery_of"),
     "chat_recovery": ("recovery.incident", "settings_of"),
     "context_overflow": ("turn.overflow", "overflow_of"),

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from everthink.errors import StoreUnavailable
-from everthink.runtime import alarm_queries as queries
-from everthink.runtime.alarm_queries import AlarmRow
 from everthink.runtime.schema import MIGRATIONS
 from everthink.runtime.waker import AT_ONCE, PATIENCE, Waker
+from everthink.schedules import alarm_queries as queries
+from everthink.schedules.alarm_queries import AlarmRow
 from everthink.store.open import open_store
 from everthink.store.port import Rows, Statement, Store
 from everthink.testing.clock import ManualClock

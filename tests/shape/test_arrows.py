@@ -48,7 +48,7 @@ ROOMS: dict[str, set[str]] = {
     "submissions": {"store.port", "tools", "observe.events", "session", "turn"},
     "recovery": {"store.port", "tools", "observe.events", "session", "turn", "submissions"},
     "fibers": {"store.port", "observe.events"},
-    "schedules": {"store.port", "observe.events", "submissions", "turn"},
+    "schedules": {"store.port", "observe.events", "tasks", "submissions", "turn"},
     # Edges: they import the core, the core never imports them.
     "workspace": {"store.port"},
     "sandbox": set(),

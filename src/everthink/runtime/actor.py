@@ -40,6 +40,10 @@ from ..observe.events import (
 from ..recovery.recover import Recovering, Recovery
 from ..recovery.trials import Trials
 from ..recovery.wake import wake
+from ..schedules.alarms import Alarms
+from ..schedules.callbacks import as_retry, options_of
+from ..schedules.jobs import Jobs
+from ..schedules.retry import Retry, retrying
 from ..schedules.tasks import Tasks
 from ..session.budget import shortening_of
 from ..session.compaction import SessionNews, SessionStatus
@@ -66,12 +70,8 @@ from ..turn.queue import TurnQueue
 from ..turn.turn import Turn
 from ..turn.words import Words
 from . import queries
-from .alarms import Alarms
-from .callbacks import as_retry, options_of
 from .cleaning import Cleaning
 from .configured import configured
-from .jobs import Jobs
-from .retry import Retry, retrying
 from .state import StateBox
 
 __all__ = ["Actor", "Degradation", "Resident"]

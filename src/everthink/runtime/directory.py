@@ -41,16 +41,12 @@ from ..recovery import suspects
 from ..recovery.suspects import Suspect
 from ..recovery.trials import Trial, Trials
 from ..recovery.wake import take_up
+from ..schedules import alarm_queries, job_queries
 from ..store.port import Store
 from ..tasks import begin
 from ..turn import queries as turn_queries
 from ..turn.perform import SEGMENT_GRACE_MS
-from . import (
-    alarm_queries,
-    cleaning,
-    job_queries,
-    queries,
-)
+from . import cleaning, queries
 from .actor import Actor, Resident
 from .erasing import erased, rows_erased
 from .introduced import Introduced

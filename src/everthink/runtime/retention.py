@@ -13,15 +13,12 @@ from collections.abc import Collection, Sequence
 
 from ..clock import Clock
 from ..fibers import queries as fiber_queries
+from ..schedules import alarm_queries, job_queries
 from ..session import context_queries as context
 from ..session import queries as session
 from ..store.port import Store
 from ..turn import queries as turn
-from . import (
-    alarm_queries,
-    job_queries,
-    queries,
-)
+from . import queries
 
 __all__ = ["Retention"]
 

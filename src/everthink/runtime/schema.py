@@ -9,6 +9,8 @@ from ..cluster import queries as cluster
 from ..fibers import queries as fibers
 from ..recovery import queries as recovery
 from ..recovery import suspects
+from ..schedules import alarm_queries as alarms
+from ..schedules import job_queries as jobs
 from ..schedules import queries as schedules
 from ..session import attachments, authors
 from ..session import context_queries as context
@@ -16,8 +18,6 @@ from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import Migration
 from ..turn import queries as turn
-from . import alarm_queries as alarms
-from . import job_queries as jobs
 from . import queries as runtime
 
 __all__ = ["MIGRATIONS"]

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from ..clock import Clock, Timer
 from ..errors import AgentElsewhere, AgentSetAside, StoreClosed, StoreError
+from ..schedules import alarm_queries as queries
 from ..store.port import Store
-from . import alarm_queries as queries
 
 __all__ = ["Waker"]
 

@@ -33,7 +33,7 @@ CALLBACK = "_run_scheduled_task"
 
 
 class Timers(Protocol):
-    """Timers that survive. `runtime/alarms.py` is it."""
+    """Timers that survive. `schedules/alarms.py` is it."""
 
     async def schedule(
         self, when: Any, callback: Any, payload: Any = None, *, idempotent: bool = False

@@ -22,7 +22,7 @@ from everthink.errors import (
     StoreUnavailable,
     TurnInterrupted,
 )
-from everthink.runtime.retry import (
+from everthink.schedules.retry import (
     is_out_of_memory,
     is_retryable,
     is_superseded,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from everthink.errors import InvalidSchedule
-from everthink.runtime.moments import moment
+from everthink.schedules.when import moment
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,16 @@ from .callbacks import (
     unpacked,
     write_retry,
 )
-from .moments import Kind, Moment, as_datetime, as_ms, cron_after, every, moment
 from .retry import Retry, is_out_of_memory, is_superseded, is_transient
+from .when import (
+    Kind,
+    Moment,
+    as_datetime,
+    as_ms,
+    cron_after,
+    every,
+    moment,
+)
 
 __all__ = ["Alarms", "Schedule"]
 

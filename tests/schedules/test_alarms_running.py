@@ -16,7 +16,7 @@ import pytest
 from everthink import App, Retry
 from everthink.current import current_connection
 from everthink.errors import StoreUnavailable
-from everthink.runtime import alarms
+from everthink.schedules import alarms
 from everthink.store.port import Commit
 from everthink.testing.clock import ManualClock
 from tests.runtime.conftest import BOTH, Open

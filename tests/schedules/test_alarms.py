@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 
 from everthink import Retry, Schedule, Think
 from everthink.errors import InvalidCallback, InvalidRetry, InvalidSchedule, NotJson
-from everthink.runtime.moments import as_datetime, as_ms, cron_after, every, moment
+from everthink.schedules.when import (
+    as_datetime,
+    as_ms,
+    cron_after,
+    every,
+    moment,
+)
 from everthink.testing.clock import ManualClock
 from tests.runtime.conftest import BOTH, Open
 from tests.support.conversations import unhurried

@@ -41,8 +41,8 @@ from .callbacks import (
     write_retry,
 )
 from .job_queries import JobRow
-from .moments import as_datetime
 from .retry import Retry, is_superseded
+from .when import as_datetime
 
 __all__ = ["Job", "Jobs"]
 
