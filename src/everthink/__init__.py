@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .limits import Limits
     from .messages import UNSET, Message
     from .models.classify import default_context_overflow_classifier
+    from .models.tokens import TokenCount
     from .recovery.context import ChatRecoveryContext, RecoveryDecision
     from .recovery.incident import ChatRecovery, Exhausted, KeepRecovering
     from .recovery.suspects import Suspect
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from .session.session_queries import SessionInfo
     from .session.sessions import Sessions
     from .session.summary import CompactContext, Compaction, create_compact_function, model_summarizer
-    from .session.tokens import TokenCount
     from .submissions import Submission
     from .think import Think
     from .tools.ask import REPORT, RERUN
@@ -198,7 +198,7 @@ _HOMES = {
     ".session.session_queries": ("SessionInfo",),
     ".session.sessions": ("Sessions",),
     ".session.summary": ("CompactContext", "Compaction", "create_compact_function", "model_summarizer"),
-    ".session.tokens": ("TokenCount",),
+    ".models.tokens": ("TokenCount",),
     ".submissions": ("Submission",),
     ".think": ("Think",),
     ".tools.ask": ("REPORT", "RERUN"),

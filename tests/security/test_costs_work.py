@@ -14,9 +14,9 @@ import pytest
 from everthink import chunks as ui
 from everthink.messages import Message, encode_json
 from everthink.models import port as model
+from everthink.models.tokens import estimate_message, estimate_tokens
 from everthink.session import budget
 from everthink.session.reconcile import adopt_by_call, reconcile
-from everthink.session.tokens import estimate_message, estimate_tokens
 from everthink.store.port import LONGEST_QUERY, Search
 from everthink.store.texts import words_of
 from everthink.turn.continuation import is_incomplete

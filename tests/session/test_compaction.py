@@ -11,10 +11,14 @@ import pytest
 
 from everthink.errors import CompactionNotSetUp
 from everthink.messages import Message
+from everthink.models.tokens import (
+    TokenCount,
+    estimate_messages,
+    estimate_tokens,
+)
 from everthink.session.compaction import CompactionFailed, SessionNews, SessionStatus
 from everthink.session.session import Session
 from everthink.session.summary import CompactContext, Compaction
-from everthink.session.tokens import TokenCount, estimate_messages, estimate_tokens
 from tests.support.context import Sign
 from tests.support.memory import CountingStore, Summarizer, between, fill, ids, said, session_on, texts
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from everthink.messages import Message
+from everthink.models.tokens import estimate_messages
 from everthink.session.compaction import SessionNews, SessionStatus
 from everthink.session.session import Session
 from everthink.session.summary import Compaction
-from everthink.session.tokens import estimate_messages
 from tests.support.context import Sign
 from tests.support.memory import CountingStore, Summarizer, fill, ids, said, session_on, texts
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everthink.messages import Message, copy_json
+from everthink.models.tokens import TokenCount, estimate_messages
 from everthink.session.overlay import Overlay, applied, is_overlay
 from everthink.session.summary import CompactContext, Compaction, create_compact_function
-from everthink.session.tokens import TokenCount, estimate_messages
 from tests.support.conversations import unhurried
 
 pytestmark = pytest.mark.anyio

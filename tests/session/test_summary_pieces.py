@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everthink.messages import Message
+from everthink.models.tokens import estimate_tokens
 from everthink.session.summary import CompactContext, Compaction, create_compact_function
-from everthink.session.tokens import estimate_tokens
 from tests.support.conversations import unhurried
 
 pytestmark = pytest.mark.anyio

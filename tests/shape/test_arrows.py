@@ -43,8 +43,16 @@ ROOMS: dict[str, set[str]] = {
     "tasks": {"observe.events"},
     # The core: values and ports only.
     "wire": set(),
-    "session": {"store.port", "models.port", "tools", "observe.events"},
-    "turn": {"store.port", "models.port", "tools", "observe.bus", "observe.events", "session"},
+    "session": {"store.port", "models.port", "models.tokens", "tools", "observe.events"},
+    "turn": {
+        "store.port",
+        "models.port",
+        "models.tokens",
+        "tools",
+        "observe.bus",
+        "observe.events",
+        "session",
+    },
     "submissions": {"store.port", "tools", "observe.events", "session", "turn"},
     "recovery": {"store.port", "tools", "observe.events", "session", "turn", "submissions"},
     "fibers": {"store.port", "observe.events"},

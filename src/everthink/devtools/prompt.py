@@ -15,10 +15,10 @@ from typing import Any
 from ..calling import call_hook
 from ..errors import ContextUnavailable
 from ..masking import masked
+from ..models.tokens import estimate_tokens
 from ..runtime.actor import Actor
 from ..session.blocks import RULE, ContextBlock, render
 from ..session.context import Context
-from ..session.tokens import estimate_tokens
 from ..tools.collect import client_tools_from
 from ..turn.assemble import offered, prompt_with
 

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 from ..errors import InvalidContext
+from ..models.tokens import estimate_tokens
 from ..settings import as_settings
 from ..store.port import Store
-from .tokens import estimate_tokens
 
 __all__ = [
     "Abilities",

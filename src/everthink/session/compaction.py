@@ -18,10 +18,10 @@ from typing import Any, Literal, Protocol, cast
 
 from ..errors import UNTOLD, AgentError, CompactionNotSetUp, InvalidSettings, is_for_people
 from ..messages import Message
+from ..models.tokens import TokenCounter
 from ..settings import shown, with_article
 from .overlay import Overlay
 from .summary import CompactContext, CompactFunction, Compaction
-from .tokens import TokenCounter
 
 __all__ = [
     "CompactionFailed",

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..errors import AgentError, ContextRefused, ContextUnavailable, InvalidContext
+from ..models.tokens import estimate_tokens
 from ..store.port import Statement, Store
 from ..tools.tool import Tool
 from . import blocks, context_tools
@@ -23,7 +24,6 @@ from .blocks import ContextBlock, Place
 from .loaded import loaded_name
 from .providers import StoredBlock, StoredPrompt
 from .slot import Slot, answer
-from .tokens import estimate_tokens
 
 __all__ = ["Context"]
 

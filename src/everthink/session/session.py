@@ -17,6 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ContextUnavailable
 from ..messages import UNSET, Message, Unset
+from ..models.tokens import (
+    TokenCount,
+    TokenCounter,
+    counted,
+    estimate_tokens,
+)
 from ..settings import check_call
 from ..store.port import LONGEST_QUERY, Search, Statement, Store
 from . import queries
@@ -35,7 +41,6 @@ from .loaded import restored, unloaded_in
 from .overlay import Overlay
 from .reading import Shape
 from .summary import CompactFunction, Compaction
-from .tokens import TokenCount, TokenCounter, counted, estimate_tokens
 from .tree import Plan, Tree
 
 if TYPE_CHECKING:

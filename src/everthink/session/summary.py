@@ -22,10 +22,17 @@ from typing import Any, cast
 from ..errors import ModelError
 from ..messages import SETTLED_STATES, Message, Part, encode_json, is_tool_part, tool_name
 from ..models.port import Failed, Finish, Model, Request, Settings, TextDelta, TextPart, UserMessage
+from ..models.tokens import (
+    TokenCount,
+    TokenCounter,
+    as_count,
+    counted,
+    estimate_message,
+    estimate_messages,
+)
+from ..models.tokens import estimate_tokens as estimate
 from ..settings import check_call
 from .overlay import is_overlay
-from .tokens import TokenCount, TokenCounter, as_count, counted, estimate_message, estimate_messages
-from .tokens import estimate_tokens as estimate
 
 __all__ = [
     "CompactContext",

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 
 from ..errors import InvalidMessage, UnknownMessage
 from ..messages import UNSET, Message, Unset, encode_json
+from ..models.tokens import estimate_message
 from ..store.port import Rows, Statement, Store
 from . import attachments, authors, queries
 from .budget import is_cut, storable
 from .overlay import OVERLAY_PREFIX, Overlay, applied, is_overlay
 from .reading import RowStats, Shape, Shelf, Step
-from .tokens import estimate_message
 
 __all__ = ["Plan", "RecentHistory", "Tree"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from everthink.messages import Message, copy_json, encode_json
-from everthink.session.tokens import (
+from everthink.models.tokens import (
     TokenCount,
     as_count,
     counted,
