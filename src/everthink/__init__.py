@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .abort import AbortController, AbortSignal
     from .agent import Agent
+    from .context.blocks import ContextBlock, ContextProvider
+    from .context.providers import (
+        DirectoryProvider,
+        SearchableEntries,
+        StoredBlock,
+        StoredEntries,
+    )
     from .errors import AgentError, ModelError, ToolError, TurnFailed
     from .fibers.values import (
         FiberAborted,
@@ -35,11 +42,9 @@ if TYPE_CHECKING:
     from .schedules.task import ScheduledTask, TaskContext
     from .server.app import App, Handle
     from .server.connections import Connection
-    from .session.blocks import ContextBlock, ContextProvider
     from .session.budget import Shortening
     from .session.media import MediaEviction
     from .session.overlay import Overlay
-    from .session.providers import DirectoryProvider, SearchableEntries, StoredBlock, StoredEntries
     from .session.session import SearchHit, Session
     from .session.session_queries import SessionInfo
     from .session.sessions import Sessions
@@ -189,11 +194,11 @@ _HOMES = {
     ".schedules.task": ("ScheduledTask", "TaskContext"),
     ".server.app": ("App", "Handle"),
     ".server.connections": ("Connection",),
-    ".session.blocks": ("ContextBlock", "ContextProvider"),
+    ".context.blocks": ("ContextBlock", "ContextProvider"),
     ".session.budget": ("Shortening",),
     ".session.media": ("MediaEviction",),
     ".session.overlay": ("Overlay",),
-    ".session.providers": ("DirectoryProvider", "SearchableEntries", "StoredBlock", "StoredEntries"),
+    ".context.providers": ("DirectoryProvider", "SearchableEntries", "StoredBlock", "StoredEntries"),
     ".session.session": ("SearchHit", "Session"),
     ".session.session_queries": ("SessionInfo",),
     ".session.sessions": ("Sessions",),

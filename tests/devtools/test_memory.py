@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from everthink import Session, Think
+from everthink.context.blocks import ContextBlock, render
 from everthink.devtools.prompt import behind
 from everthink.messages import Message
-from everthink.session.blocks import ContextBlock, render
 from everthink.session.summary import Compaction
 from everthink.testing import ScriptedModel, says
 

@@ -9,7 +9,7 @@ import pytest
 
 import everthink
 from everthink import Agent, Think
-from everthink.session.object_store import ObjectStoreProvider
+from everthink.context.object_store import ObjectStoreProvider
 from everthink.settings import hooks_of, snake
 from everthink.turn.streamed import StreamCallback
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from everthink.context.blocks import ContextBlock, render
 from everthink.models.demo import DemoModel
 from everthink.models.demo_memory import is_summary_wanted, summary_of
 from everthink.models.port import (
@@ -22,7 +23,6 @@ from everthink.models.port import (
     ToolSpec,
     UserMessage,
 )
-from everthink.session.blocks import ContextBlock, render
 from everthink.session.summary import FIRST, RULES, UPDATE
 from everthink.testing.contracts.model import text_of
 

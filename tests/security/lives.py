@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from everthink import App, Think, tool
+from everthink.context.providers import SearchableEntries
 from everthink.messages import Message
 from everthink.models.port import Request, UserMessage
 from everthink.runtime.directory import Directory
 from everthink.runtime.erasing import TABLES
 from everthink.session.media import MediaEviction
-from everthink.session.providers import SearchableEntries
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.scripted import Play
 from tests.support.postgres import postgres_database, postgres_server, postgres_url

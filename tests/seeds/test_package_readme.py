@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from everthink import App, Think, has_tool_call, tool
+from everthink.context.object_store import ObjectStoreProvider
 from everthink.models.port import TextPart, UserMessage
-from everthink.session.object_store import ObjectStoreProvider
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.hooks import offered, results, script

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from everthink.context.context import Context
 from everthink.runtime.schema import MIGRATIONS
-from everthink.session.context import Context
 from everthink.session.session import Session
 from everthink.store.open import open_store
 from tests.support.context import OpenContext

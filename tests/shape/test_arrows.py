@@ -43,7 +43,8 @@ ROOMS: dict[str, set[str]] = {
     "tasks": {"observe.events"},
     # The core: values and ports only.
     "wire": set(),
-    "session": {"store.port", "models.port", "models.tokens", "tools", "observe.events"},
+    "context": {"store.port", "models.tokens", "tools"},
+    "session": {"store.port", "models.port", "models.tokens", "tools", "observe.events", "context"},
     "turn": {
         "store.port",
         "models.port",
@@ -68,6 +69,7 @@ ROOMS: dict[str, set[str]] = {
         "tools",
         "observe",
         "tasks",
+        "context",
         "session",
         "turn",
         "recovery",
@@ -79,7 +81,7 @@ ROOMS: dict[str, set[str]] = {
 }
 ARROWS: dict[str, set[str]] = VALUES | {room: targets | set(VALUES) for room, targets in ROOMS.items()}
 
-CORE = ("wire", "turn", "session", "recovery", "submissions", "fibers", "schedules")
+CORE = ("wire", "context", "turn", "session", "recovery", "submissions", "fibers", "schedules")
 
 # The rooms on the outside: what users write and run. They may import everything above, and each other
 # only as drawn here.

@@ -26,9 +26,9 @@ from everthink import (
     Timeouts,
     TurnConfig,
 )
+from everthink.context.blocks import BlockOptions
 from everthink.declaring import NO_STATE
 from everthink.kinds import KINDS
-from everthink.session.blocks import BlockOptions
 from everthink.settings import settings_of
 
 CLASSES: dict[str, Any] = {

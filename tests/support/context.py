@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from everthink.session.context import Context
+from everthink.context.context import Context
 
 __all__ = ["Index", "Library", "Notes", "OpenContext", "Sign", "texts"]
 

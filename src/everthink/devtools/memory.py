@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..context.blocks import ContextBlock
 from ..errors import (
     CompactionNotSetUp,
     ContextRefused,
@@ -30,7 +31,6 @@ from ..masking import masked
 from ..messages import tool_name
 from ..runtime.actor import Actor
 from ..session import queries
-from ..session.blocks import ContextBlock
 from ..session.session import SearchHit
 from ..session.sessions import MAIN, SessionInfo
 from ..store.port import Store

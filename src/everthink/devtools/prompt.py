@@ -13,12 +13,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..calling import call_hook
+from ..context.blocks import (
+    RULE,
+    ContextBlock,
+    render,
+)
+from ..context.context import Context
 from ..errors import ContextUnavailable
 from ..masking import masked
 from ..models.tokens import estimate_tokens
 from ..runtime.actor import Actor
-from ..session.blocks import RULE, ContextBlock, render
-from ..session.context import Context
 from ..tools.collect import client_tools_from
 from ..turn.assemble import offered, prompt_with
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ..clock import Clock
+from ..context import queries as context
 from ..fibers import queries as fiber_queries
 from ..schedules import alarm_queries, job_queries
-from ..session import context_queries as context
 from ..session import queries as session
 from ..store.port import Store
 from ..turn import queries as turn

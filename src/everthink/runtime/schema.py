@@ -6,6 +6,7 @@ Numbers only grow. A step that a release has shipped is never changed: add the n
 from __future__ import annotations
 
 from ..cluster import queries as cluster
+from ..context import queries as context
 from ..fibers import queries as fibers
 from ..recovery import queries as recovery
 from ..recovery import suspects
@@ -13,7 +14,6 @@ from ..schedules import alarm_queries as alarms
 from ..schedules import job_queries as jobs
 from ..schedules import queries as schedules
 from ..session import attachments, authors
-from ..session import context_queries as context
 from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import Migration

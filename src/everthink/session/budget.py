@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ..context.loaded_documents import LOAD
 from ..messages import Message, Part, encode_json, is_tool_part, tool_name
 from ..settings import as_settings, check_fields
-from .loaded import LOAD
 
 __all__ = [
     "MAX_ROW_BYTES",

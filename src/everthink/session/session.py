@@ -15,6 +15,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..context.blocks import ContextBlock, block_options
+from ..context.context import Context
+from ..context.loaded_documents import restored, unloaded_in
 from ..errors import ContextUnavailable
 from ..messages import UNSET, Message, Unset
 from ..models.tokens import (
@@ -26,7 +29,6 @@ from ..models.tokens import (
 from ..settings import check_call
 from ..store.port import LONGEST_QUERY, Search, Statement, Store
 from . import queries
-from .blocks import ContextBlock, block_options
 from .compaction import (
     CompactionReason,
     Compactor,
@@ -35,9 +37,7 @@ from .compaction import (
     SessionStatus,
     check_function,
 )
-from .context import Context
 from .files import Files
-from .loaded import restored, unloaded_in
 from .overlay import Overlay
 from .reading import Shape
 from .summary import CompactFunction, Compaction

@@ -14,9 +14,9 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from .. import chunks as ui
+from ..context.loaded_documents import without_unloaded
 from ..errors import Unreadable
 from ..messages import Message, Unset, decode_json, is_settled
-from ..session.loaded import without_unloaded
 from ..session.session import Session
 from ..session.tree import Plan
 from ..store.port import Store

@@ -25,7 +25,7 @@ from tests.support.agents import assistant
 from tests.support.context import Sign
 from tests.support.memory import said
 
-from .conftest import OpenSession
+from ..session.conftest import OpenSession
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from everthink import Think
-from everthink.session.providers import SearchableEntries, StoredEntries
+from everthink.context.providers import SearchableEntries, StoredEntries
 from everthink.session.session import Session
 from everthink.testing import ScriptedModel
 from everthink.testing.scripted import calls, says

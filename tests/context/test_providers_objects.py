@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from everthink.context.object_store import ObjectStoreProvider
 from everthink.errors import ContextRefused, ContextUnavailable, InvalidContext, MissingExtra
-from everthink.session.object_store import ObjectStoreProvider
 
 obstore = pytest.importorskip("obstore")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from everthink.session.context import Context
-from everthink.session.providers import SearchableEntries, StoredEntries
+from everthink.context.context import Context
+from everthink.context.providers import SearchableEntries, StoredEntries
 from everthink.tools.ask import RERUN
 from everthink.tools.tool import Tool, ToolContext
 from tests.support.context import Index, Library, Notes, OpenContext, Sign, nothing, texts

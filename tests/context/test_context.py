@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from everthink.context.providers import StoredBlock, StoredEntries
 from everthink.errors import ContextRefused, ContextUnavailable, InvalidContext
-from everthink.session.providers import StoredBlock, StoredEntries
 from tests.support.context import Index, Library, Notes, OpenContext, Sign, texts
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +103,7 @@ async def test_what_is_appended_begins_on_its_own_line(before: str, added: str, 
 
 def in_memory_context() -> Any:
     """A context whose blocks all have providers of their own, so that it needs no database."""
-    from everthink.session.context import Context
+    from everthink.context.context import Context
 
     return Context(None, "Assistant/room", "", now=lambda: 1)  # type: ignore[arg-type]
 

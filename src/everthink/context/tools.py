@@ -18,7 +18,13 @@ from ..tools.json_input import JsonInput, misfits
 from ..tools.tool import Origin, Tool
 from .blocks import ContextBlock, usage
 from .entry_keys import entry_key
-from .loaded import LOAD, LOAD_FAILED, UNLOAD, loaded_name, not_found
+from .loaded_documents import (
+    LOAD,
+    LOAD_FAILED,
+    UNLOAD,
+    loaded_name,
+    not_found,
+)
 
 if TYPE_CHECKING:
     from .context import Context

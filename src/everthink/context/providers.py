@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ..errors import InvalidContext
 from ..store.port import LONGEST_QUERY
-from . import context_queries as queries
+from . import queries as queries
 from .blocks import Place, catalogue_line, check_label
 from .directory import DirectoryProvider
 

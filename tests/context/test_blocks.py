@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from everthink.session.blocks import Abilities, ContextBlock, abilities_of, read_block, render, usage
+from everthink.context.blocks import (
+    Abilities,
+    ContextBlock,
+    abilities_of,
+    read_block,
+    render,
+    usage,
+)
 from tests.support.context import Index, Library, Notes, Sign
 
 RULE = "═" * 46

@@ -18,12 +18,13 @@ from ..errors import AgentError, ContextRefused, ContextUnavailable, InvalidCont
 from ..models.tokens import estimate_tokens
 from ..store.port import Statement, Store
 from ..tools.tool import Tool
-from . import blocks, context_tools
-from . import context_queries as queries
+from . import blocks
+from . import queries as queries
+from . import tools as context_tools
 from .blocks import ContextBlock, Place
-from .loaded import loaded_name
+from .bound_block import Slot, answer
+from .loaded_documents import loaded_name
 from .providers import StoredBlock, StoredPrompt
-from .slot import Slot, answer
 
 __all__ = ["Context"]
 

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from everthink.context.providers import (
+    SearchableEntries,
+    StoredBlock,
+    StoredEntries,
+)
 from everthink.errors import ContextUnavailable, InvalidContext
-from everthink.session.providers import SearchableEntries, StoredBlock, StoredEntries
 from tests.support.context import Index, Library, Notes, OpenContext, Sign, nothing, texts
 
 pytestmark = pytest.mark.anyio
@@ -208,7 +212,7 @@ async def test_at_most_ten_entries_are_given(open_context: OpenContext) -> None:
 
 
 async def test_an_entry_that_cannot_be_listed_afterwards_is_stored_all_the_same() -> None:
-    from everthink.session.context import Context
+    from everthink.context.context import Context
 
     class Forgetful(Library):
         is_broken = False

@@ -6,9 +6,13 @@ import asyncio
 
 import pytest
 
+from everthink.context.context import Context
+from everthink.context.providers import (
+    SearchableEntries,
+    StoredBlock,
+    StoredEntries,
+)
 from everthink.errors import ContextUnavailable
-from everthink.session.context import Context
-from everthink.session.providers import SearchableEntries, StoredBlock, StoredEntries
 from tests.support.context import Library, Notes, OpenContext, texts
 
 pytestmark = pytest.mark.anyio

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from everthink.context.directory import MAX_FILES
+from everthink.context.providers import DirectoryProvider
 from everthink.errors import ContextRefused, ContextUnavailable, InvalidContext
-from everthink.session.directory import MAX_FILES
-from everthink.session.providers import DirectoryProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -191,7 +191,7 @@ async def test_nothing_is_written_outside(folder: Path, key: str) -> None:
 
 
 async def test_a_directory_is_readonly_unless_it_is_said_otherwise(folder: Path) -> None:
-    from everthink.session.blocks import abilities_of
+    from everthink.context.blocks import abilities_of
 
     assert abilities_of(DirectoryProvider(folder)).can_set is False
     assert abilities_of(DirectoryProvider(folder, writable=True)).can_set is True

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from everthink.context.loaded_documents import (
+    restored,
+    unloaded_in,
+    without_unloaded,
+)
 from everthink.messages import Message
-from everthink.session.loaded import restored, unloaded_in, without_unloaded
 
 DOCUMENT = "Speak like a pirate."
 GONE = "[skill unloaded: pirate]"

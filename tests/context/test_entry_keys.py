@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everthink.session.entry_keys import entry_key
+from everthink.context.entry_keys import entry_key
 
 
 @pytest.mark.memory_case(135, 136, 138, 605)

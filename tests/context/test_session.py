@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from everthink.context.providers import StoredEntries
 from everthink.errors import InvalidSettings
 from everthink.messages import Message
-from everthink.session.providers import StoredEntries
 from everthink.session.session import Session
 from everthink.tools.tool import ToolContext
 from tests.session.conftest import OpenSession
