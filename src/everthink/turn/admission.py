@@ -40,10 +40,11 @@ from . import queries
 from .audience import HistoryChanged, TurnAccepted, TurnEnded
 from .envelope import sealed
 from .hooks import TurnResult
+from .host import Host
 from .outcome import Outcome, PutOff
 from .perform import close, end_unstarted, perform
 from .queue import Ticket, TurnQueue
-from .turn import Host, InputFunction, Trigger, Turn
+from .turn import InputFunction, Trigger, Turn
 
 __all__ = ["Admitted", "Door", "Record"]
 

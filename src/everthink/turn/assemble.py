@@ -26,9 +26,10 @@ from .audience import HistoryChanged
 from .convert import unshared
 from .given import ReadDict, ReadList
 from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext
+from .host import Host
 from .prompt import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
 from .structured import Structured, structured
-from .turn import Host, Turn
+from .turn import Turn
 
 __all__ = [
     "Assembled",

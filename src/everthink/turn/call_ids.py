@@ -16,7 +16,7 @@ import msgspec
 from ..messages import Part
 from ..models import port as model
 from . import queries
-from .turn import Host
+from .host import Host
 
 __all__ = ["CallIds"]
 

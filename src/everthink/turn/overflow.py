@@ -22,7 +22,8 @@ from ..session.compaction import CompactionReason
 from ..session.slim import choose
 from ..settings import as_settings, check_fields
 from .hooks import ChatErrorContext
-from .turn import Host, Turn
+from .host import Host
+from .turn import Turn
 
 __all__ = ["ContextOverflow", "Proactive", "before_step", "classified", "is_near", "overflow_of", "relieve"]
 

@@ -30,12 +30,13 @@ from .assemble import assemble
 from .audience import HistoryChanged, TurnEnded, TurnRewound, TurnStarted
 from .envelope import sealed
 from .hooks import ChatErrorContext, Stage, TurnStatus
+from .host import Host
 from .journal import Journal, keep_answer, read_journal
 from .loop import Loop
 from .outcome import Outcome, PutOff, reason_of
 from .overflow import classified, overflow_of, relieve
 from .run import Run
-from .turn import Host, Turn
+from .turn import Turn
 
 __all__ = [
     "Explained",

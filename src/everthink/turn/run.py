@@ -25,9 +25,10 @@ from .assemble import Assembled
 from .audience import MessageUpdated
 from .fold import Accumulator, CrossMessage, is_replay
 from .hooks import ChunkContext, OnChunk, StoppedBy
+from .host import Host
 from .interactions import holder_of, settled_across
 from .stream import StreamWriter
-from .turn import Host, Turn
+from .turn import Turn
 
 __all__ = ["Run", "Watchdog"]
 
@@ -70,7 +71,9 @@ class Run:
         journal = turn.journal
         self.fold = journal.fold if journal else Accumulator(turn.message_id, continuation=turn.continuation)
         self._first = journal.next_seq if journal else 0
-        self.writer = StreamWriter(host, turn, first=self._first)
+        self.writer = StreamWriter(
+            host.id, turn, store=host.store, clock=host.clock, audience=host.audience, first=self._first
+        )
         # Of this attempt: fires when the turn is aborted, and when it is given up to be picked up again.
         self.abort = AbortController()
         self.unlink = turn.signal.on_abort(lambda signal: self.abort.abort(signal.reason))

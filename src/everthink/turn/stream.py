@@ -13,11 +13,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from .. import chunks as ui
-from ..store.port import Rows, Statement
+from ..clock import Clock
+from ..store.port import Rows, Statement, Store
 from . import queries
-from .audience import ShownChunks
+from .audience import Audience, ShownChunks
 from .segments import pack
-from .turn import Host, Turn
+from .turn import Turn
 
 __all__ = ["StreamWriter"]
 
@@ -41,19 +42,19 @@ class _Batch:
     def __bool__(self) -> bool:
         return bool(self.chunks or self.statements)
 
-    def commit(self, host: Host, turn: str) -> list[Statement]:
+    def commit(self, agent: str, turn: str, now: int) -> list[Statement]:
         if not self.chunks:
             return self.statements
-        text, now = pack(self.chunks, self.bodies), host.clock.now_ms()
+        text = pack(self.chunks, self.bodies)
         last = self.first + len(self.chunks) - 1
-        segment = queries.segment(host.id, turn, first=self.first, last=last, chunks=text, now=now)
+        segment = queries.segment(agent, turn, first=self.first, last=last, chunks=text, now=now)
         return [*self.statements, segment]
 
-    def show(self, host: Host, turn: Turn) -> None:
+    def show(self, audience: Audience, turn: Turn) -> None:
         for call in self.afterwards:
             call()
         if self.chunks:
-            host.audience.show(ShownChunks(turn, self.first, self.bodies, self.chunks))
+            audience.show(ShownChunks(turn, self.first, self.bodies, self.chunks))
 
     def wake(self) -> None:
         for waiter in self.waiters:
@@ -64,8 +65,11 @@ class _Batch:
 class StreamWriter:
     """Writes the chunks of one turn and shows them once they are durable."""
 
-    def __init__(self, host: Host, turn: Turn, *, first: int = 0) -> None:
-        self._host, self._turn = host, turn
+    def __init__(
+        self, agent: str, turn: Turn, *, store: Store, clock: Clock, audience: Audience, first: int = 0
+    ) -> None:
+        self._agent, self._turn = agent, turn
+        self._store, self._clock, self._audience = store, clock, audience
         self._loop = asyncio.get_running_loop()
         self._gathering = _Batch(first)
         # The batch whose commit is under way; None between commits.
@@ -143,11 +147,11 @@ class StreamWriter:
         batch.statements += last
         if batch:
             try:
-                await self._host.store.apply(batch.commit(self._host, self._turn.id))
+                await self._store.apply(self._commit_of(batch))
             except Exception as failure:
                 self._failure = failure
                 raise
-        batch.show(self._host, self._turn)
+        batch.show(self._audience, self._turn)
 
     def _schedule(self) -> None:
         self._scheduled = True
@@ -159,8 +163,10 @@ class StreamWriter:
         if self._flight is not None or self._failure or self._closing or not self._gathering:
             return
         self._flight, self._gathering = self._gathering, _Batch(self.next_seq)
-        commit = self._flight.commit(self._host, self._turn.id)
-        self._host.store.apply(commit).add_done_callback(self._committed)
+        self._store.apply(self._commit_of(self._flight)).add_done_callback(self._committed)
+
+    def _commit_of(self, batch: _Batch) -> list[Statement]:
+        return batch.commit(self._agent, self._turn.id, self._clock.now_ms())
 
     def _committed(self, done: asyncio.Future[list[Rows]]) -> None:
         batch, self._flight = self._flight, None
@@ -172,6 +178,6 @@ class StreamWriter:
             if self.on_failure is not None:
                 self.on_failure()
         else:
-            batch.show(self._host, self._turn)
+            batch.show(self._audience, self._turn)
         batch.wake()
         self._commit()

@@ -1,7 +1,6 @@
-"""A turn as a value, and what it asks of the place it runs in.
+"""A turn as a value: who asked, with what, and under which ids its rows and its answer live.
 
-A turn's state travels in `Turn`, never in fields of the agent. `Host` is the agent's home as
-the turn sees it: storage, time, ids, hooks and readers arrive through it.
+A turn's state travels in `Turn`, never in fields of the agent.
 """
 
 from __future__ import annotations
@@ -9,29 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal
 
-from ..abort import AbortRegistry, AbortSignal
-from ..clock import Clock
-from ..limits import Limits
+from ..abort import AbortSignal
 from ..messages import UNSET, Message, MessageInput, Unset
-from ..models.port import Model, Usage
-from ..observe.events import EventBody
-from ..session.eviction import Evictor
-from ..session.session import Session
-from ..store.port import Statement, Store
+from ..models.port import Usage
 from ..tools.tool import Tool
-from .audience import Audience
-from .convert import Converter
-from .fold import Accumulator
-from .hooks import Hooks
 from .journal import Journal
-from .words import Words
 
-if TYPE_CHECKING:
-    from .outcome import Recoverer
-
-__all__ = ["Admission", "Host", "InputFunction", "Trigger", "Turn"]
+__all__ = ["Admission", "InputFunction", "Trigger", "Turn"]
 
 Trigger = Literal[
     "ws-chat",
@@ -112,80 +97,3 @@ class Turn:
     """What the provider reported for its steps, in this process."""
     heard: asyncio.Event | None = None
     """Set once whoever streams a completed turn was told so: the response hook comes after that."""
-
-
-class Host(Protocol):
-    """What a turn needs of the place it runs in. `runtime/actor.py` is it."""
-
-    id: str
-    store: Store
-    session: Session
-    clock: Clock
-    limits: Limits
-    audience: Audience
-    converter: Converter
-    words: Words
-    aborts: AbortRegistry
-    inflight: Accumulator | None
-    last_failure: dict[str, Any] | None
-    """The last turn, when it failed: what a chat window that comes later is told."""
-    prunes_at: int
-    """When chunks of ended turns are next dropped (ms)."""
-
-    @property
-    def evictor(self) -> Evictor:
-        """Takes heavy contents out of old messages."""
-        ...
-
-    @property
-    def recovery(self) -> Recoverer:
-        """Decides whether an interrupted turn goes on."""
-        ...
-
-    @property
-    def agent(self) -> Hooks:
-        """The agent, for its hooks."""
-        ...
-
-    @property
-    def generation(self) -> int:
-        """The queue's generation now."""
-        ...
-
-    @property
-    def new_id(self) -> Callable[[], str]:
-        """Gives a fresh id."""
-        ...
-
-    def emit(self, event: EventBody) -> None:
-        """Tell observers. Never raises."""
-        ...
-
-    def complain(self, hook: str, error: BaseException) -> None:
-        """Log that a hook raised where raising changes nothing."""
-        ...
-
-    def overrides(self, hook: str) -> bool:
-        """True when the developer wrote that hook."""
-        ...
-
-    def own_tools(self) -> Mapping[str, Tool]:
-        """The `@tool` methods, bound."""
-        ...
-
-    def waiting_messages(self, turn: Turn) -> Sequence[str]:
-        """The messages that are stored and wait for turns which come after this one, in that order."""
-        ...
-
-    @property
-    def resolve_model(self) -> Callable[[Any], Awaitable[Model]]:
-        """Gives a model from its name or itself."""
-        ...
-
-    def remember(self, key: str, value: Any) -> Statement:
-        """A statement that keeps a small JSON value (`None` forgets it)."""
-        ...
-
-    def background(self, work: Awaitable[Any]) -> None:
-        """Keep a task alive until it ends."""
-        ...
