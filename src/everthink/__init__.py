@@ -27,6 +27,26 @@ if TYPE_CHECKING:
         FiberRecovery,
         FiberRecoveryContext,
     )
+    from .hooks.values import (
+        Allow,
+        Block,
+        ChatErrorContext,
+        ChatResponse,
+        ChunkContext,
+        PendingCall,
+        StepConfig,
+        StepContext,
+        StepResult,
+        Substitute,
+        Timeouts,
+        ToolCall,
+        ToolOutcome,
+        TurnConfig,
+        TurnContext,
+        TurnResult,
+        has_tool_call,
+        step_count_is,
+    )
     from .identity import Granted
     from .limits import Limits
     from .messages import UNSET, Message
@@ -54,26 +74,6 @@ if TYPE_CHECKING:
     from .tools.ask import REPORT, RERUN
     from .tools.tool import Tool, ToolContext, client_tool, tool
     from .turn.convert import prune_tool_calls
-    from .turn.hooks import (
-        Allow,
-        Block,
-        ChatErrorContext,
-        ChatResponse,
-        ChunkContext,
-        PendingCall,
-        StepConfig,
-        StepContext,
-        StepResult,
-        Substitute,
-        Timeouts,
-        ToolCall,
-        ToolOutcome,
-        TurnConfig,
-        TurnContext,
-        TurnResult,
-        has_tool_call,
-        step_count_is,
-    )
     from .turn.overflow import ContextOverflow, Proactive
     from .turn.overlap import Debounce
     from .turn.streamed import ChatStream
@@ -209,7 +209,7 @@ _HOMES = {
     ".tools.ask": ("REPORT", "RERUN"),
     ".tools.tool": ("Tool", "ToolContext", "client_tool", "tool"),
     ".turn.convert": ("prune_tool_calls",),
-    ".turn.hooks": (
+    ".hooks.values": (
         "Allow",
         "Block",
         "ChatErrorContext",

@@ -18,20 +18,7 @@ from .turn.prompt import DEFAULT_SYSTEM_PROMPT, capabilities
 
 if TYPE_CHECKING:
     from .abort import AbortSignal
-    from .models.port import Model
-    from .recovery.context import ChatRecoveryContext, RecoveryDecision
-    from .recovery.incident import ChatRecovery
-    from .runtime import control, stopping
-    from .runtime.actor import Degradation
-    from .runtime.stopping import Stop
-    from .schedules.task import ScheduledTask
-    from .session.budget import Shortening
-    from .session.media import MediaEviction
-    from .session.session import Session
-    from .session.sessions import Sessions
-    from .submissions import Status, Submission
-    from .tools.tool import Tool
-    from .turn.hooks import (
+    from .hooks.values import (
         ChatErrorContext,
         ChatResponse,
         ChunkContext,
@@ -45,6 +32,19 @@ if TYPE_CHECKING:
         TurnContext,
         TurnResult,
     )
+    from .models.port import Model
+    from .recovery.context import ChatRecoveryContext, RecoveryDecision
+    from .recovery.incident import ChatRecovery
+    from .runtime import control, stopping
+    from .runtime.actor import Degradation
+    from .runtime.stopping import Stop
+    from .schedules.task import ScheduledTask
+    from .session.budget import Shortening
+    from .session.media import MediaEviction
+    from .session.session import Session
+    from .session.sessions import Sessions
+    from .submissions import Status, Submission
+    from .tools.tool import Tool
     from .turn.overflow import ContextOverflow
     from .turn.overlap import MessageConcurrency
     from .turn.streamed import ChatStream, StreamCallback

@@ -45,9 +45,10 @@ ROOMS: dict[str, set[str]] = {
     "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},
     "session": {"store.port", "models.port", "models.tokens", "tools", "observe.events", "context"},
-    "turn": {"store.port", "models.port", "tools", "observe.bus", "observe.events", "context", "session"},
-    "submissions": {"store.port", "tools", "observe.events", "session", "turn"},
-    "recovery": {"store.port", "tools", "observe.events", "session", "turn", "submissions"},
+    "hooks": {"models.port", "tools"},
+    "turn": {"store.port", "models.port", "tools", "observe", "context", "session", "hooks"},
+    "submissions": {"store.port", "tools", "observe.events", "session", "hooks", "turn"},
+    "recovery": {"store.port", "tools", "observe.events", "session", "hooks", "turn", "submissions"},
     "fibers": {"store.port", "observe.events"},
     "schedules": {"store.port", "observe.events", "tasks", "submissions", "turn"},
     # Edges: they import the core, the core never imports them.
@@ -63,6 +64,7 @@ ROOMS: dict[str, set[str]] = {
         "tasks",
         "context",
         "session",
+        "hooks",
         "turn",
         "recovery",
         "submissions",
@@ -73,7 +75,7 @@ ROOMS: dict[str, set[str]] = {
 }
 ARROWS: dict[str, set[str]] = VALUES | {room: targets | set(VALUES) for room, targets in ROOMS.items()}
 
-CORE = ("wire", "context", "turn", "session", "recovery", "submissions", "fibers", "schedules")
+CORE = ("wire", "context", "hooks", "turn", "session", "recovery", "submissions", "fibers", "schedules")
 
 # The rooms on the outside: what users write and run. They may import everything above, and each other
 # only as drawn here.

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from everthink import StepConfig, Think, TurnConfig, tool
+from everthink.hooks.values import InvalidCall
 from everthink.models.port import TextPart, ToolCallPart, UserMessage
 from everthink.testing.scripted import Play, ScriptedModel, calls, calls_raw, says
-from everthink.turn.hooks import InvalidCall
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.hooks import configured, only, results, types, watch

@@ -19,6 +19,7 @@ import msgspec
 
 from ..calling import ask, call_hook
 from ..errors import CommitRefused, StoreError, TurnGivenUp, is_elsewhere
+from ..hooks.values import TurnStatus
 from ..masking import mask
 from ..messages import Part, copy_json, decode_json, is_tool_part, text_of
 from ..observe.events import (
@@ -37,7 +38,6 @@ from ..turn import queries as turns
 from ..turn.admission import House
 from ..turn.audience import HistoryChanged, RecoveryChanged, Shown, ShownChunks, TurnEnded, TurnRewound
 from ..turn.envelope import schema_of
-from ..turn.hooks import TurnStatus
 from ..turn.interactions import is_pending
 from ..turn.journal import Journal, keep_answer, read_journal
 from ..turn.outcome import Outcome, PutOff, reason_of

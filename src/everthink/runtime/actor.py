@@ -26,6 +26,7 @@ from ..errors import AgentError, SessionBusy, StoreError
 from ..fibers.fibers import Fibers
 from ..fibers.values import as_json
 from ..holds import Hold, Holds
+from ..hooks.values import Hooks
 from ..limits import Limits
 from ..messages import Message, bounded_json, decode_json
 from ..models.port import Model
@@ -63,7 +64,6 @@ from ..turn.audience import Audience, HistoryChanged, SessionTold
 from ..turn.continuation import Continuations, Wish
 from ..turn.convert import Converter
 from ..turn.fold import Accumulator
-from ..turn.hooks import Hooks
 from ..turn.outcome import Failure
 from ..turn.overlap import Submits
 from ..turn.queue import TurnQueue

@@ -15,6 +15,7 @@ from ..abort import AbortSignal
 from ..calling import call_hook
 from ..current import in_active_turn
 from ..errors import InvalidTurn, UnknownMessage
+from ..hooks.values import TurnResult
 from ..identity import mark_of
 from ..json_values import plain_json, without_objects
 from ..messages import (
@@ -41,7 +42,6 @@ from ..tools.collect import as_tools, client_tools_from
 from ..tools.tool import Tool
 from ..turn import queries
 from ..turn.audience import Cleared, HistoryChanged, MessageUpdated
-from ..turn.hooks import TurnResult
 from ..turn.interactions import holder_of, is_pending, with_approval, with_result
 from ..turn.journal import read_journal
 from ..turn.ledger import is_open

@@ -35,6 +35,7 @@ from .options import (
 from .origins import Origins
 
 if TYPE_CHECKING:
+    from ..hooks.values import TurnResult
     from ..messages import Message
     from ..models.port import Model
     from ..observe.events import EventBody
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from ..runtime.directory import Directory
     from ..runtime.watchdog import Watchdog
     from ..store.port import Store
-    from ..turn.hooks import TurnResult
     from ..turn.streamed import ChatStream, Prepared
     from .access import Access
 

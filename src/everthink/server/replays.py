@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from ..chunks import encode as encode_chunk
+from ..hooks.values import TurnStatus
 from ..runtime.actor import Actor
 from ..turn import queries
 from ..turn.audience import TurnEnded
-from ..turn.hooks import TurnStatus
 from ..turn.segments import readable
 from ..wire import frames as wire
 from ..wire.codec import encode

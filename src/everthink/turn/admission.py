@@ -29,6 +29,7 @@ from ..errors import (
     is_elsewhere,
     is_for_people,
 )
+from ..hooks.values import TurnResult
 from ..masking import mask
 from ..messages import UNSET, Message, Unset
 from ..observe.events import ChatTurnBrokeOff
@@ -39,7 +40,6 @@ from ..tools.tool import Tool
 from . import queries
 from .audience import HistoryChanged, TurnAccepted, TurnEnded
 from .envelope import sealed
-from .hooks import TurnResult
 from .host import Host
 from .outcome import Outcome, PutOff
 from .perform import close, end_unstarted, perform

@@ -15,6 +15,13 @@ from typing import Any
 
 from ..calling import call_hook
 from ..errors import InvalidSettings, NoMessages
+from ..hooks.given import ReadDict, ReadList
+from ..hooks.values import (
+    StopCondition,
+    Timeouts,
+    TurnConfig,
+    TurnContext,
+)
 from ..messages import Message, Unset
 from ..models import port as model
 from ..observe.events import ChatTranscriptRepaired
@@ -24,8 +31,6 @@ from ..tools.collect import as_tools
 from ..tools.tool import Tool
 from .audience import HistoryChanged
 from .convert import unshared
-from .given import ReadDict, ReadList
-from .hooks import StopCondition, Timeouts, TurnConfig, TurnContext
 from .host import Host
 from .prompt import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
 from .structured import Structured, structured

@@ -18,7 +18,7 @@ from ..messages import Message
 from ..session.compaction import SessionNews
 
 if TYPE_CHECKING:
-    from .hooks import TurnStatus
+    from ..hooks.values import TurnStatus
     from .turn import Turn
 
 __all__ = [

@@ -21,6 +21,18 @@ import msgspec
 from .. import chunks as ui
 from ..calling import call_hook
 from ..errors import TooDeep, ToolError, ToolInputError, ToolInterrupted, ToolOutputError
+from ..hooks.values import (
+    Allow,
+    Block,
+    CalledTool,
+    InvalidCall,
+    Substitute,
+    ToolCall,
+    ToolDecision,
+    ToolOutcome,
+    ToolResult,
+    decision_of,
+)
 from ..messages import (
     DEEPEST_GIVEN,
     Part,
@@ -41,18 +53,6 @@ from ..tools.output import jsonable, model_output
 from ..tools.tool import Tool, ToolContext
 from . import queries
 from .convert import DENIED_TEXT
-from .hooks import (
-    Allow,
-    Block,
-    CalledTool,
-    InvalidCall,
-    Substitute,
-    ToolCall,
-    ToolDecision,
-    ToolOutcome,
-    ToolResult,
-    decision_of,
-)
 from .journal import CallRow, Journal
 from .ledger import approval_of
 from .queries import CallState

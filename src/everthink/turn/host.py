@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..abort import AbortRegistry
 from ..clock import Clock
+from ..hooks.values import Hooks
 from ..limits import Limits
 from ..models.port import Model
 from ..observe.events import EventBody
@@ -17,7 +18,6 @@ from ..tools.tool import Tool
 from .audience import Audience
 from .convert import Converter
 from .fold import Accumulator
-from .hooks import Hooks
 from .turn import Turn
 from .words import Words
 

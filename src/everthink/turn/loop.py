@@ -21,6 +21,14 @@ from ..abort import AbortController
 from ..calling import ask, call_hook
 from ..clock import Timer
 from ..errors import InvalidSettings, ModelError, StreamCut
+from ..hooks.given import ReadList
+from ..hooks.values import (
+    StepConfig,
+    StepContext,
+    StepResult,
+    TurnConfig,
+    tool_choice_of,
+)
 from ..messages import normalize_input
 from ..models import port as model
 from ..observe.events import ChatFilesLeftOut, ChatStepFinish, ChatStepStart, ModelRetry
@@ -33,8 +41,6 @@ from .assemble import Assembled, as_prompt, asking, history_so_far
 from .call_ids import CallIds
 from .calls import StepCalls
 from .convert import has_approvals, paired
-from .given import ReadList
-from .hooks import StepConfig, StepContext, StepResult, TurnConfig, tool_choice_of
 from .patience import asked, patient
 from .pickup import PickedUp, pick_up
 from .run import Run

@@ -10,10 +10,16 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..hooks.values import (
+    ChatResponse,
+    Stage,
+    StoppedBy,
+    TurnResult,
+    TurnStatus,
+)
 from ..messages import Message
 from ..session.budget import is_cut
 from ..store.port import Statement
-from .hooks import ChatResponse, Stage, StoppedBy, TurnResult, TurnStatus
 from .turn import Turn
 
 __all__ = ["Failure", "Outcome", "PutOff", "Recoverer", "reason_of"]

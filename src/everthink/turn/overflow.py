@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..calling import ask
+from ..hooks.values import ChatErrorContext
 from ..models import port as model
 from ..observe.events import ChatContextCompacted, ChatContextSlimmed
 from ..session.compaction import CompactionReason
 from ..session.slim import choose
 from ..settings import as_settings, check_fields
-from .hooks import ChatErrorContext
 from .host import Host
 from .turn import Turn
 

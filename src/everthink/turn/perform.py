@@ -19,6 +19,11 @@ from typing import Any, cast
 from ..abort import AbortController
 from ..calling import ask
 from ..errors import UNTOLD, CommitRefused, ModelError, StoreError, StreamCut, StreamStalled, is_for_people
+from ..hooks.values import (
+    ChatErrorContext,
+    Stage,
+    TurnStatus,
+)
 from ..masking import mask
 from ..messages import Message, as_messages
 from ..observe.events import ChatRequestFailed, ChatStreamCut, ChatTurnFinish, ChatTurnStart, MessageError
@@ -29,7 +34,6 @@ from . import queries
 from .assemble import assemble
 from .audience import HistoryChanged, TurnEnded, TurnRewound, TurnStarted
 from .envelope import sealed
-from .hooks import ChatErrorContext, Stage, TurnStatus
 from .host import Host
 from .journal import Journal, keep_answer, read_journal
 from .loop import Loop

@@ -12,11 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .. import chunks as ui
+from ..hooks.values import (
+    CalledTool,
+    StepResult,
+    ToolResult,
+)
 from ..messages import Message, Part, is_settled, is_tool_part, normalize_input, tool_name
 from ..models import port as model
 from .calls import StepCalls
 from .convert import convert
-from .hooks import CalledTool, StepResult, ToolResult
 from .journal import Journal
 from .prompt import CONTINUE_NUDGE
 from .run import Run

@@ -17,6 +17,11 @@ from ..abort import AbortController, AbortSignal
 from ..calling import call_hook
 from ..clock import Timer
 from ..errors import StreamStalled, TooDeep
+from ..hooks.values import (
+    ChunkContext,
+    OnChunk,
+    StoppedBy,
+)
 from ..messages import DEEPEST, Message, depth_of
 from ..models.port import ModelMessage, Usage
 from ..observe.events import ChatStreamStalled
@@ -24,7 +29,6 @@ from ..store.port import Statement
 from .assemble import Assembled
 from .audience import MessageUpdated
 from .fold import Accumulator, CrossMessage, is_replay
-from .hooks import ChunkContext, OnChunk, StoppedBy
 from .host import Host
 from .interactions import holder_of, settled_across
 from .stream import StreamWriter

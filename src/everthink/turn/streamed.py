@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, Protocol, cast
 from .. import chunks as ui
 from ..calling import call_hook
 from ..errors import InvalidTurn, TurnFailed
+from ..hooks.values import TurnResult
 from ..settings import nearest, shown, snake
 from ..surface import can_take
 from .admission import Admitted
 from .audience import Audience, RecoveryChanged, Shown, ShownChunks
-from .hooks import TurnResult
 from .turn import Turn
 
 __all__ = ["ChatStream", "Prepared", "StreamCallback"]

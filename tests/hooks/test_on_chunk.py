@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from everthink import Think, ToolContext, tool
+from everthink.hooks.values import CalledTool, ToolResult
 from everthink.models.port import Raw, ReasoningDelta, Source, TextDelta, ToolInputDelta, ToolInputStart
 from everthink.testing.scripted import ScriptedModel, attaches, calls, calls_raw, says, thinks
-from everthink.turn.hooks import CalledTool, ToolResult
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.hooks import breathe, only, soon, watch
