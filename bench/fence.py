@@ -18,11 +18,11 @@ from typing import Any
 from everthink import App, Think
 from everthink.cluster.fence import Fence
 from everthink.cluster.membership import Membership
+from everthink.journal import queries as turns
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.port import Store
 from everthink.store.postgres import PostgresStore, open_postgres
 from everthink.testing import ScriptedModel, says
-from everthink.turn import queries as turns
 
 AGENTS = 200
 WORDS = [f"word{number} " for number in range(20)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from everthink import App, Message
-from everthink.turn import queries
+from everthink.journal import queries
 
 from .measure import PATIENCE, Row, calm
 from .ours import agent_class

@@ -20,17 +20,17 @@ import msgspec
 from .calling import call_hook
 from .current import in_active_turn
 from .errors import InvalidTurn, SubmissionConflict
+from .journal import queries
+from .journal.turn import Turn
+from .journal.turn_input import opened
 from .messages import Message, MessageInput, as_messages, decode_json, encode_json, json_object
 from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
 from .session.budget import will_be_cut
 from .settings import check_call
 from .store.port import Row
 from .surface import check_words
-from .turn import queries
 from .turn.admission import Door, House, Record
-from .turn.envelope import opened
 from .turn.perform import with_stamps
-from .turn.turn import Turn
 
 __all__ = ["INVALID_TEXT", "Status", "Submission", "Submissions"]
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TurnContext,
         TurnResult,
     )
+    from .journal.turn import InputFunction
     from .models.port import Model
     from .recovery.context import ChatRecoveryContext, RecoveryDecision
     from .recovery.incident import ChatRecovery
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from .turn.overflow import ContextOverflow
     from .turn.overlap import MessageConcurrency
     from .turn.streamed import ChatStream, StreamCallback
-    from .turn.turn import InputFunction
 
     Input = MessageInput | Sequence[MessageInput] | InputFunction
 else:

@@ -18,9 +18,13 @@ from typing import Any
 
 from everthink import App, Think, tool
 from everthink.errors import StoreError
+from everthink.journal.feed import (
+    Shown,
+    ShownChunks,
+    TurnEnded,
+)
 from everthink.messages import user_message
 from everthink.testing.scripted import ScriptedModel, says, thinks
-from everthink.turn.audience import Shown, ShownChunks, TurnEnded
 from everthink.turn.requests import ChatRequest, accept_request
 
 ANSWER = ["It ", "rains ", "in ", "Paris, ", "and ", "it ", "will ", "rain ", "tomorrow."]

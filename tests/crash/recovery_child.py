@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from everthink import App, ChatRecoveryContext, RecoveryDecision, Think, tool
+from everthink.journal.feed import Shown, ShownChunks
 from everthink.messages import user_message
 from everthink.models.port import AssistantMessage, Request, ToolMessage
 from everthink.testing.scripted import Play, ScriptedModel, calls, opens, says
-from everthink.turn.audience import Shown, ShownChunks
 from everthink.turn.requests import ChatRequest, accept_request
 
 WORDS = ["One ", "word ", "after ", "the ", "other."]

@@ -15,11 +15,15 @@ import sys
 from typing import Any
 
 from everthink import App, Think
+from everthink.journal.feed import (
+    Shown,
+    ShownChunks,
+    TurnEnded,
+)
 from everthink.messages import user_message
 from everthink.runtime import stopping
 from everthink.store.crashpoints import COUNT_COMMITS
 from everthink.testing.scripted import ScriptedModel, says
-from everthink.turn.audience import Shown, ShownChunks, TurnEnded
 from everthink.turn.requests import ChatRequest, accept_request
 
 __all__ = ["HALF", "REASON", "STORIES", "assistant"]

@@ -8,13 +8,13 @@ from typing import Any
 
 from everthink import App, Think, tool
 from everthink import chunks as ui
+from everthink.journal.segments import unpack
 from everthink.models.port import AssistantMessage, Request, ToolMessage, UserMessage
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
 from everthink.store.port import Rows, Store
 from everthink.testing.scripted import Play, ScriptedModel, says, thinks
 from everthink.turn.prompt import CONTINUE_NUDGE
-from everthink.turn.segments import unpack
 
 __all__ = ["WHOLE", "Survivor", "Wreck"]
 

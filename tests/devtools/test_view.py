@@ -6,7 +6,7 @@ from typing import Any
 
 from everthink import chunks as ui
 from everthink.devtools import view
-from everthink.turn.segments import pack
+from everthink.journal.segments import pack
 
 
 def tree(*messages: str) -> view.Tree:

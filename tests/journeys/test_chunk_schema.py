@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from everthink import chunks as ui
 from everthink import tool
+from everthink.journal.fold import fold
 from everthink.messages import Message, is_tool_part
 from everthink.testing.scripted import ScriptedModel, says, thinks
-from everthink.turn.fold import fold
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.conversations import any_chunks

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from everthink import App, Submission, Think, ToolContext, TurnContext, tool
+from everthink.journal import queries
 from everthink.messages import Message
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, calls, says, thinks
-from everthink.turn import queries
 from tests.conftest import OpenApp
 from tests.support.turns import prompt
 from tests.support.window import Window

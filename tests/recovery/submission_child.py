@@ -13,8 +13,12 @@ import sys
 from typing import Any
 
 from everthink import App, Think
+from everthink.journal.feed import (
+    Shown,
+    ShownChunks,
+    TurnStarted,
+)
 from everthink.testing.scripted import ScriptedModel, hangs, says
-from everthink.turn.audience import Shown, ShownChunks, TurnStarted
 
 WORDS = ["It ", "is ", "done ", "now."]
 

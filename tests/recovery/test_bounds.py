@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from everthink import ChatRecovery, ChatRecoveryContext, Message, RecoveryDecision, Think, tool
+from everthink.journal.feed import RecoveryChanged, TurnEnded
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted, KeepRecovering
 from everthink.recovery.recover import SUBMISSION_TEXT
 from everthink.testing import calls, hangs, says
-from everthink.turn.audience import RecoveryChanged, TurnEnded
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.recovery import Room

@@ -12,10 +12,10 @@ import pytest
 
 from everthink import App, ChatRecovery, Think, client_tool
 from everthink.errors import LeaseLost, StoreUnavailable
+from everthink.journal.feed import TurnEnded
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted
 from everthink.store.port import Commit
 from everthink.testing import ManualClock, Play, ScriptedModel, calls, hangs, says
-from everthink.turn.audience import TurnEnded
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.cuts import Reports, cut, incidents, kept, pull

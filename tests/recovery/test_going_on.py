@@ -11,8 +11,8 @@ import pytest
 from everthink import ChatRecoveryContext, Message, RecoveryDecision, StepResult, Think, tool
 from everthink import chunks as ui
 from everthink.errors import ToolInterrupted
+from everthink.journal.feed import RecoveryChanged, ShownChunks
 from everthink.testing import calls, hangs, says, thinks
-from everthink.turn.audience import RecoveryChanged, ShownChunks
 from everthink.turn.prompt import CONTINUE_NUDGE
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp

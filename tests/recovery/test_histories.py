@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from everthink import App, Message, Think, tool
 from everthink.errors import AgentError
+from everthink.journal import queries
+from everthink.journal.feed import Shown, ShownChunks
+from everthink.journal.read import read_journal
 from everthink.models import port as model
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
 from everthink.store.port import Store
-from everthink.turn import queries
-from everthink.turn.audience import Shown, ShownChunks
-from everthink.turn.journal import read_journal
 from everthink.turn.prompt import CONTINUE_NUDGE
 
 DONE = "The {} is done. It gave {} and that is all there is to say about it."

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from everthink import ChatRecovery, RecoveryDecision, Think, tool
+from everthink.journal.feed import RecoveryChanged, TurnEnded
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted
 from everthink.testing import ManualClock, ScriptedModel, calls, hangs, says
-from everthink.turn.audience import RecoveryChanged, TurnEnded
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.cuts import Reports, cut, incidents, pull

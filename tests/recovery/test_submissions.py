@@ -10,10 +10,10 @@ import pytest
 
 from everthink import RecoveryDecision, Think, tool
 from everthink.errors import StoreUnavailable
+from everthink.journal.feed import RecoveryChanged, TurnEnded
 from everthink.recovery.recover import SUBMISSION_TEXT
 from everthink.store.port import Commit
 from everthink.testing import ManualClock, ScriptedModel, calls, hangs, says
-from everthink.turn.audience import RecoveryChanged, TurnEnded
 from tests.conftest import OpenApp
 from tests.crash.process import Child
 from tests.crash.wreck import Wreck

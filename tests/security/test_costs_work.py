@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from everthink import chunks as ui
+from everthink.journal.fold import Accumulator, fold
+from everthink.journal.interactions import holder_of
 from everthink.messages import Message, encode_json
 from everthink.models import port as model
 from everthink.models.tokens import estimate_message, estimate_tokens
@@ -21,8 +23,6 @@ from everthink.store.port import LONGEST_QUERY, Search
 from everthink.store.texts import words_of
 from everthink.turn.continuation import is_incomplete
 from everthink.turn.convert import paired
-from everthink.turn.fold import Accumulator, fold
-from everthink.turn.interactions import holder_of
 
 from ..support.steps import grows_no_faster, steps
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from everthink import App
+from everthink.journal.queries import segment
 from everthink.runtime.erasing import TABLES
 from everthink.testing import ScriptedModel, says
-from everthink.turn.queries import segment
 from tests.support.server import open_app, served
 
 from .lives import SECRET, Keeper, anyio_backend, live, quiet, rows_of, traces

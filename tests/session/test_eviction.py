@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from everthink import App, Think, tool
+from everthink.journal.feed import SessionTold
 from everthink.messages import Message, Role
 from everthink.observe.events import ChatMediaEvicted, Event
 from everthink.runtime.actor import Actor
 from everthink.session.media import MediaEviction, eviction_of
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.audience import SessionTold
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.memory import Summarizer, said, texts

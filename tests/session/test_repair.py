@@ -10,12 +10,12 @@ from hypothesis import given
 
 from everthink import Think
 from everthink.errors import TurnInterrupted
+from everthink.journal.feed import HistoryChanged
 from everthink.messages import Message, copy_json, is_settled, user_message
 from everthink.models.port import ToolMessage
 from everthink.session.repair import INTERRUPTED_TEXT, as_interrupted, repair
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from everthink.tools.tool import tool
-from everthink.turn.audience import HistoryChanged
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.conversations import histories, unhurried

@@ -9,9 +9,9 @@ import pytest
 
 from everthink import App, Think
 from everthink.errors import SessionBusy, UnknownSession
+from everthink.journal.feed import HistoryChanged, SessionTold
 from everthink.session.compaction import SessionStatus
 from everthink.testing.scripted import ScriptedModel, hangs, says
-from everthink.turn.audience import HistoryChanged, SessionTold
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.memory import Summarizer, ids, said, texts

@@ -33,6 +33,7 @@ VALUES: dict[str, set[str]] = {
 # A room may import itself, the values, and what stands to its right: a whole room ("session") or one module
 # of it ("store.port"). From top to bottom, a room only ever points up. Imports inside functions and
 # under TYPE_CHECKING count as well.
+PORTS = {"store.port", "models.port", "tools", "observe.events"}
 ROOMS: dict[str, set[str]] = {
     # Ports, each with its adapters beside it.
     "store": set(),
@@ -46,11 +47,12 @@ ROOMS: dict[str, set[str]] = {
     "context": {"store.port", "models.tokens", "tools"},
     "session": {"store.port", "models.port", "models.tokens", "tools", "observe.events", "context"},
     "hooks": {"models.port", "tools"},
-    "turn": {"store.port", "models.port", "tools", "observe", "context", "session", "hooks"},
-    "submissions": {"store.port", "tools", "observe.events", "session", "hooks", "turn"},
-    "recovery": {"store.port", "tools", "observe.events", "session", "hooks", "turn", "submissions"},
+    "journal": {"store.port", "models.port", "tools", "context", "session", "hooks"},
+    "turn": {*PORTS, "observe.bus", "context", "session", "hooks", "journal"},
+    "door": {*PORTS, "session", "hooks", "journal", "turn"},
+    "recovery": {*PORTS, "session", "hooks", "journal", "turn", "door"},
     "fibers": {"store.port", "observe.events"},
-    "schedules": {"store.port", "observe.events", "tasks", "submissions", "turn"},
+    "schedules": {"store.port", "observe.events", "tasks", "door"},
     # Edges: they import the core, the core never imports them.
     "workspace": {"store.port"},
     "sandbox": set(),
@@ -65,9 +67,10 @@ ROOMS: dict[str, set[str]] = {
         "context",
         "session",
         "hooks",
+        "journal",
         "turn",
+        "door",
         "recovery",
-        "submissions",
         "fibers",
         "schedules",
         "workspace",
@@ -75,7 +78,18 @@ ROOMS: dict[str, set[str]] = {
 }
 ARROWS: dict[str, set[str]] = VALUES | {room: targets | set(VALUES) for room, targets in ROOMS.items()}
 
-CORE = ("wire", "context", "hooks", "turn", "session", "recovery", "submissions", "fibers", "schedules")
+CORE = ("wire", "context", "session", "hooks", "journal", "turn", "door", "recovery", "fibers", "schedules")
+    "wire",
+    "context",
+    "hooks",
+    "journal",
+    "turn",
+    "session",
+    "recovery",
+    "submissions",
+    "fibers",
+    "schedules",
+)
 
 # The rooms on the outside: what users write and run. They may import everything above, and each other
 # only as drawn here.

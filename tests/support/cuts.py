@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from everthink import App, Think
+from everthink.journal.read import read_journal
 from everthink.observe.events import Event
-from everthink.turn.journal import read_journal
 
 from .turns import Database, home_of
 

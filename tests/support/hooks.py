@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from everthink import Handle, TurnConfig
 from everthink.calling import call_hook
 from everthink.chunks import Chunk
+from everthink.journal.feed import ShownChunks
 from everthink.messages import Message
 from everthink.models.port import (
     AssistantMessage,
@@ -19,7 +20,6 @@ from everthink.models.port import (
     ToolResultPart,
     UserMessage,
 )
-from everthink.turn.audience import ShownChunks
 from everthink.turn.requests import ChatRequest, accept_request
 
 T = TypeVar("T")

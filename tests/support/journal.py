@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from everthink import chunks as ui
-from everthink.turn import queries
-from everthink.turn.segments import unpack
+from everthink.journal import queries
+from everthink.journal.segments import unpack
 
 __all__ = ["chunks", "turns"]
 

@@ -12,13 +12,17 @@ from typing import Any
 
 from everthink import App, Think
 from everthink import chunks as ui
+from everthink.journal.feed import (
+    Shown,
+    ShownChunks,
+    TurnAccepted,
+)
+from everthink.journal.segments import unpack
 from everthink.observe.events import Event
 from everthink.runtime.actor import Actor
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
 from everthink.store.port import Commit, Rows, Search, Statement, Store
-from everthink.turn.audience import Shown, ShownChunks, TurnAccepted
-from everthink.turn.segments import unpack
 
 
 class Database:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from everthink import tool
+from everthink.journal.feed import Cleared
 from everthink.testing.scripted import ScriptedModel, says
-from everthink.turn.audience import Cleared
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Witness, all_over, home_of, prompt

@@ -10,8 +10,8 @@ import pytest
 
 from everthink import Message, Think, tool
 from everthink.errors import InvalidTurn, UnknownMessage
+from everthink.journal.feed import HistoryChanged
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.audience import HistoryChanged
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Witness, home_of, prompt, record_events

@@ -11,8 +11,14 @@ import pytest
 from everthink import ChatResponse, Message, Think
 from everthink import chunks as ui
 from everthink.errors import InvalidMessage, TurnFailed
+from everthink.journal.feed import (
+    HistoryChanged,
+    ShownChunks,
+    TurnAccepted,
+    TurnEnded,
+    TurnStarted,
+)
 from everthink.testing.scripted import ScriptedModel, calls, says, thinks
-from everthink.turn.audience import HistoryChanged, ShownChunks, TurnAccepted, TurnEnded, TurnStarted
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant

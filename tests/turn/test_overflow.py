@@ -11,8 +11,8 @@ import pytest
 
 from everthink import App, ChatResponse, Think, TurnContext
 from everthink import chunks as ui
+from everthink.journal.feed import TurnEnded, TurnRewound
 from everthink.testing.scripted import Play, ScriptedModel, fails, opens, overflows, says, thinks
-from everthink.turn.audience import TurnEnded, TurnRewound
 from everthink.turn.overflow import ContextOverflow
 from everthink.turn.prompt import CONTINUE_NUDGE
 from everthink.turn.requests import ChatRequest, accept_request

@@ -10,9 +10,9 @@ import pytest
 
 from everthink import Message, Think, tool
 from everthink.errors import StoreError
+from everthink.journal.feed import TurnEnded
 from everthink.session.summary import Compaction
 from everthink.testing.scripted import ScriptedModel, calls, overflows, says
-from everthink.turn.audience import TurnEnded
 from everthink.turn.overflow import ContextOverflow
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp

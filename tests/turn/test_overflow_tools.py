@@ -9,9 +9,9 @@ import pytest
 
 from everthink import chunks as ui
 from everthink import tool
+from everthink.journal.feed import TurnRewound
 from everthink.models.port import Request
 from everthink.testing.scripted import Play, ScriptedModel, calls, opens, overflows, says
-from everthink.turn.audience import TurnRewound
 from everthink.turn.overflow import ContextOverflow
 from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.conftest import OpenApp

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from everthink import Debounce
+from everthink.journal.feed import TurnEnded
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
-from everthink.turn.audience import TurnEnded
 from everthink.turn.requests import Dropped
 from tests.conftest import OpenApp
 from tests.support.agents import assistant

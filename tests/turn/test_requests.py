@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from everthink import Think, TurnContext, tool
+from everthink.journal.feed import (
+    HistoryChanged,
+    TurnAccepted,
+    TurnStarted,
+)
 from everthink.messages import Message
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.audience import HistoryChanged, TurnAccepted, TurnStarted
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Witness, all_over, gated_app, home_of, prompt

@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from everthink import ChatResponse, Message, Think
+from everthink.journal.feed import (
+    HistoryChanged,
+    Shown,
+    TurnEnded,
+)
 from everthink.testing.scripted import ScriptedModel, fails, says
-from everthink.turn.audience import HistoryChanged, Shown, TurnEnded
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Witness, all_over, gated_app, home_of, prompt, roles

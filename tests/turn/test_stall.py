@@ -10,9 +10,9 @@ import pytest
 
 from everthink import ChatRecovery, Think, TurnConfig, client_tool
 from everthink.errors import StreamStalled
+from everthink.journal.feed import RecoveryChanged, TurnEnded
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted
 from everthink.testing import ManualClock, ScriptedModel, calls, fails, hangs, says
-from everthink.turn.audience import RecoveryChanged, TurnEnded
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Heard, Witness, all_over, home_of, prompt, record_events

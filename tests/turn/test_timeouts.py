@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from everthink import ChatResponse, Timeouts, TurnConfig, tool
+from everthink.journal import queries
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import Play, ScriptedModel, calls, fails, hangs, opens, says
-from everthink.turn import queries
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.hooks import breathe, configured, soon, types, until, watch

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from ..errors import AgentError, StoreUnavailable, StoreUnreadable
+from ..journal import queries as turn
 from ..masking import mask
 from ..recovery import suspects
 from ..runtime import queries as runtime
@@ -29,7 +30,6 @@ from ..settings import nearest
 from ..store.migrate import READ_APPLIED, outstanding
 from ..store.port import Statement
 from ..store.urls import check_url
-from ..turn import queries as turn
 
 __all__ = [
     "Journal",

@@ -75,8 +75,8 @@ def command(agent: str | None, turn: str | None, everything: bool, store: str, a
 
 
 def _released(row: dict[str, Any]) -> list[Any]:
+    from ..journal import queries as turns
     from ..recovery import suspects
-    from ..turn import queries as turns
 
     id = f"{row['class']}/{row['name']}"
     statements = [suspects.released(id, row["turn"])]

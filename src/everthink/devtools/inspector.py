@@ -32,6 +32,10 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ..errors import AgentError
+from ..journal import queries as turn
+from ..journal.feed import HistoryChanged
+from ..journal.fold import fold
+from ..journal.segments import readable
 from ..messages import Message, decode_json, encode_json, parse_stored
 from ..recovery import suspects
 from ..runtime import queries as runtime
@@ -47,10 +51,6 @@ from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import Store
 from ..think import Think
-from ..turn import queries as turn
-from ..turn.audience import HistoryChanged
-from ..turn.fold import fold
-from ..turn.segments import readable
 from . import conversations, memory, view
 from .layout import Layout
 from .recorder import Recorder

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from .. import chunks as ui
+from ..journal.queries import CALL_FACTS, TURN_FACTS
+from ..journal.segments import unpack
 from ..masking import masked
 from ..messages import Message, decode_json
 from ..recovery.suspects import Suspect
 from ..store.port import Row
-from ..turn.queries import CALL_FACTS, TURN_FACTS
-from ..turn.segments import unpack
 
 __all__ = ["Node", "Tree", "aside", "calls", "chunks", "endings", "facts", "in_and_out", "turns", "usage"]
 

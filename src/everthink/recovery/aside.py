@@ -13,9 +13,9 @@ from typing import Protocol
 
 from ..clock import Clock
 from ..errors import AgentError
+from ..journal import queries as turns
 from ..observe.events import ChatTurnSetAside, EventBody
 from ..store.port import Statement
-from ..turn import queries as turns
 from .suspects import Suspect
 from .trials import Trials
 

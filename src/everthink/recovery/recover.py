@@ -20,6 +20,23 @@ import msgspec
 from ..calling import ask, call_hook
 from ..errors import CommitRefused, StoreError, TurnGivenUp, is_elsewhere
 from ..hooks.values import TurnStatus
+from ..journal import queries as turns
+from ..journal.feed import (
+    HistoryChanged,
+    RecoveryChanged,
+    Shown,
+    ShownChunks,
+    TurnEnded,
+    TurnRewound,
+)
+from ..journal.interactions import is_pending
+from ..journal.read import (
+    Journal,
+    keep_answer,
+    read_journal,
+)
+from ..journal.turn import Turn
+from ..journal.turn_input import schema_of
 from ..masking import mask
 from ..messages import Part, copy_json, decode_json, is_tool_part, text_of
 from ..observe.events import (
@@ -34,15 +51,9 @@ from ..observe.events import (
 from ..session.tree import Plan
 from ..settings import as_settings
 from ..store.port import Statement
-from ..turn import queries as turns
 from ..turn.admission import House
-from ..turn.audience import HistoryChanged, RecoveryChanged, Shown, ShownChunks, TurnEnded, TurnRewound
-from ..turn.envelope import schema_of
-from ..turn.interactions import is_pending
-from ..turn.journal import Journal, keep_answer, read_journal
 from ..turn.outcome import Outcome, PutOff, reason_of
 from ..turn.perform import Explained, close, closing, end_unstarted, explain, remembered
-from ..turn.turn import Turn
 from . import queries
 from .aside import SET_ASIDE_TEXT, UNREADABLE_TEXT, put_aside, tell_aside
 from .context import ChatRecoveryContext, RecoveryDecision

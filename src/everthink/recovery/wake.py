@@ -13,14 +13,14 @@ from typing import Any, Protocol
 import msgspec
 
 from ..errors import StoreError, Unreadable
+from ..journal import queries
+from ..journal.turn import Turn
+from ..journal.turn_input import opened
 from ..store.port import Row
 from ..submissions import INVALID_TEXT, Submissions
 from ..tools.collect import client_tools_from
-from ..turn import queries
 from ..turn.admission import Door
-from ..turn.envelope import opened
 from ..turn.outcome import Failure
-from ..turn.turn import Turn
 from .aside import UNREADABLE_TEXT, put_aside, tell_aside
 from .incident import TERMINAL_MESSAGE
 from .recover import Patient, Recovery

@@ -27,6 +27,14 @@ from ..fibers.fibers import Fibers
 from ..fibers.values import as_json
 from ..holds import Hold, Holds
 from ..hooks.values import Hooks
+from ..journal import queries as turns
+from ..journal.feed import (
+    Audience,
+    HistoryChanged,
+    SessionTold,
+)
+from ..journal.fold import Accumulator
+from ..journal.turn import Turn
 from ..limits import Limits
 from ..messages import Message, bounded_json, decode_json
 from ..models.port import Model
@@ -58,16 +66,12 @@ from ..submissions import Submission, Submissions
 from ..tasks import begin
 from ..tools.collect import client_tools_from, tools_of
 from ..tools.tool import Tool
-from ..turn import queries as turns
 from ..turn.admission import Door
-from ..turn.audience import Audience, HistoryChanged, SessionTold
 from ..turn.continuation import Continuations, Wish
 from ..turn.convert import Converter
-from ..turn.fold import Accumulator
 from ..turn.outcome import Failure
 from ..turn.overlap import Submits
 from ..turn.queue import TurnQueue
-from ..turn.turn import Turn
 from ..turn.words import Words
 from . import queries
 from .cleaning import Cleaning

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
 from ..errors import StoreError
+from ..journal import queries
 from ..store.port import Store
-from ..turn import queries
 
 __all__ = ["PATIENCE", "Cleaning"]
 

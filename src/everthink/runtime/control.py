@@ -17,6 +17,21 @@ from ..current import in_active_turn
 from ..errors import InvalidTurn, UnknownMessage
 from ..hooks.values import TurnResult
 from ..identity import mark_of
+from ..journal import queries
+from ..journal.feed import (
+    Cleared,
+    HistoryChanged,
+    MessageUpdated,
+)
+from ..journal.interactions import (
+    holder_of,
+    is_pending,
+    with_approval,
+    with_result,
+)
+from ..journal.ledger import is_open
+from ..journal.read import read_journal
+from ..journal.turn import Turn
 from ..json_values import plain_json, without_objects
 from ..messages import (
     UNSET,
@@ -40,15 +55,9 @@ from ..submissions import SKIPPED_TEXT, Submission
 from ..surface import check_function
 from ..tools.collect import as_tools, client_tools_from
 from ..tools.tool import Tool
-from ..turn import queries
-from ..turn.audience import Cleared, HistoryChanged, MessageUpdated
-from ..turn.interactions import holder_of, is_pending, with_approval, with_result
-from ..turn.journal import read_journal
-from ..turn.ledger import is_open
 from ..turn.patience import Patient
 from ..turn.perform import with_stamps
 from ..turn.streamed import ChatStream, Prepared
-from ..turn.turn import Turn
 from .actor import Actor
 
 __all__ = [

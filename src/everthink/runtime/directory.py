@@ -33,6 +33,7 @@ from ..errors import (
     StoreError,
 )
 from ..fibers import queries as fiber_queries
+from ..journal import queries as turn_queries
 from ..limits import Limits
 from ..models.port import Model
 from ..observe.bus import EventBus
@@ -44,7 +45,6 @@ from ..recovery.wake import take_up
 from ..schedules import alarm_queries, job_queries
 from ..store.port import Store
 from ..tasks import begin
-from ..turn import queries as turn_queries
 from ..turn.perform import SEGMENT_GRACE_MS
 from . import cleaning, queries
 from .actor import Actor, Resident

@@ -14,10 +14,10 @@ from collections.abc import Collection, Sequence
 from ..clock import Clock
 from ..context import queries as context
 from ..fibers import queries as fiber_queries
+from ..journal import queries as turn
 from ..schedules import alarm_queries, job_queries
 from ..session import queries as session
 from ..store.port import Store
-from ..turn import queries as turn
 from . import queries
 
 __all__ = ["Retention"]

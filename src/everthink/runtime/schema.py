@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..cluster import queries as cluster
 from ..context import queries as context
 from ..fibers import queries as fibers
+from ..journal import queries as turn
 from ..recovery import queries as recovery
 from ..recovery import suspects
 from ..schedules import alarm_queries as alarms
@@ -17,7 +18,6 @@ from ..session import attachments, authors
 from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import Migration
-from ..turn import queries as turn
 from . import queries as runtime
 
 __all__ = ["MIGRATIONS"]

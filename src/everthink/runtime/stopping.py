@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Generator
 from typing import Any
 
+from ..journal import queries
 from ..observe.events import MessageCancel
-from ..turn import queries
 from .actor import Actor
 
 __all__ = ["Stop", "cancel", "cancel_all"]

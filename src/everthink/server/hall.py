@@ -19,15 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 from ..calling import ask, call_hook
 from ..current import current_connection
 from ..errors import AgentError, CommitInDoubt, InvalidSettings, LeaseLost
-from ..messages import Message, encode_json
-from ..observe.events import Audit, Connect, Disconnect, StateUpdate
-from ..recovery.recover import RECOVERING_TTL_MS
-from ..runtime import control, stopping
-from ..runtime.actor import Actor
-from ..runtime.callables import callable_of
-from ..session.compaction import CompactionFailed, SessionNews
-from ..store.port import Statement
-from ..turn.audience import (
+from ..journal.feed import (
     Cleared,
     HistoryChanged,
     MessageUpdated,
@@ -40,9 +32,17 @@ from ..turn.audience import (
     TurnRewound,
     TurnStarted,
 )
+from ..journal.turn import Turn
+from ..messages import Message, encode_json
+from ..observe.events import Audit, Connect, Disconnect, StateUpdate
+from ..recovery.recover import RECOVERING_TTL_MS
+from ..runtime import control, stopping
+from ..runtime.actor import Actor
+from ..runtime.callables import callable_of
+from ..session.compaction import CompactionFailed, SessionNews
+from ..store.port import Statement
 from ..turn.perform import explain
 from ..turn.requests import ChatRequest, Dropped, accept_request, bounded_tools, trailing
-from ..turn.turn import Turn
 from ..wire import frames as wire
 from ..wire.body import read_body
 from ..wire.codec import Refused, encode

@@ -15,10 +15,10 @@ import msgspec
 
 from ..chunks import encode as encode_chunk
 from ..hooks.values import TurnStatus
+from ..journal import queries
+from ..journal.feed import TurnEnded
+from ..journal.segments import readable
 from ..runtime.actor import Actor
-from ..turn import queries
-from ..turn.audience import TurnEnded
-from ..turn.segments import readable
 from ..wire import frames as wire
 from ..wire.codec import encode
 from .connections import Connection, Parcel

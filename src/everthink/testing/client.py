@@ -22,8 +22,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from .. import chunks as ui
+from ..journal.fold import Accumulator
 from ..messages import Message, parse_message, user_message
-from ..turn.fold import Accumulator
 
 __all__ = ["Client"]
 

@@ -30,6 +30,18 @@ from ..errors import (
     is_for_people,
 )
 from ..hooks.values import TurnResult
+from ..journal import queries
+from ..journal.feed import (
+    HistoryChanged,
+    TurnAccepted,
+    TurnEnded,
+)
+from ..journal.turn import (
+    InputFunction,
+    Trigger,
+    Turn,
+)
+from ..journal.turn_input import sealed
 from ..masking import mask
 from ..messages import UNSET, Message, Unset
 from ..observe.events import ChatTurnBrokeOff
@@ -37,14 +49,10 @@ from ..session.tree import Plan
 from ..settings import shown
 from ..store.port import Statement
 from ..tools.tool import Tool
-from . import queries
-from .audience import HistoryChanged, TurnAccepted, TurnEnded
-from .envelope import sealed
 from .host import Host
 from .outcome import Outcome, PutOff
 from .perform import close, end_unstarted, perform
 from .queue import Ticket, TurnQueue
-from .turn import InputFunction, Trigger, Turn
 
 __all__ = ["Admitted", "Door", "Record"]
 

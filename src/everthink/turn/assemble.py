@@ -22,6 +22,8 @@ from ..hooks.values import (
     TurnConfig,
     TurnContext,
 )
+from ..journal.feed import HistoryChanged
+from ..journal.turn import Turn
 from ..messages import Message, Unset
 from ..models import port as model
 from ..observe.events import ChatTranscriptRepaired
@@ -29,12 +31,10 @@ from ..session.repair import repair
 from ..settings import as_settings, setting, shown
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
-from .audience import HistoryChanged
 from .convert import unshared
 from .host import Host
 from .prompt import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
 from .structured import Structured, structured
-from .turn import Turn
 
 __all__ = [
     "Assembled",

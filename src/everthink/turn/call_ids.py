@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ..journal import queries
 from ..messages import Part
 from ..models import port as model
-from . import queries
 from .host import Host
 
 __all__ = ["CallIds"]

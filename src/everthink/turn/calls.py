@@ -33,6 +33,10 @@ from ..hooks.values import (
     ToolResult,
     decision_of,
 )
+from ..journal import queries
+from ..journal.ledger import approval_of
+from ..journal.queries import CallState
+from ..journal.read import CallRow, Journal
 from ..messages import (
     DEEPEST_GIVEN,
     Part,
@@ -51,11 +55,7 @@ from ..session.repair import INTERRUPTED_TEXT, mended_by
 from ..tools.ask import REPORT, RERUN
 from ..tools.output import jsonable, model_output
 from ..tools.tool import Tool, ToolContext
-from . import queries
 from .convert import DENIED_TEXT
-from .journal import CallRow, Journal
-from .ledger import approval_of
-from .queries import CallState
 from .run import Run
 from .words import UNTOLD_TOOL, words_of
 

@@ -17,12 +17,18 @@ from typing import Any, Protocol
 import msgspec
 
 from ..clock import Timer
+from ..journal.feed import (
+    Cleared,
+    Shown,
+    TurnAccepted,
+    TurnEnded,
+    TurnStarted,
+)
+from ..journal.turn import Turn
 from ..messages import Message, is_tool_part
 from ..store.port import Statement
 from ..tools.collect import client_tools_from
 from .admission import Door, House
-from .audience import Cleared, Shown, TurnAccepted, TurnEnded, TurnStarted
-from .turn import Turn
 
 __all__ = ["Continuation", "Continuations", "Wish", "is_incomplete"]
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..abort import AbortRegistry
 from ..clock import Clock
 from ..hooks.values import Hooks
+from ..journal.feed import Audience
+from ..journal.fold import Accumulator
+from ..journal.turn import Turn
 from ..limits import Limits
 from ..models.port import Model
 from ..observe.events import EventBody
@@ -15,10 +18,7 @@ from ..session.eviction import Evictor
 from ..session.session import Session
 from ..store.port import Statement, Store
 from ..tools.tool import Tool
-from .audience import Audience
 from .convert import Converter
-from .fold import Accumulator
-from .turn import Turn
 from .words import Words
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from ..hooks.values import (
     TurnResult,
     TurnStatus,
 )
+from ..journal.turn import Turn
 from ..messages import Message
 from ..session.budget import is_cut
 from ..store.port import Statement
-from .turn import Turn
 
 __all__ = ["Failure", "Outcome", "PutOff", "Recoverer", "reason_of"]
 

@@ -17,13 +17,13 @@ from typing import Any, Protocol
 
 from ..calling import ask
 from ..hooks.values import ChatErrorContext
+from ..journal.turn import Turn
 from ..models import port as model
 from ..observe.events import ChatContextCompacted, ChatContextSlimmed
 from ..session.compaction import CompactionReason
 from ..session.slim import choose
 from ..settings import as_settings, check_fields
 from .host import Host
-from .turn import Turn
 
 __all__ = ["ContextOverflow", "Proactive", "before_step", "classified", "is_near", "overflow_of", "relieve"]
 

@@ -24,23 +24,32 @@ from ..hooks.values import (
     Stage,
     TurnStatus,
 )
+from ..journal import queries
+from ..journal.feed import (
+    HistoryChanged,
+    TurnEnded,
+    TurnRewound,
+    TurnStarted,
+)
+from ..journal.read import (
+    Journal,
+    keep_answer,
+    read_journal,
+)
+from ..journal.turn import Turn
+from ..journal.turn_input import sealed
 from ..masking import mask
 from ..messages import Message, as_messages
 from ..observe.events import ChatRequestFailed, ChatStreamCut, ChatTurnFinish, ChatTurnStart, MessageError
 from ..session.session_queries import used
 from ..session.tree import Plan
 from ..store.port import Statement
-from . import queries
 from .assemble import assemble
-from .audience import HistoryChanged, TurnEnded, TurnRewound, TurnStarted
-from .envelope import sealed
 from .host import Host
-from .journal import Journal, keep_answer, read_journal
 from .loop import Loop
 from .outcome import Outcome, PutOff, reason_of
 from .overflow import classified, overflow_of, relieve
 from .run import Run
-from .turn import Turn
 
 __all__ = [
     "Explained",

@@ -17,11 +17,11 @@ from ..hooks.values import (
     StepResult,
     ToolResult,
 )
+from ..journal.read import Journal
 from ..messages import Message, Part, is_settled, is_tool_part, normalize_input, tool_name
 from ..models import port as model
 from .calls import StepCalls
 from .convert import convert
-from .journal import Journal
 from .prompt import CONTINUE_NUDGE
 from .run import Run
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from ..errors import CommitRefused, InvalidMessage, InvalidTurn
 from ..identity import mark_of
+from ..journal.turn import Turn
 from ..limits import Limits
 from ..messages import Message, encode_json
 from ..observe.events import ChatClientDropped
@@ -34,7 +35,6 @@ from .overlap import (
     refuse_when_full,
 )
 from .spoken import checked_id
-from .turn import Turn
 
 __all__ = ["ChatRequest", "ChatRoom", "Dropped", "accept_request", "bounded_tools", "trailing"]
 

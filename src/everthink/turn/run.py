@@ -22,17 +22,21 @@ from ..hooks.values import (
     OnChunk,
     StoppedBy,
 )
+from ..journal.feed import MessageUpdated
+from ..journal.fold import (
+    Accumulator,
+    CrossMessage,
+    is_replay,
+)
+from ..journal.interactions import holder_of, settled_across
+from ..journal.turn import Turn
+from ..journal.writer import StreamWriter
 from ..messages import DEEPEST, Message, depth_of
 from ..models.port import ModelMessage, Usage
 from ..observe.events import ChatStreamStalled
 from ..store.port import Statement
 from .assemble import Assembled
-from .audience import MessageUpdated
-from .fold import Accumulator, CrossMessage, is_replay
 from .host import Host
-from .interactions import holder_of, settled_across
-from .stream import StreamWriter
-from .turn import Turn
 
 __all__ = ["Run", "Watchdog"]
 

@@ -19,11 +19,16 @@ from .. import chunks as ui
 from ..calling import call_hook
 from ..errors import InvalidTurn, TurnFailed
 from ..hooks.values import TurnResult
+from ..journal.feed import (
+    Audience,
+    RecoveryChanged,
+    Shown,
+    ShownChunks,
+)
+from ..journal.turn import Turn
 from ..settings import nearest, shown, snake
 from ..surface import can_take
 from .admission import Admitted
-from .audience import Audience, RecoveryChanged, Shown, ShownChunks
-from .turn import Turn
 
 __all__ = ["ChatStream", "Prepared", "StreamCallback"]
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from ... import chunks as ui
+from ...journal.fold import Accumulator
 from ...messages import Message, parse_message
 from ...server.replays import NOTHING_NEW
-from ...turn.fold import Accumulator
 
 __all__ = ["Screen"]
 

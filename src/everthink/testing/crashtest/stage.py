@@ -22,6 +22,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from ...errors import AgentError, ModelError
+from ...journal import queries as turns
 from ...messages import encode_json, is_tool_part, parse_stored, tool_name
 from ...models.port import Model, ModelEvent, Request
 from ...runtime.actor import Actor
@@ -29,7 +30,6 @@ from ...server.app import App
 from ...session import queries as session
 from ...store.crashpoints import CrashPoints
 from ...think import Think
-from ...turn import queries as turns
 from ..scripted_rules import check
 from .clock import ForwardClock
 

@@ -11,10 +11,17 @@ import pytest
 from everthink import AbortController, Message, tool
 from everthink import chunks as ui
 from everthink.errors import StoreFull
+from everthink.journal.feed import (
+    HistoryChanged,
+    Shown,
+    ShownChunks,
+    TurnAccepted,
+    TurnEnded,
+    TurnStarted,
+)
+from everthink.journal.fold import fold
 from everthink.store.port import Commit
 from everthink.testing.scripted import ScriptedModel, calls, says, thinks
-from everthink.turn.audience import HistoryChanged, Shown, ShownChunks, TurnAccepted, TurnEnded, TurnStarted
-from everthink.turn.fold import fold
 from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant

@@ -16,7 +16,7 @@ from .. import chunks as ui
 from ..clock import Clock
 from ..store.port import Rows, Statement, Store
 from . import queries
-from .audience import Audience, ShownChunks
+from .feed import Audience, ShownChunks
 from .segments import pack
 from .turn import Turn
 

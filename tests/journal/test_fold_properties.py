@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 
 from everthink import chunks as ui
 from everthink import tool
+from everthink.journal.fold import (
+    Accumulator,
+    fold,
+    is_replay,
+)
 from everthink.messages import copy_json, is_tool_part
 from everthink.session.budget import storable
 from everthink.testing.scripted import ScriptedModel, says, thinks
-from everthink.turn.fold import Accumulator, fold, is_replay
 from tests.conftest import OpenApp
 from tests.support import journal
 from tests.support.agents import assistant

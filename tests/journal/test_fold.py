@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from everthink import chunks as ui
+from everthink.journal.fold import (
+    Accumulator,
+    StreamError,
+    Unhandled,
+    fold,
+    is_replay,
+    merge,
+)
 from everthink.messages import Message
-from everthink.turn.fold import Accumulator, StreamError, Unhandled, fold, is_replay, merge
 
 
 def parts(*chunks: ui.Chunk) -> list[dict[str, Any]]:

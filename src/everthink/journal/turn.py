@@ -14,7 +14,7 @@ from ..abort import AbortSignal
 from ..messages import UNSET, Message, MessageInput, Unset
 from ..models.port import Usage
 from ..tools.tool import Tool
-from .journal import Journal
+from .read import Journal
 
 __all__ = ["Admission", "InputFunction", "Trigger", "Turn"]
 

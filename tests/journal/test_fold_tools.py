@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from everthink import chunks as ui
+from everthink.journal.fold import (
+    Accumulator,
+    CrossMessage,
+    fold,
+)
 from everthink.messages import Message
-from everthink.turn.fold import Accumulator, CrossMessage, fold
 
 
 def call(state: str, **more: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everthink import chunks as ui
-from everthink.turn.segments import pack, unpack
+from everthink.journal.segments import pack, unpack
 from tests.support.conversations import any_chunks, chunk_streams, json_values, unhurried
 
 EXAMPLES: list[tuple[ui.Chunk, dict[str, Any]]] = [

@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
+from everthink.journal.fold import CrossMessage
+from everthink.journal.interactions import (
+    holder_of,
+    is_pending,
+    settled_across,
+    with_approval,
+    with_result,
+)
 from everthink.messages import Message, copy_json
-from everthink.turn.fold import CrossMessage
-from everthink.turn.interactions import holder_of, is_pending, settled_across, with_approval, with_result
 
 WAITING = ["input-available", "approval-requested", "approval-responded"]
 SETTLED = ["output-available", "output-error", "output-denied"]
