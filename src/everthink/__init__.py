@@ -16,6 +16,9 @@ if TYPE_CHECKING:
         StoredBlock,
         StoredEntries,
     )
+    from .door.chat_stream import ChatStream
+    from .door.concurrency import Debounce
+    from .door.submissions import Submission
     from .errors import AgentError, ModelError, ToolError, TurnFailed
     from .fibers.values import (
         FiberAborted,
@@ -69,14 +72,11 @@ if TYPE_CHECKING:
     from .session.session_queries import SessionInfo
     from .session.sessions import Sessions
     from .session.summary import CompactContext, Compaction, create_compact_function, model_summarizer
-    from .submissions import Submission
     from .think import Think
     from .tools.ask import REPORT, RERUN
     from .tools.tool import Tool, ToolContext, client_tool, tool
     from .turn.convert import prune_tool_calls
     from .turn.overflow import ContextOverflow, Proactive
-    from .turn.overlap import Debounce
-    from .turn.streamed import ChatStream
 
 __all__ = [
     "REPORT",
@@ -204,7 +204,7 @@ _HOMES = {
     ".session.sessions": ("Sessions",),
     ".session.summary": ("CompactContext", "Compaction", "create_compact_function", "model_summarizer"),
     ".models.tokens": ("TokenCount",),
-    ".submissions": ("Submission",),
+    ".door.submissions": ("Submission",),
     ".think": ("Think",),
     ".tools.ask": ("REPORT", "RERUN"),
     ".tools.tool": ("Tool", "ToolContext", "client_tool", "tool"),
@@ -230,8 +230,8 @@ _HOMES = {
         "step_count_is",
     ),
     ".turn.overflow": ("ContextOverflow", "Proactive"),
-    ".turn.overlap": ("Debounce",),
-    ".turn.streamed": ("ChatStream",),
+    ".door.concurrency": ("Debounce",),
+    ".door.chat_stream": ("ChatStream",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

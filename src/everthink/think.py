@@ -18,6 +18,9 @@ from .turn.prompt import DEFAULT_SYSTEM_PROMPT, capabilities
 
 if TYPE_CHECKING:
     from .abort import AbortSignal
+    from .door.chat_stream import ChatStream, StreamCallback
+    from .door.concurrency import MessageConcurrency
+    from .door.submissions import Status, Submission
     from .hooks.values import (
         ChatErrorContext,
         ChatResponse,
@@ -44,11 +47,8 @@ if TYPE_CHECKING:
     from .session.media import MediaEviction
     from .session.session import Session
     from .session.sessions import Sessions
-    from .submissions import Status, Submission
     from .tools.tool import Tool
     from .turn.overflow import ContextOverflow
-    from .turn.overlap import MessageConcurrency
-    from .turn.streamed import ChatStream, StreamCallback
 
     Input = MessageInput | Sequence[MessageInput] | InputFunction
 else:

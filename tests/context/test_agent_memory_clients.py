@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from everthink import App, Message, Think, tool
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.journal.feed import HistoryChanged
 from everthink.runtime.schema import MIGRATIONS
 from everthink.session import queries
 from everthink.store.open import open_store
 from everthink.store.port import Rows
 from everthink.testing.scripted import ScriptedModel, calls, hangs, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.memory import CountingStore, Summarizer, ids, said, texts

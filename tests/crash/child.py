@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from everthink import App, Think, tool
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import StoreError
 from everthink.journal.feed import (
     Shown,
@@ -25,7 +26,6 @@ from everthink.journal.feed import (
 )
 from everthink.messages import user_message
 from everthink.testing.scripted import ScriptedModel, says, thinks
-from everthink.turn.requests import ChatRequest, accept_request
 
 ANSWER = ["It ", "rains ", "in ", "Paris, ", "and ", "it ", "will ", "rain ", "tomorrow."]
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from everthink import App, ChatRecoveryContext, RecoveryDecision, Think, tool
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.journal.feed import Shown, ShownChunks
 from everthink.messages import user_message
 from everthink.models.port import AssistantMessage, Request, ToolMessage
 from everthink.testing.scripted import Play, ScriptedModel, calls, opens, says
-from everthink.turn.requests import ChatRequest, accept_request
 
 WORDS = ["One ", "word ", "after ", "the ", "other."]
 HOLES = 4

@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 from everthink import App, Think
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.journal.feed import (
     Shown,
     ShownChunks,
@@ -24,7 +25,6 @@ from everthink.messages import user_message
 from everthink.runtime import stopping
 from everthink.store.crashpoints import COUNT_COMMITS
 from everthink.testing.scripted import ScriptedModel, says
-from everthink.turn.requests import ChatRequest, accept_request
 
 __all__ = ["HALF", "REASON", "STORIES", "assistant"]
 

@@ -10,8 +10,8 @@ import pytest
 import everthink
 from everthink import Agent, Think
 from everthink.context.object_store import ObjectStoreProvider
+from everthink.door.chat_stream import StreamCallback
 from everthink.settings import hooks_of, snake
-from everthink.turn.streamed import StreamCallback
 
 from .pages import ROOT
 

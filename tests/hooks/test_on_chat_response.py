@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from everthink import ChatResponse, Handle, Message, Think, TurnConfig, tool
+from everthink.door.requests import (
+    ChatRequest,
+    Dropped,
+    accept_request,
+)
 from everthink.messages import user_message
 from everthink.testing.scripted import Play, ScriptedModel, calls, fails, opens, says
-from everthink.turn.requests import ChatRequest, Dropped, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.hooks import ask, configured, soon, until

@@ -10,11 +10,11 @@ import pytest
 
 from everthink import Block, Message, Substitute, Think, ToolCall, ToolContext, tool
 from everthink import chunks as ui
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import StoreFull
 from everthink.journal.segments import unpack
 from everthink.store.port import Commit
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Witness, all_over, gated_app, home_of

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from everthink import App, Message, Think, TurnContext
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import StoreClosed, TurnInterrupted
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Witness, all_over, follow, gated_app, home_of, prompt

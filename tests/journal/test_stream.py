@@ -10,6 +10,7 @@ import pytest
 
 from everthink import AbortController, Message, tool
 from everthink import chunks as ui
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import StoreFull
 from everthink.journal.feed import (
     HistoryChanged,
@@ -22,7 +23,6 @@ from everthink.journal.feed import (
 from everthink.journal.fold import fold
 from everthink.store.port import Commit
 from everthink.testing.scripted import ScriptedModel, calls, says, thinks
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Heard, Witness, all_over, follow, gated_app, home_of

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from everthink import ChatRecovery, ChatRecoveryContext, Message, RecoveryDecision, Think, tool
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.journal.feed import RecoveryChanged, TurnEnded
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted, KeepRecovering
 from everthink.recovery.recover import SUBMISSION_TEXT
 from everthink.testing import calls, hangs, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.recovery import Room
 from tests.support.turns import Database, Witness, record_events

@@ -10,11 +10,11 @@ import pytest
 
 from everthink import ChatRecoveryContext, Message, RecoveryDecision, StepResult, Think, tool
 from everthink import chunks as ui
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import ToolInterrupted
 from everthink.journal.feed import RecoveryChanged, ShownChunks
 from everthink.testing import calls, hangs, says, thinks
 from everthink.turn.prompt import CONTINUE_NUDGE
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.recovery import Room
 from tests.support.turns import Database, Witness, all_over, home_of, prompt, record_events

@@ -9,9 +9,9 @@ import pytest
 
 from everthink import App, Think, tool
 from everthink import chunks as ui
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.messages import Message, user_message
 from everthink.testing import ManualClock, Play, ScriptedModel, calls, hangs, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.cuts import Reports, cut

@@ -11,11 +11,11 @@ import pytest
 
 from everthink import ChatRecoveryContext, Message, RecoveryDecision, Think, TurnContext, tool
 from everthink import chunks as ui
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.journal.feed import ShownChunks, TurnRewound
 from everthink.recovery.aside import UNREADABLE_TEXT
 from everthink.recovery.recover import DECLINED_TEXT
 from everthink.testing import calls, hangs, opens, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.recovery import Room
 from tests.support.turns import Database, Witness, follow, prompt, record_events

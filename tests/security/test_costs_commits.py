@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from everthink.door.spoken import (
+    MAX_URL,
+    is_open_url,
+    spoken,
+    weigh,
+)
 from everthink.errors import InvalidMessage
 from everthink.limits import Limits
 from everthink.messages import Message, user_message
-from everthink.turn.spoken import MAX_URL, is_open_url, spoken, weigh
 
 from ..support.steps import steps
 

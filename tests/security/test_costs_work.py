@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from everthink import chunks as ui
+from everthink.door.continuations import is_incomplete
+from everthink.door.reconcile import adopt_by_call, reconcile
 from everthink.journal.fold import Accumulator, fold
 from everthink.journal.interactions import holder_of
 from everthink.messages import Message, encode_json
 from everthink.models import port as model
 from everthink.models.tokens import estimate_message, estimate_tokens
 from everthink.session import budget
-from everthink.session.reconcile import adopt_by_call, reconcile
 from everthink.store.port import LONGEST_QUERY, Search
 from everthink.store.texts import words_of
-from everthink.turn.continuation import is_incomplete
 from everthink.turn.convert import paired
 
 from ..support.steps import grows_no_faster, steps

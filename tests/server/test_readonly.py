@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from everthink import Think, tool
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.messages import user_message
 from everthink.runtime.callables import callable
 from everthink.testing import ManualClock, ScriptedModel, calls, says, waits
-from everthink.turn.requests import ChatRequest, accept_request
 
 from ..support.browser import CONTINUE, TOOLS, outcome, quiet
 from ..support.turns import all_over

@@ -79,17 +79,6 @@ ROOMS: dict[str, set[str]] = {
 ARROWS: dict[str, set[str]] = VALUES | {room: targets | set(VALUES) for room, targets in ROOMS.items()}
 
 CORE = ("wire", "context", "session", "hooks", "journal", "turn", "door", "recovery", "fibers", "schedules")
-    "wire",
-    "context",
-    "hooks",
-    "journal",
-    "turn",
-    "session",
-    "recovery",
-    "submissions",
-    "fibers",
-    "schedules",
-)
 
 # The rooms on the outside: what users write and run. They may import everything above, and each other
 # only as drawn here.

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from everthink import Handle, TurnConfig
 from everthink.calling import call_hook
 from everthink.chunks import Chunk
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.journal.feed import ShownChunks
 from everthink.messages import Message
 from everthink.models.port import (
@@ -20,7 +21,6 @@ from everthink.models.port import (
     ToolResultPart,
     UserMessage,
 )
-from everthink.turn.requests import ChatRequest, accept_request
 
 T = TypeVar("T")
 

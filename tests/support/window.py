@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from everthink.door.admission import Admitted
+from everthink.door.requests import (
+    ChatRequest,
+    Dropped,
+    accept_request,
+)
 from everthink.journal.feed import Shown, ShownChunks
 from everthink.journal.fold import Accumulator
 from everthink.messages import Message
 from everthink.runtime.actor import Actor
-from everthink.turn.admission import Admitted
-from everthink.turn.requests import ChatRequest, Dropped, accept_request
 
 __all__ = ["Window", "said"]
 

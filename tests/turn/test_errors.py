@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from everthink import App, ChatErrorContext, ChatResponse, Message, StepContext, Think, TurnContext, tool
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import ModelError
 from everthink.testing.scripted import Play, ScriptedModel, calls, fails, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Heard, all_over, home_of, prompt, record_events, roles

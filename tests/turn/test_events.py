@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from everthink import AbortController, Think, TurnContext
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.observe.events import Event
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Witness, all_over, follow, home_of, record_events

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from everthink import App, Handle, tool
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.journal.feed import MessageUpdated, Shown
 from everthink.messages import Message, user_message
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 

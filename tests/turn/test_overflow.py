@@ -11,11 +11,11 @@ import pytest
 
 from everthink import App, ChatResponse, Think, TurnContext
 from everthink import chunks as ui
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.journal.feed import TurnEnded, TurnRewound
 from everthink.testing.scripted import Play, ScriptedModel, fails, opens, overflows, says, thinks
 from everthink.turn.overflow import ContextOverflow
 from everthink.turn.prompt import CONTINUE_NUDGE
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.overflow import NOTE, SUMMARY, Shortener, roomy, talk
 from tests.support.turns import Database, Heard, Witness, home_of, prompt, record_events

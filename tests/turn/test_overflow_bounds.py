@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from everthink import Message, Think, tool
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import StoreError
 from everthink.journal.feed import TurnEnded
 from everthink.session.summary import Compaction
 from everthink.testing.scripted import ScriptedModel, calls, overflows, says
 from everthink.turn.overflow import ContextOverflow
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.overflow import NOTE, SUMMARY, Shortener, pairs, roomy, talk
 from tests.support.turns import Database, Heard, Witness, all_over, gated_app, home_of, prompt, record_events

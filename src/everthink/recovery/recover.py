@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ..calling import ask, call_hook
+from ..door.admission import House
 from ..errors import CommitRefused, StoreError, TurnGivenUp, is_elsewhere
 from ..hooks.values import TurnStatus
 from ..journal import queries as turns
@@ -51,7 +52,6 @@ from ..observe.events import (
 from ..session.tree import Plan
 from ..settings import as_settings
 from ..store.port import Statement
-from ..turn.admission import House
 from ..turn.outcome import Outcome, PutOff, reason_of
 from ..turn.perform import Explained, close, closing, end_unstarted, explain, remembered
 from . import queries

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..door.admission import Door
+from ..door.submissions import INVALID_TEXT, Submissions
 from ..errors import StoreError, Unreadable
 from ..journal import queries
 from ..journal.turn import Turn
 from ..journal.turn_input import opened
 from ..store.port import Row
-from ..submissions import INVALID_TEXT, Submissions
 from ..tools.collect import client_tools_from
-from ..turn.admission import Door
 from ..turn.outcome import Failure
 from .aside import UNREADABLE_TEXT, put_aside, tell_aside
 from .incident import TERMINAL_MESSAGE

@@ -22,6 +22,11 @@ from ..calling import call_hook
 from ..clock import Clock
 from ..cluster.fence import Fence
 from ..current import current_connection, current_turn, in_readonly_turn
+from ..door.admission import Door
+from ..door.concurrency import Submits
+from ..door.continuations import Continuations, Wish
+from ..door.queue import TurnQueue
+from ..door.submissions import Submission, Submissions
 from ..errors import AgentError, SessionBusy, StoreError
 from ..fibers.fibers import Fibers
 from ..fibers.values import as_json
@@ -62,16 +67,11 @@ from ..session.session import Session
 from ..session.sessions import MAIN, Sessions
 from ..settings import check_call, setting
 from ..store.port import Statement, Store
-from ..submissions import Submission, Submissions
 from ..tasks import begin
 from ..tools.collect import client_tools_from, tools_of
 from ..tools.tool import Tool
-from ..turn.admission import Door
-from ..turn.continuation import Continuations, Wish
 from ..turn.convert import Converter
 from ..turn.outcome import Failure
-from ..turn.overlap import Submits
-from ..turn.queue import TurnQueue
 from ..turn.words import Words
 from . import queries
 from .cleaning import Cleaning

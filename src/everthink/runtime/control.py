@@ -14,6 +14,8 @@ from typing import Any, Literal, cast
 from ..abort import AbortSignal
 from ..calling import call_hook
 from ..current import in_active_turn
+from ..door.chat_stream import ChatStream, Prepared
+from ..door.submissions import SKIPPED_TEXT, Submission
 from ..errors import InvalidTurn, UnknownMessage
 from ..hooks.values import TurnResult
 from ..identity import mark_of
@@ -51,13 +53,11 @@ from ..session.summary import model_summarizer
 from ..session.tree import Plan
 from ..settings import check_call, setting
 from ..store.port import Statement
-from ..submissions import SKIPPED_TEXT, Submission
 from ..surface import check_function
 from ..tools.collect import as_tools, client_tools_from
 from ..tools.tool import Tool
 from ..turn.patience import Patient
 from ..turn.perform import with_stamps
-from ..turn.streamed import ChatStream, Prepared
 from .actor import Actor
 
 __all__ = [

@@ -40,7 +40,7 @@ TABLES = (
     ) /* clustered */""",
 )
 
-# Migration 2: agents that are about to go on by themselves (turn/continuation.py) are found at start-up.
+# Migration 2: agents that are about to go on by themselves (door/continuations.py) are found at start-up.
 RECOVERY = ("CREATE INDEX kv_wishing ON kv (agent) WHERE name = 'continuation'",)
 
 # Migration 9: when an agent was certainly in use, for those that are not kept for ever (retention.py).

@@ -16,9 +16,9 @@ from typing import Any, Protocol, cast
 
 from ..calling import call_hook
 from ..clock import Clock
+from ..door.submissions import Submissions
 from ..errors import InvalidScheduledTask
 from ..store.port import Store
-from ..submissions import Submissions
 from . import queries
 from .occurrence import next_occurrence
 from .queries import TaskRow

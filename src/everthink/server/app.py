@@ -35,6 +35,7 @@ from .options import (
 from .origins import Origins
 
 if TYPE_CHECKING:
+    from ..door.chat_stream import ChatStream, Prepared
     from ..hooks.values import TurnResult
     from ..messages import Message
     from ..models.port import Model
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ..runtime.directory import Directory
     from ..runtime.watchdog import Watchdog
     from ..store.port import Store
-    from ..turn.streamed import ChatStream, Prepared
     from .access import Access
 
 __all__ = ["App", "Handle"]
@@ -499,7 +499,7 @@ class Handle(Generic[T]):
         return self._stream("continue_last_turn", None, body, **options)
 
     def _stream(self, method: str, callback: Any, /, *args: Any, **options: Any) -> ChatStream:
-        from ..turn.streamed import ChatStream
+        from ..door.chat_stream import ChatStream
 
         if options:
             refuse_unknown_to(getattr(self._cls, method), options, f"{method}()")

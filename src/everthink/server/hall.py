@@ -18,6 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from ..calling import ask, call_hook
 from ..current import current_connection
+from ..door.requests import (
+    ChatRequest,
+    Dropped,
+    accept_request,
+    bounded_tools,
+    trailing,
+)
 from ..errors import AgentError, CommitInDoubt, InvalidSettings, LeaseLost
 from ..journal.feed import (
     Cleared,
@@ -42,7 +49,6 @@ from ..runtime.callables import callable_of
 from ..session.compaction import CompactionFailed, SessionNews
 from ..store.port import Statement
 from ..turn.perform import explain
-from ..turn.requests import ChatRequest, Dropped, accept_request, bounded_tools, trailing
 from ..wire import frames as wire
 from ..wire.body import read_body
 from ..wire.codec import Refused, encode

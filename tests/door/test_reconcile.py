@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everthink.door import reconcile as reconciling
+from everthink.door.reconcile import reconcile, strip_reserved
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.messages import Message, copy_json, user_message
-from everthink.session import reconcile as reconciling
-from everthink.session.reconcile import reconcile, strip_reserved
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.conversations import histories, unhurried

@@ -24,7 +24,7 @@ from ..tools.tool import Tool
 from . import arrivals, trusting
 from .admission import Admitted, Door, House
 from .arrivals import Arrival, trailing
-from .overlap import (
+from .concurrency import (
     LONGEST_WAIT,
     Drop,
     Enqueue,

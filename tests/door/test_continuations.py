@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from everthink import App
+from everthink.door.continuations import QUIET, is_incomplete
 from everthink.errors import StoreFull
 from everthink.messages import Message
 from everthink.runtime.actor import Actor
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
-from everthink.turn.continuation import QUIET, is_incomplete
 
 from ..conftest import OpenApp
 from ..support.agents import assistant

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from everthink.turn.queue import Completed, Stale, TurnQueue
+from everthink.door.queue import (
+    Completed,
+    Stale,
+    TurnQueue,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from everthink import Message, Think, TurnContext
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import home_of

@@ -18,7 +18,7 @@ from ..errors import InvalidMessage
 from ..limits import Limits
 from ..messages import Message, Part, encode_json
 from ..session.overlay import is_overlay
-from ..session.reconcile import RESERVED
+from .reconcile import RESERVED
 
 __all__ = ["checked_id", "has_said_the_same", "is_open_url", "spoken", "weigh"]
 

@@ -8,9 +8,9 @@ import pytest
 
 from everthink import ChatResponse, Message, Think, TurnContext, tool
 from everthink import chunks as ui
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.turn.prompt import CONTINUE_NUDGE, EMPTY_MESSAGE
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Witness, home_of, prompt, roles

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from everthink import ChatResponse, Message, Think
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import InvalidTurn, UnknownMessage
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, home_of, prompt, roles

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from everthink import tool
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import ToolDefinitionError
 from everthink.messages import user_message
 from everthink.models.port import Request, ToolMessage
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.tools.collect import client_tools_from
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 

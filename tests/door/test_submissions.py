@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from everthink import Submission, Think, TurnContext, tool
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import InvalidTurn, SubmissionConflict
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.submissions import Statuses

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from everthink import Debounce
+from everthink.door.requests import Dropped
 from everthink.journal.feed import TurnEnded
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
-from everthink.turn.requests import Dropped
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Witness, home_of, prompt, record_events

@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
+from everthink.door.concurrency import (
+    Debounce,
+    Drop,
+    Enqueue,
+    Submits,
+    Supersede,
+    decide,
+)
 from everthink.testing.clock import ManualClock
-from everthink.turn.overlap import Debounce, Drop, Enqueue, Submits, Supersede, decide
 
 pytestmark = pytest.mark.anyio
 

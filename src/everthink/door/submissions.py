@@ -17,24 +17,40 @@ from typing import Any, Literal, Protocol, cast, get_args
 
 import msgspec
 
-from .calling import call_hook
-from .current import in_active_turn
-from .errors import InvalidTurn, SubmissionConflict
-from .journal import queries
-from .journal.turn import Turn
-from .journal.turn_input import opened
-from .messages import Message, MessageInput, as_messages, decode_json, encode_json, json_object
-from .observe.events import EventBody, SubmissionCreate, SubmissionError, SubmissionStatus
-from .session.budget import will_be_cut
-from .settings import check_call
-from .store.port import Row
-from .surface import check_words
-from .turn.admission import Door, House, Record
-from .turn.perform import with_stamps
+from ..calling import call_hook
+from ..current import in_active_turn
+from ..errors import InvalidTurn, SubmissionConflict
+from ..journal import queries
+from ..journal.turn import Turn
+from ..journal.turn_input import opened
+from ..messages import (
+    Message,
+    MessageInput,
+    as_messages,
+    decode_json,
+    encode_json,
+    json_object,
+)
+from ..observe.events import (
+    EventBody,
+    SubmissionCreate,
+    SubmissionError,
+    SubmissionStatus,
+)
+from ..session.budget import will_be_cut
+from ..settings import check_call
+from ..store.port import Row
+from ..surface import check_words
+from ..turn.perform import with_stamps
+from .admission import (
+    Door,
+    House,
+    Record,
+)
 
 __all__ = ["INVALID_TEXT", "Status", "Submission", "Submissions"]
 
-log = logging.getLogger("everthink.submissions")
+log = logging.getLogger("everthink.door.submissions")
 
 Status = Literal["pending", "running", "completed", "error", "aborted", "skipped"]
 TERMINAL: frozenset[str] = frozenset({"completed", "error", "aborted", "skipped"})

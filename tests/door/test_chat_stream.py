@@ -10,6 +10,7 @@ import pytest
 
 from everthink import ChatResponse, Message, Think
 from everthink import chunks as ui
+from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import InvalidMessage, TurnFailed
 from everthink.journal.feed import (
     HistoryChanged,
@@ -19,7 +20,6 @@ from everthink.journal.feed import (
     TurnStarted,
 )
 from everthink.testing.scripted import ScriptedModel, calls, says, thinks
-from everthink.turn.requests import ChatRequest, accept_request
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Heard, Witness, all_over, home_of, prompt, roles

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from ..messages import UNSET, Message
 from ..session.overlay import is_overlay
-from ..session.reconcile import adopt_by_call, reconcile, strip_reserved
 from ..session.tree import Plan
+from ..turn.perform import with_stamps
 from .arrivals import Arrival, Asked, Reception
-from .perform import with_stamps
+from .reconcile import (
+    adopt_by_call,
+    reconcile,
+    strip_reserved,
+)
 
 __all__ = ["take"]
 
