@@ -58,16 +58,16 @@ if TYPE_CHECKING:
     from .recovery.context import ChatRecoveryContext, RecoveryDecision
     from .recovery.incident import ChatRecovery, Exhausted, KeepRecovering
     from .recovery.suspects import Suspect
-    from .runtime.callables import StreamingResponse, callable
+    from .runtime.rpc import StreamingResponse, callable
     from .schedules.alarms import Schedule
     from .schedules.jobs import Job
     from .schedules.retry import Retry
     from .schedules.task import ScheduledTask, TaskContext
     from .server.app import App, Handle
     from .server.connections import Connection
-    from .session.budget import Shortening
     from .session.media import MediaEviction
     from .session.overlay import Overlay
+    from .session.row_size import Shortening
     from .session.session import SearchHit, Session
     from .session.session_queries import SessionInfo
     from .session.sessions import Sessions
@@ -178,7 +178,7 @@ _HOMES = {
     ".recovery.incident": ("ChatRecovery", "Exhausted", "KeepRecovering"),
     ".recovery.suspects": ("Suspect",),
     ".schedules.alarms": ("Schedule",),
-    ".runtime.callables": ("StreamingResponse", "callable"),
+    ".runtime.rpc": ("StreamingResponse", "callable"),
     ".fibers.values": (
         "FiberAborted",
         "FiberCompleted",
@@ -195,7 +195,7 @@ _HOMES = {
     ".server.app": ("App", "Handle"),
     ".server.connections": ("Connection",),
     ".context.blocks": ("ContextBlock", "ContextProvider"),
-    ".session.budget": ("Shortening",),
+    ".session.row_size": ("Shortening",),
     ".session.media": ("MediaEviction",),
     ".session.overlay": ("Overlay",),
     ".context.providers": ("DirectoryProvider", "SearchableEntries", "StoredBlock", "StoredEntries"),

@@ -16,7 +16,7 @@ from typing import Any, cast
 from .errors import AgentError, InvalidSettings
 from .json_values import check_json
 from .kinds import KINDS, check
-from .runtime.callables import callable_of
+from .runtime.rpc import callable_of
 from .runtime.state import NO_STATE
 from .settings import is_ours, settings_of, slip
 from .tools.tool import Tool
@@ -76,7 +76,7 @@ _READ_BY = {
     "chat_recovery": ("recovery.incident", "settings_of"),
     "context_overflow": ("turn.overflow", "overflow_of"),
     "media_eviction": ("session.media", "eviction_of"),
-    "shorten_old_messages": ("session.budget", "shortening_of"),
+    "shorten_old_messages": ("session.row_size", "shortening_of"),
 }
 """Who reads a setting that has fields of its own. They are loaded for those who set one."""
 

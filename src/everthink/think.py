@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from .runtime.actor import Degradation
     from .runtime.stopping import Stop
     from .schedules.task import ScheduledTask
-    from .session.budget import Shortening
     from .session.media import MediaEviction
+    from .session.row_size import Shortening
     from .session.session import Session
     from .session.sessions import Sessions
     from .tools.tool import Tool

@@ -18,7 +18,7 @@ from everthink.cli.mounts import mounts_in
 from everthink.cli.page import WithPage
 from everthink.cli.target import load
 from everthink.testing import ScriptedModel, says
-from everthink.testing.listening import Listening
+from everthink.testing.in_process_server import Listening
 from tests.support.agents import assistant
 
 from .processes import Command

@@ -18,7 +18,7 @@ from everthink import App
 from everthink.cli.page import WithPage
 from everthink.cli.target import Loaded
 from everthink.testing import ScriptedModel, says
-from everthink.testing.listening import Answer
+from everthink.testing.in_process_server import Answer
 from tests.support.agents import assistant
 from tests.support.server import Served, open_app, served
 

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from everthink.cli import serve
-from everthink.cli.letters import WrittenWrongly
 from everthink.cli.main import cli
+from everthink.cli.output import WrittenWrongly
 from everthink.cli.target import Asked, load, watched
 from everthink.errors import AgentError
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everthink import Message, StoredBlock, StoredEntries, Think
-from everthink.session.budget import shorten
+from everthink.session.row_size import shorten
 from everthink.testing.scripted import ScriptedModel, says
 from tests.support.agents import assistant
 

@@ -11,7 +11,7 @@ from everthink.cli.models import use_demo_models
 from everthink.cli.page import WithPage
 from everthink.cli.target import Asked, load
 from everthink.testing.client import Client
-from everthink.testing.listening import Listening
+from everthink.testing.in_process_server import Listening
 
 pytestmark = pytest.mark.anyio
 

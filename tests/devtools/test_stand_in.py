@@ -10,7 +10,7 @@ import pytest
 from everthink.cli.models import use_demo_models
 from everthink.cli.page import WithPage
 from everthink.cli.target import load
-from everthink.testing.listening import Listening
+from everthink.testing.in_process_server import Listening
 
 pytestmark = pytest.mark.anyio
 

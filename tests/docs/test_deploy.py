@@ -19,7 +19,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from everthink.testing.client import Client
-from everthink.testing.place import Place
+from everthink.testing.server_address import Place
 
 from ..cli.processes import PATIENCE, Command
 from ..support.node import free_port

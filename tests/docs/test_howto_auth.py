@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from everthink import App
 from everthink.testing import ScriptedModel, says
 from everthink.testing.client import Client
-from everthink.testing.listening import Listening
+from everthink.testing.in_process_server import Listening
 
 from ..cli.processes import Command
 from ..support.agents import assistant

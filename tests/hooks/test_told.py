@@ -25,7 +25,7 @@ from everthink import (
 from everthink.calling import ask
 from everthink.errors import InvalidSettings, ToolDefinitionError
 from everthink.kinds import RETURNS, check_returned
-from everthink.runtime.callables import callable_of, callables_of
+from everthink.runtime.rpc import callable_of, callables_of
 from everthink.schedules.retry import retry
 from everthink.session.repair import mended_by
 from everthink.settings import meant

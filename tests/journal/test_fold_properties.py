@@ -18,7 +18,7 @@ from everthink.journal.fold import (
     is_replay,
 )
 from everthink.messages import copy_json, is_tool_part
-from everthink.session.budget import storable
+from everthink.session.row_size import storable
 from everthink.testing.scripted import ScriptedModel, says, thinks
 from tests.conftest import OpenApp
 from tests.support import journal

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from everthink import Granted, Think, ToolContext, client_tool, tool
-from everthink.runtime.callables import callable
+from everthink.runtime.rpc import callable
 from everthink.testing import ManualClock, ScriptedModel, calls, fails, says
 
 from ..support.browser import CONTINUE, quiet

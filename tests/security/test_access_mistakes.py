@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 
 from everthink import Granted
 from everthink.errors import AgentError
-from everthink.runtime.callables import callable
+from everthink.runtime.rpc import callable
 from everthink.testing import ScriptedModel, says
 
 from ..support.agents import assistant

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everthink import Granted, Think, tool
-from everthink.runtime.callables import callable
+from everthink.runtime.rpc import callable
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from everthink.testing.client import Client
 

@@ -12,7 +12,7 @@ from everthink.cluster.fence import Fence
 from everthink.errors import AgentError, StoreClosed, StoreError
 from everthink.observe.events import Audit, Destroy, Event
 from everthink.runtime import directory, erasing
-from everthink.runtime.callables import callable
+from everthink.runtime.rpc import callable
 from everthink.store.port import Commit, Rows, Statement
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.clock import ManualClock

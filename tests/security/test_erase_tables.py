@@ -11,7 +11,7 @@ from everthink.runtime.erasing import TABLES, erased
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
 from everthink.store.postgres.driver import connect
-from everthink.store.texts import text_indexes
+from everthink.store.search import text_indexes
 
 from .lives import anyio_backend, postgres_database, postgres_server, postgres_url
 

@@ -25,7 +25,7 @@ from everthink import AgentError, Limits, Think, callable, tool
 from everthink.models.port import Request
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
-from everthink.testing.listening import Listening
+from everthink.testing.in_process_server import Listening
 from everthink.testing.scripted import Play
 from everthink.tools.collect import client_tools_from
 from everthink.wire.body import read_body

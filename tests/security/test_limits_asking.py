@@ -10,7 +10,7 @@ import pytest
 
 from everthink import Limits, Think
 from everthink.messages import user_message
-from everthink.runtime.callables import callable
+from everthink.runtime.rpc import callable
 from everthink.server.offers import MOST_STREAMS, Offers
 from everthink.testing import ScriptedModel, says
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everthink import Limits, Think
-from everthink.runtime.callables import callable
+from everthink.runtime.rpc import callable
 from everthink.testing import ScriptedModel, says
 
 from ..support.raw import BINARY, CONTINUED, PING, PONG, TEXT, Raw, framed

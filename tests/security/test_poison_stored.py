@@ -238,7 +238,7 @@ async def test_kept_values_of_the_wrong_shape_are_left_out(store_url: str) -> No
 
 async def test_rows_that_go_round_in_a_circle_are_walked_once(store_url: str) -> None:
     from everthink.devtools.inspector import Inspector
-    from everthink.testing.listening import Listening
+    from everthink.testing.in_process_server import Listening
 
     async with Poisoned.at(store_url) as rows:
         await rows.agent("room")

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from everthink import App, Think, tool
-from everthink.cli import letters
+from everthink.cli import output as letters
 from everthink.cli.doctor import Check
 from everthink.cli.main import cli
 from everthink.cli.screen import Screen, name_of

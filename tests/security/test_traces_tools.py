@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from everthink import Think, ToolError, tool
+from everthink.journal.tool_errors import UNTOLD_TOOL, Words
 from everthink.models.port import ToolMessage
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
-from everthink.turn.words import UNTOLD_TOOL, Words
 
 from ..support.postgres import postgres_database, postgres_server, postgres_url
 from ..support.server import Served, open_app, served

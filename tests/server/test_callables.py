@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from everthink import Think
-from everthink.runtime.callables import StreamingResponse, callable, callables_of
+from everthink.runtime.rpc import (
+    StreamingResponse,
+    callable,
+    callables_of,
+)
 from everthink.testing import ScriptedModel
 
 from ..support.turns import record_events

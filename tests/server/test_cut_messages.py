@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everthink import Limits, Message, Think, tool
-from everthink.session.budget import MAX_ROW_BYTES
+from everthink.session.row_size import MAX_ROW_BYTES
 from everthink.testing import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant

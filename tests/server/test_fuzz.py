@@ -13,9 +13,9 @@ import pytest
 
 from everthink import Think
 from everthink.limits import Limits
-from everthink.runtime.callables import callable
+from everthink.runtime.rpc import callable
+from everthink.server.chat_sockets import Hall
 from everthink.server.connections import Connection
-from everthink.server.hall import Hall
 from everthink.testing import ScriptedModel, says
 from everthink.wire.codec import Refused, decode
 

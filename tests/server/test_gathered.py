@@ -12,9 +12,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.frames import Frame, Opcode
 
-from everthink.server import connections, gathered
+from everthink.server import batched_websocket as gathered
+from everthink.server import connections
+from everthink.server.batched_websocket import GatheredProtocol
 from everthink.server.connections import Connection, Parcel
-from everthink.server.gathered import GatheredProtocol
 from everthink.testing import ScriptedModel, says
 
 from ..support.agents import assistant

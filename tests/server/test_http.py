@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount
 from websockets.exceptions import InvalidStatus
 
-from everthink.server.names import kebab
+from everthink.address import kebab
 from everthink.testing import ScriptedModel, says
 
 from ..support.agents import assistant

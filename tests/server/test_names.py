@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from everthink.address import canonical, from_address
 from everthink.cli.chat import address_of
 from everthink.cli.main import cli
 from everthink.cli.page import WithPage
 from everthink.cli.target import Loaded
-from everthink.server.names import canonical, from_address
 from everthink.testing import ScriptedModel, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant

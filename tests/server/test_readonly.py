@@ -10,7 +10,7 @@ import pytest
 from everthink import Think, tool
 from everthink.door.requests import ChatRequest, accept_request
 from everthink.messages import user_message
-from everthink.runtime.callables import callable
+from everthink.runtime.rpc import callable
 from everthink.testing import ManualClock, ScriptedModel, calls, says, waits
 
 from ..support.browser import CONTINUE, TOOLS, outcome, quiet

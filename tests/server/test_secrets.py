@@ -16,12 +16,12 @@ from starlette.exceptions import HTTPException
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from everthink import AgentError, App, Session, Think, tool
+from everthink.address import kebab
 from everthink.errors import UNTOLD, StoreFull
-from everthink.runtime.callables import callable
-from everthink.server.names import kebab
+from everthink.journal.tool_errors import UNTOLD_TOOL
+from everthink.runtime.rpc import callable
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
-from everthink.turn.words import UNTOLD_TOOL
 
 from ..support.server import Served
 from .conftest import Serve

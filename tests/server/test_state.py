@@ -10,7 +10,7 @@ import pytest
 
 from everthink import AgentError, Think
 from everthink.errors import InvalidSettings, NotJson, StoreError
-from everthink.runtime.callables import callable
+from everthink.runtime.rpc import callable
 from everthink.testing import ScriptedModel
 
 from ..conftest import OpenApp

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from everthink.messages import Message, encode_json
-from everthink.session.budget import MAX_ROW_BYTES, Shortening, cut, fit, shorten_older
+from everthink.session.row_size import (
+    MAX_ROW_BYTES,
+    Shortening,
+    cut,
+    fit,
+    shorten_older,
+)
 
 
 def answer(output: Any, id: str = "a") -> Message:

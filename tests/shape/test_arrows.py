@@ -17,6 +17,7 @@ VALUES: dict[str, set[str]] = {
     "logs": {"masking", "plain"},
     "abort": set(),
     "clock": set(),
+    "address": set(),
     "current": set(),
     "holds": set(),
     "limits": {"errors"},

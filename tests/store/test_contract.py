@@ -9,7 +9,8 @@ import pytest
 
 from everthink.store.port import Migration, Store
 from everthink.store.postgres import open_postgres
-from everthink.store.sqlite import open_sqlite, texts
+from everthink.store.sqlite import open_sqlite
+from everthink.store.sqlite import search as texts
 from everthink.testing.contracts.store import SearchContract, StoreContract
 from tests.support.postgres import Server
 

@@ -19,7 +19,7 @@ from everthink.errors import (
 )
 from everthink.store.port import Migration, Statement
 from everthink.store.postgres import PostgresStore, open_postgres
-from everthink.store.postgres import calls as calls_module
+from everthink.store.postgres import batch as calls_module
 from everthink.store.postgres.sql import numbered, returns_rows, subscripted
 from tests.support.postgres import PASSWORD, PASSWORD_USER, Cluster, Server, free_port
 

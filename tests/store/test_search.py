@@ -20,9 +20,15 @@ from everthink.errors import StoreError
 from everthink.store.crashpoints import COUNT_COMMITS
 from everthink.store.open import open_store
 from everthink.store.port import Migration, Search, Statement, Store, TextIndex
-from everthink.store.postgres.texts import query
-from everthink.store.sqlite import open_sqlite, texts
-from everthink.store.texts import OPEN, SHUT, snippet_of, words_of
+from everthink.store.postgres.search import query
+from everthink.store.search import (
+    OPEN,
+    SHUT,
+    snippet_of,
+    words_of,
+)
+from everthink.store.sqlite import open_sqlite
+from everthink.store.sqlite import search as texts
 from tests.support.postgres import Server
 
 pytestmark = pytest.mark.anyio

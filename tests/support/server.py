@@ -6,7 +6,7 @@ from typing import Any
 
 from everthink import App, Think
 from everthink.testing.client import Client
-from everthink.testing.listening import Listening
+from everthink.testing.in_process_server import Listening
 
 
 class Served(Listening):

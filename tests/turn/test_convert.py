@@ -22,7 +22,7 @@ from everthink.models.port import (
     ToolResultPart,
     UserMessage,
 )
-from everthink.session.budget import Shortening
+from everthink.session.row_size import Shortening
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.turn.convert import Converter, convert
 from tests.conftest import OpenApp

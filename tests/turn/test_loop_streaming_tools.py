@@ -11,8 +11,8 @@ import pytest
 
 from everthink import Allow, Block, Substitute, Tool, ToolContext, tool
 from everthink.chunks import encode
+from everthink.journal.tool_errors import UNTOLD_TOOL
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.words import UNTOLD_TOOL
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.hooks import only, results, soon, watch

@@ -8,7 +8,7 @@ import pytest
 
 from everthink import AgentError, Shortening, Think, tool
 from everthink.models.port import ToolMessage, ToolResultPart
-from everthink.session.budget import shortening_of
+from everthink.session.row_size import shortening_of
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 

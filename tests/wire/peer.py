@@ -15,7 +15,7 @@ import msgspec
 from everthink import App, Message, Think, ToolError, TurnContext, tool
 from everthink.errors import ModelError
 from everthink.models import port as model
-from everthink.runtime.callables import StreamingResponse, callable
+from everthink.runtime.rpc import StreamingResponse, callable
 
 CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "tool": [("echo", {"value": "hi"})],

@@ -151,7 +151,7 @@ class Chat:
             return
         kept = len(self._line.messages)
         count = "1 message is" if kept == 1 else f"{kept} messages are"
-        from ..server.names import from_address
+        from ..address import from_address
 
         # From the server, which is a stranger here.
         name = from_address(str(self._line.identity.get("name", "")))
@@ -270,7 +270,7 @@ def _loop() -> Generator[Here]:
 
 def address_of(whom: str | None, server: str, token: str | None) -> str:
     """The WebSocket address of an agent, from what the person wrote."""
-    from ..server.names import from_address
+    from ..address import from_address
 
     if whom and "://" in whom:
         parts = urlsplit(whom)
@@ -295,7 +295,7 @@ def address_of(whom: str | None, server: str, token: str | None) -> str:
 
 def _scheme_of(base: str) -> str:
     """The scheme of the socket at an address."""
-    from .letters import WrittenWrongly
+    from .output import WrittenWrongly
 
     scheme = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}.get(urlsplit(base).scheme)
     if scheme is None or not urlsplit(base).netloc:
@@ -314,7 +314,7 @@ def _from_page(query: str) -> tuple[str, str]:
 
 
 def _check_is_agent(agent: str, whom: str) -> None:
-    from .letters import WrittenWrongly
+    from .output import WrittenWrongly
 
     if ":" in agent:
         raise WrittenWrongly(
@@ -325,7 +325,7 @@ def _check_is_agent(agent: str, whom: str) -> None:
 
 def _as_address(agent: str) -> str:
     """How an agent is called in an address; a class may be named as it is in the code."""
-    from ..server.names import kebab
+    from ..address import kebab
 
     return kebab(agent) if agent != agent.lower() else agent
 

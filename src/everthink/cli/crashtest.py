@@ -90,7 +90,7 @@ def command(
     from ..testing.crashtest import CrashTest, choose, read_script
     from ..testing.crashtest.runner import cut_from
     from ..testing.crashtest.sample import SCRIPT
-    from .letters import complain, print_json
+    from .output import complain, print_json
 
     if agent is not None and script is None:
         raise click.UsageError("Name a script as well: everthink crashtest module:Agent script.yaml")
@@ -166,7 +166,7 @@ def _counting(show: Callable[[str], object]) -> Callable[[Verdict], None]:
 
 
 def _show(report: Report) -> None:
-    from .letters import say
+    from .output import say
 
     failed, missed = report.of("failed"), report.of("not reached")
     if failed:
@@ -205,7 +205,7 @@ def _table(failed: list[Verdict]) -> None:
 
 def _logs(verdict: Verdict) -> None:
     from ..testing.crashtest.runner import spelled
-    from .letters import say
+    from .output import say
 
     lines = [
         line for line in verdict.log.splitlines() if not line.startswith(("everthink serves", "  ws://"))

@@ -88,7 +88,7 @@ def command(
 ) -> None:
     """Serve for development."""
     from ..server.origins import Hosts
-    from .letters import say
+    from .output import say
     from .serving import listen
     from .target import source_of, watched
 
@@ -113,7 +113,12 @@ def command(
 
 async def supervise(listener: socket.socket, settings: dict[str, Any], folder: Path | None) -> int:
     """Keep a serving process running until Ctrl-C. Returns the exit code."""
-    from .letters import EXIT_PROBLEM, EXIT_WRITTEN_WRONGLY, say, say_error
+    from .output import (
+        EXIT_PROBLEM,
+        EXIT_WRITTEN_WRONGLY,
+        say,
+        say_error,
+    )
     from .serving import DID_NOT_START, waiting
 
     stop = asyncio.Event()

@@ -70,7 +70,11 @@ def command(store: str, port: int, as_json: bool) -> None:
 
     from ..masking import mask, masked
     from ..plain import plain
-    from .letters import EXIT_PROBLEM, print_json, say
+    from .output import (
+        EXIT_PROBLEM,
+        print_json,
+        say,
+    )
 
     checks = [_python(), _sqlite(), *_extras(), *_keys(), _store(store), *_agents(), _port(port)]
     problems = sum(check.state == "problem" for check in checks)

@@ -49,9 +49,9 @@ PATIENCE = 5
 @click.option("--json", "as_json", is_flag=True, help="For scripts; needs --yes.")
 def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
     """Erase an agent."""
-    from ..server.names import canonical
+    from ..address import canonical
     from . import journal as read
-    from .letters import print_json, say
+    from .output import print_json, say
 
     if as_json and not yes:
         raise click.UsageError("--json is for scripts, which cannot be asked: add --yes.")
@@ -90,7 +90,7 @@ def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
 def _asked(question: str) -> str:
     """What the person types; without one, nothing is erased."""
     from ..errors import AgentError
-    from .letters import EXIT_INTERRUPTED, say_error
+    from .output import EXIT_INTERRUPTED, say_error
 
     try:
         return click.prompt(question, default="", show_default=False)

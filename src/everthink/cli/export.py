@@ -49,7 +49,7 @@ def command(agent: str, store: str, output: str) -> None:
     from ..messages import encode_json
     from ..plain import in_json
     from . import journal as read
-    from .letters import say_error
+    from .output import say_error
 
     journal = read.open_journal(store)
     count = 0

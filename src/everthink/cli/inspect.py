@@ -51,7 +51,7 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
     """Look into a database."""
     from ..masking import masked
     from . import journal as read
-    from .letters import print_json, say
+    from .output import print_json, say
 
     journal = read.open_journal(store)
     try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from ..address import canonical, from_address
 from ..errors import AgentError, StoreUnavailable, StoreUnreadable
 from ..journal import queries as turn
 from ..masking import mask
@@ -24,7 +25,6 @@ from ..recovery import suspects
 from ..runtime import queries as runtime
 from ..runtime.exporting import Section, header, sections
 from ..runtime.schema import MIGRATIONS
-from ..server.names import canonical, from_address
 from ..session import queries as session
 from ..settings import nearest
 from ..store.migrate import READ_APPLIED, outstanding

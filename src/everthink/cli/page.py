@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
+from ..address import kebab
 from ..devtools.inspector import Inspector
 from ..models.demo import DemoModel
 from ..server.headers import with_headers
-from ..server.names import kebab
 from ..server.origins import Hosts
 from .sign_in import TOKEN, SignIn
 from .target import Loaded

@@ -97,7 +97,11 @@ def command(
     workers: int,
 ) -> None:
     """Serve in production."""
-    from .letters import EXIT_PROBLEM, WrittenWrongly, say_error
+    from .output import (
+        EXIT_PROBLEM,
+        WrittenWrongly,
+        say_error,
+    )
 
     if workers > 1:
         raise WrittenWrongly(

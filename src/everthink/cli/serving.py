@@ -31,9 +31,15 @@ from ..limits import Limits
 from ..logs import CLEAN
 from ..masking import mask
 from ..plain import plain
-from ..server.gathered import options
-from .letters import EXIT_WRITTEN_WRONGLY, WrittenWrongly, complain, say, say_error
+from ..server.batched_websocket import options
 from .models import use_demo_models
+from .output import (
+    EXIT_WRITTEN_WRONGLY,
+    WrittenWrongly,
+    complain,
+    say,
+    say_error,
+)
 from .page import Broken, WithPage
 from .requests import Requests
 from .target import Asked, Loaded, load

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from ..address import kebab
 from ..errors import AgentError
 from ..server.app import DEFAULT_STORE, App
-from ..server.names import kebab
 from ..settings import nearest, shown
 from ..think import Think
-from .letters import WrittenWrongly
 from .mounts import WithLifespan, mounts_in
+from .output import WrittenWrongly
 
 __all__ = ["Asked", "Loaded", "load", "source_of", "watched"]
 

@@ -31,6 +31,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ..address import from_address, kebab
 from ..errors import AgentError
 from ..journal import queries as turn
 from ..journal.feed import HistoryChanged
@@ -46,7 +47,6 @@ from ..server.asgi import deny
 from ..server.connections import Connection
 from ..server.expiry import close_when_expired
 from ..server.headers import with_headers
-from ..server.names import from_address, kebab
 from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import Store

@@ -49,13 +49,13 @@ from ..session.tree import Plan
 from ..settings import shown
 from ..store.port import Statement
 from ..tools.tool import Tool
-from ..turn.host import Host
-from ..turn.outcome import Outcome, PutOff
-from ..turn.perform import (
+from ..turn.attempt import (
     close,
     end_unstarted,
     perform,
 )
+from ..turn.host import Host
+from ..turn.outcome import Outcome, PutOff
 from .queue import Ticket, TurnQueue
 
 __all__ = ["Admitted", "Door", "Record"]

@@ -23,7 +23,7 @@ from ..session.queries import DEEPEST
 from ..session.session import Session
 from ..session.tree import Plan
 from ..store.port import Statement, Store
-from ..turn.perform import with_stamps
+from ..turn.attempt import with_stamps
 from .admission import Door, House
 from .continuations import is_incomplete
 from .spoken import checked_id, has_said_the_same, spoken, weigh

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ..messages import SETTLED_STATES, Message, Part, encode_json, is_tool_part
-from ..session.budget import clean
+from ..session.row_size import clean
 
 __all__ = ["adopt_by_call", "reconcile", "strip_reserved"]
 

@@ -37,11 +37,11 @@ from ..observe.events import (
     SubmissionError,
     SubmissionStatus,
 )
-from ..session.budget import will_be_cut
+from ..session.row_size import will_be_cut
 from ..settings import check_call
 from ..store.port import Row
 from ..surface import check_words
-from ..turn.perform import with_stamps
+from ..turn.attempt import with_stamps
 from .admission import (
     Door,
     House,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..messages import UNSET, Message
 from ..session.overlay import is_overlay
 from ..session.tree import Plan
-from ..turn.perform import with_stamps
+from ..turn.attempt import with_stamps
 from .arrivals import Arrival, Asked, Reception
 from .reconcile import (
     adopt_by_call,

@@ -52,8 +52,15 @@ from ..observe.events import (
 from ..session.tree import Plan
 from ..settings import as_settings
 from ..store.port import Statement
+from ..turn.attempt import (
+    Explained,
+    close,
+    closing,
+    end_unstarted,
+    explain,
+    remembered,
+)
 from ..turn.outcome import Outcome, PutOff, reason_of
-from ..turn.perform import Explained, close, closing, end_unstarted, explain, remembered
 from . import queries
 from .aside import SET_ASIDE_TEXT, UNREADABLE_TEXT, put_aside, tell_aside
 from .context import ChatRecoveryContext, RecoveryDecision

@@ -39,6 +39,7 @@ from ..journal.feed import (
     SessionTold,
 )
 from ..journal.fold import Accumulator
+from ..journal.tool_errors import Words
 from ..journal.turn import Turn
 from ..limits import Limits
 from ..messages import Message, bounded_json, decode_json
@@ -59,10 +60,10 @@ from ..schedules.callbacks import as_retry, options_of
 from ..schedules.jobs import Jobs
 from ..schedules.retry import Retry, retrying
 from ..schedules.tasks import Tasks
-from ..session.budget import shortening_of
 from ..session.compaction import SessionNews, SessionStatus
 from ..session.eviction import Evictor
-from ..session.reading import Shape
+from ..session.path_reader import Shape
+from ..session.row_size import shortening_of
 from ..session.session import Session
 from ..session.sessions import MAIN, Sessions
 from ..settings import check_call, setting
@@ -72,7 +73,6 @@ from ..tools.collect import client_tools_from, tools_of
 from ..tools.tool import Tool
 from ..turn.convert import Converter
 from ..turn.outcome import Failure
-from ..turn.words import Words
 from . import queries
 from .cleaning import Cleaning
 from .configured import configured

@@ -56,8 +56,8 @@ from ..store.port import Statement
 from ..surface import check_function
 from ..tools.collect import as_tools, client_tools_from
 from ..tools.tool import Tool
-from ..turn.patience import Patient
-from ..turn.perform import with_stamps
+from ..turn.attempt import with_stamps
+from ..turn.model_timeout import Patient
 from .actor import Actor
 
 __all__ = [

@@ -20,12 +20,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 
+from ..address import kebab
 from ..calling import call_hook
 from ..errors import UNTOLD, AgentError
 from ..identity import PERMISSIONS, Granted, Permission, kept, mark_of, moment_of, permissions_of
 from ..settings import shown
 from .audit import Auditor
-from .names import kebab
 from .origins import own_origin, read_origin
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
+from ..address import canonical, kebab
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
 from ..identity import kept
@@ -22,7 +23,6 @@ from ..observe.bus import EventBus
 from ..settings import shown
 from ..surface import MissingAttribute, can_take, parameters_of, refuse_unknown_to
 from ..think import Think
-from .names import canonical, kebab
 from .options import (
     check_options,
     check_store_options,

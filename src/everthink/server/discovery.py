@@ -23,9 +23,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
+from ..address import kebab
 from ..errors import DiscoveryFailed, Problem
 from ..think import Think
-from .names import kebab
 
 __all__ = ["Discovered", "discover", "find_agents"]
 

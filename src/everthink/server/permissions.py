@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from ..identity import Permission
-from ..runtime.callables import callable_of
+from ..runtime.rpc import callable_of
 from ..wire import frames as wire
 from ..wire.codec import Refused
 from .connections import Connection

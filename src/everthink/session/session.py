@@ -39,7 +39,7 @@ from .compaction import (
 )
 from .files import Files
 from .overlay import Overlay
-from .reading import Shape
+from .path_reader import Shape
 from .summary import CompactFunction, Compaction
 from .tree import Plan, Tree
 

@@ -20,9 +20,14 @@ from ..messages import UNSET, Message, Unset, encode_json
 from ..models.tokens import estimate_message
 from ..store.port import Rows, Statement, Store
 from . import attachments, authors, queries
-from .budget import is_cut, storable
 from .overlay import OVERLAY_PREFIX, Overlay, applied, is_overlay
-from .reading import RowStats, Shape, Shelf, Step
+from .path_reader import (
+    RowStats,
+    Shape,
+    Shelf,
+    Step,
+)
+from .row_size import is_cut, storable
 
 __all__ = ["Plan", "RecentHistory", "Tree"]
 

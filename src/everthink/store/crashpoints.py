@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from ..errors import StoreError
+from .error_texts import closed
 from .outcomes import Job
 from .port import Commit, Rows, Search, Statement, Store
-from .wording import closed
 
 __all__ = [
     "COUNT_COMMITS",

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..errors import StoreError, StoreTooNew
+from .error_texts import shortened
 from .port import Engine, Migration, TextIndex
-from .wording import shortened
 
 __all__ = [
     "CREATE_SCHEMA_TABLE",

@@ -27,7 +27,7 @@ from typing import Self
 
 from ..errors import AgentError
 from ..store.crashpoints import COUNT_COMMITS, CRASH_AT
-from .place import Place
+from .server_address import Place
 
 __all__ = ["Node", "NodeFailed"]
 
@@ -115,7 +115,7 @@ class Node(Place):
         self._is_ready.clear()
         self.starts += 1
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "everthink.testing.leash"),
+            *(sys.executable, "-m", "everthink.testing.child_process"),
             *("everthink.cli", "serve", self.target, "--port", str(self.port), "--no-access-log"),
             cwd=self._folder,
             env=self._environment(env),

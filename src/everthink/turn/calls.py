@@ -37,6 +37,7 @@ from ..journal import queries
 from ..journal.ledger import approval_of
 from ..journal.queries import CallState
 from ..journal.read import CallRow, Journal
+from ..journal.tool_errors import UNTOLD_TOOL, words_of
 from ..messages import (
     DEEPEST_GIVEN,
     Part,
@@ -56,8 +57,7 @@ from ..tools.ask import REPORT, RERUN
 from ..tools.output import jsonable, model_output
 from ..tools.tool import Tool, ToolContext
 from .convert import DENIED_TEXT
-from .run import Run
-from .words import UNTOLD_TOOL, words_of
+from .running import Run
 
 __all__ = ["StepCalls"]
 

@@ -15,13 +15,13 @@ from typing import Any, cast
 
 import msgspec
 
+from ..journal.tool_errors import UNTOLD_TOOL
 from ..messages import Message, Part, is_tool_part, normalize_input, text_of, tool_name
 from ..models import port as model
-from ..session.budget import Shortening, shorten
+from ..session.row_size import Shortening, shorten
 from ..tools.output import model_output
 from ..tools.tool import Tool
 from .prompt import EMPTY_MESSAGE, LEFT_OUT
-from .words import UNTOLD_TOOL
 
 __all__ = ["Converter", "convert", "has_approvals", "paired", "prune_tool_calls", "unshared"]
 

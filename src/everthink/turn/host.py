@@ -10,6 +10,7 @@ from ..clock import Clock
 from ..hooks.values import Hooks
 from ..journal.feed import Audience
 from ..journal.fold import Accumulator
+from ..journal.tool_errors import Words
 from ..journal.turn import Turn
 from ..limits import Limits
 from ..models.port import Model
@@ -19,7 +20,6 @@ from ..session.session import Session
 from ..store.port import Statement, Store
 from ..tools.tool import Tool
 from .convert import Converter
-from .words import Words
 
 if TYPE_CHECKING:
     from .outcome import Recoverer

@@ -33,7 +33,7 @@ from ..messages import normalize_input
 from ..models import port as model
 from ..observe.events import ChatFilesLeftOut, ChatStepFinish, ChatStepStart, ModelRetry
 from ..session.files import Mark, asks_with_files, may_be_about_files, without_files
-from ..session.slim import slimmed
+from ..session.omit_results import slimmed
 from ..settings import as_settings, nearest, setting
 from ..tools.tool import Tool
 from . import overflow
@@ -41,10 +41,14 @@ from .assemble import Assembled, as_prompt, asking, history_so_far
 from .call_ids import CallIds
 from .calls import StepCalls
 from .convert import has_approvals, paired
-from .patience import asked, patient
-from .pickup import PickedUp, pick_up
-from .run import Run
-from .seam import CUT, made_again, rejoin
+from .model_timeout import asked, patient
+from .rejoin import (
+    CUT,
+    made_again,
+    rejoin,
+)
+from .resume import PickedUp, pick_up
+from .running import Run
 
 __all__ = ["Loop", "TimedOut"]
 

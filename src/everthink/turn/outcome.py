@@ -19,7 +19,7 @@ from ..hooks.values import (
 )
 from ..journal.turn import Turn
 from ..messages import Message
-from ..session.budget import is_cut
+from ..session.row_size import is_cut
 from ..store.port import Statement
 
 __all__ = ["Failure", "Outcome", "PutOff", "Recoverer", "reason_of"]

@@ -21,7 +21,7 @@ from ..journal.turn import Turn
 from ..models import port as model
 from ..observe.events import ChatContextCompacted, ChatContextSlimmed
 from ..session.compaction import CompactionReason
-from ..session.slim import choose
+from ..session.omit_results import choose
 from ..settings import as_settings, check_fields
 from .host import Host
 

@@ -32,7 +32,7 @@ from everthink import (
 )
 from everthink.errors import ModelError
 from everthink.models import port as model
-from everthink.server.gathered import options
+from everthink.server.batched_websocket import options
 from tests.wire.peer import PeerApp, ThinkPeer, words_of
 
 CALLS: dict[str, dict[str, dict[str, Any]]] = {

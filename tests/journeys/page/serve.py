@@ -17,7 +17,7 @@ from everthink.cli.target import Loaded
 from everthink.devtools import demo
 from everthink.models import port as model
 from everthink.models.demo import DemoModel
-from everthink.server.gathered import options
+from everthink.server.batched_websocket import options
 from everthink.testing import ManualClock, ScriptedModel, says
 from tests.wire import peer
 from tests.wire.peer import words_of

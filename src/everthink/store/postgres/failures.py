@@ -21,7 +21,7 @@ from ...errors import (
     StoreUnreadable,
 )
 from ...masking import mask
-from ..wording import NOTHING_WRITTEN, rejected
+from ..error_texts import NOTHING_WRITTEN, rejected
 from .driver import load
 
 __all__ = [

@@ -14,8 +14,8 @@ from ..migrate import CREATE_SCHEMA_TABLE, READ_APPLIED, RECORD_APPLIED, failed_
 from ..port import Migration, TextIndex
 from .driver import Connection
 from .failures import failures, state_of
+from .search import install
 from .sql import kinds_of, numbered
-from .texts import install
 
 __all__ = ["migrate"]
 

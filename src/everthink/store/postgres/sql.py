@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...errors import StoreError
-from ..wording import shortened
+from ..error_texts import shortened
 
 __all__ = ["Kinds", "elements", "kinds_of", "numbered", "present", "returns_rows", "subscripted"]
 

@@ -8,20 +8,24 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..clean import storable
+from ..error_texts import closed, only_reads
 from ..migrate import tables_of
-from ..params import storable
 from ..port import Commit, Migration, Rows, Search, TextIndex
-from ..texts import not_indexed, text_indexes, words_of
-from ..wording import closed, only_reads
-from .calls import Session
+from ..search import (
+    not_indexed,
+    text_indexes,
+    words_of,
+)
+from .batch import Session
 from .driver import Connection, Pool, connect, connect_readers, dial, load, rename_readers
 from .failures import failures, from_server, place, state_of
 from .migrate import migrate
-from .patience import patiently
 from .pooler import is_pooled, pooled, refuse_pooled_transactions
+from .search import answer, query
 from .sql import kinds_of, numbered, present
-from .texts import answer, query
 from .vacuum import Vacuum
+from .wait_for_server import patiently
 from .writer import Writer
 
 __all__ = ["PostgresStore", "open_postgres"]

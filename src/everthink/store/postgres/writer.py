@@ -14,12 +14,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from ...errors import StoreError
+from ..error_texts import (
+    NOTHING_WRITTEN,
+    closed,
+    copied,
+)
 from ..outcomes import Job, Outcome, settle
 from ..port import Commit, Rows
-from ..wording import NOTHING_WRITTEN, closed, copied
-from .calls import Session
+from .batch import Session
 from .failures import failures, from_server, in_doubt
-from .patience import patiently
+from .wait_for_server import patiently
 
 __all__ = ["Writer"]
 

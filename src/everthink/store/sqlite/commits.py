@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import StoreError
+from ..clean import storable
+from ..error_texts import NOTHING_WRITTEN, refused
 from ..outcomes import Outcome
-from ..params import storable
 from ..port import Commit, Rows, Statement
-from ..wording import NOTHING_WRITTEN, refused
 from .failures import from_sqlite
 
 __all__ = ["FAILURES", "Commits"]

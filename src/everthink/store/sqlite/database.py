@@ -20,11 +20,11 @@ from typing import Literal
 from ...errors import StoreError, StoreUnreadable
 from ..migrate import CREATE_SCHEMA_TABLE, READ_APPLIED, RECORD_APPLIED, failed_step, outstanding
 from ..port import Migration, TextIndex
-from ..texts import text_indexes
+from ..search import text_indexes
 from .failures import from_os, from_sqlite
 from .files import claim, file_at, make_folder
 from .lock import LockFile
-from .texts import install, keep
+from .search import install, keep
 
 __all__ = ["Database", "Synchronous", "connect_reader", "open_database"]
 

@@ -14,7 +14,7 @@ import sqlite3
 from pathlib import Path
 
 from ...errors import StoreError, StoreFull, StoreLocked, StoreReadOnly, StoreUnreadable
-from ..wording import rejected
+from ..error_texts import rejected
 
 __all__ = ["from_os", "from_sqlite"]
 

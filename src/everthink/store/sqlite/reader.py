@@ -18,9 +18,9 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from ...errors import StoreError
-from ..params import storable
+from ..clean import storable
+from ..error_texts import only_reads
 from ..port import Rows
-from ..wording import only_reads
 from .commits import FAILURES
 from .database import Database, connect_reader
 from .failures import from_sqlite

@@ -9,13 +9,17 @@ from functools import partial
 from typing import Any
 
 from ...errors import StoreError
+from ..error_texts import closed
 from ..port import Commit, Migration, Rows, Search, TextIndex
-from ..texts import not_indexed, text_indexes, words_of
-from ..wording import closed
+from ..search import (
+    not_indexed,
+    text_indexes,
+    words_of,
+)
 from .database import Synchronous, open_database
 from .files import resolved
 from .reader import FileReader, MemoryReader, Reader
-from .texts import answer, query
+from .search import answer, query
 from .writer import Writer
 
 __all__ = ["SqliteStore", "open_sqlite"]

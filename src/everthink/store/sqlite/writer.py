@@ -19,9 +19,9 @@ from queue import Empty, SimpleQueue
 from typing import TypeVarTuple, Unpack
 
 from ...errors import StoreError
+from ..error_texts import closed
 from ..outcomes import Job, settle
 from ..port import Commit, Rows
-from ..wording import closed
 from .commits import Commits
 from .database import Database
 from .scrub import Asked, Scrubber

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ...address import kebab
 from ...errors import AgentError
-from ...server.names import kebab
 from .judge import Failure, judge
 from .player import Venue, play
 from .scratch import check_store, empty_store, shown

@@ -13,9 +13,15 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from ..params import storable
+from ..clean import storable
 from ..port import Row, Rows, Search, TextIndex
-from ..texts import LONGEST_TEXT, MOST_HITS, OPEN, SHUT, snippet_of
+from ..search import (
+    LONGEST_TEXT,
+    MOST_HITS,
+    OPEN,
+    SHUT,
+    snippet_of,
+)
 from .driver import Connection
 
 __all__ = ["answer", "install", "query"]

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
+from ..address import kebab
 from ..calling import ask, call_hook
 from ..current import current_connection
 from ..door.requests import (
@@ -45,21 +46,20 @@ from ..observe.events import Audit, Connect, Disconnect, StateUpdate
 from ..recovery.recover import RECOVERING_TTL_MS
 from ..runtime import control, stopping
 from ..runtime.actor import Actor
-from ..runtime.callables import callable_of
+from ..runtime.rpc import callable_of
 from ..session.compaction import CompactionFailed, SessionNews
 from ..store.port import Statement
-from ..turn.perform import explain
+from ..turn.attempt import explain
 from ..wire import frames as wire
 from ..wire.body import read_body
 from ..wire.codec import Refused, encode
 from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
-from .calls import answer_call
 from .connections import Connection, Parcel
 from .expiry import EXPIRED, is_expired
-from .names import kebab
 from .permissions import answer_to, is_about_the_view, needed, refused, target_of
 from .reading import RawText, decoded
 from .replays import NOTHING_NEW, Over, chunk_frames, replayed_frames, stored_bodies, tell_end, tell_failure
+from .rpc import answer_call
 from .waiting import Latest, Long
 
 if TYPE_CHECKING:

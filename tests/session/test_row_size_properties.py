@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everthink.messages import Message, copy_json, encode_json
-from everthink.session.budget import clean, cut, fit, shorten
+from everthink.session.row_size import (
+    clean,
+    cut,
+    fit,
+    shorten,
+)
 from tests.support.conversations import unhurried
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)

@@ -49,7 +49,7 @@ from .host import Host
 from .loop import Loop
 from .outcome import Outcome, PutOff, reason_of
 from .overflow import classified, overflow_of, relieve
-from .run import Run
+from .running import Run
 
 __all__ = [
     "Explained",

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..journal import queries
 from ..masking import mask, shortened
 from ..messages import Message
 from ..store.port import Store
+from . import queries
 
 __all__ = ["UNTOLD_TOOL", "Words", "words_of"]
 

@@ -7,7 +7,7 @@ A burst of a model is hundreds of frames, and a system call for each is most of 
 first write of a breath of the event loop is done at once, so a slow stream is as quick as without us; what
 follows in the same breath is joined and written at its end. Order is kept.
 
-`everthink serve` and `dev` use it. With your own uvicorn: `--ws everthink.server.gathered:GatheredProtocol`.
+`everthink serve` and `dev` use it. With your own uvicorn: `--ws everthink.server.batched_websocket:GatheredProtocol`.
 """
 
 from __future__ import annotations

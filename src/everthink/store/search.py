@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from unicodedata import category
 
 from ..errors import StoreError
-from .params import storable
+from .clean import storable
 from .port import LONGEST_QUERY, Migration, Search, TextIndex
 
 __all__ = [

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from everthink.errors import ModelError
 from everthink.models import port as model
-from everthink.turn.seam import CUT, LOOKS_BACK, SURE, Seam, made_again, rejoin
+from everthink.turn.rejoin import (
+    CUT,
+    LOOKS_BACK,
+    SURE,
+    Seam,
+    made_again,
+    rejoin,
+)
 
 pytestmark = pytest.mark.anyio
 

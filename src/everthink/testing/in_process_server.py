@@ -20,8 +20,8 @@ from typing import Any, Self
 import uvicorn
 
 from ..limits import Limits
-from ..server.gathered import options
-from .place import Answer, Place
+from ..server.batched_websocket import options
+from .server_address import Answer, Place
 
 __all__ = ["Answer", "Listening"]
 

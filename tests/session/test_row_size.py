@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 
 from everthink.messages import Message, encode_json
-from everthink.session import budget
-from everthink.session.budget import MAX_ROW_BYTES, Shortening, clean, fit, shorten, shorten_older, storable
+from everthink.session import row_size as budget
+from everthink.session.row_size import (
+    MAX_ROW_BYTES,
+    Shortening,
+    clean,
+    fit,
+    shorten,
+    shorten_older,
+    storable,
+)
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.tools.tool import tool
 from tests.conftest import OpenApp

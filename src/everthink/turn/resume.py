@@ -23,7 +23,7 @@ from ..models import port as model
 from .calls import StepCalls
 from .convert import convert
 from .prompt import CONTINUE_NUDGE
-from .run import Run
+from .running import Run
 
 __all__ = ["PickedUp", "pick_up"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..server.names import kebab
+from ..address import kebab
 from .client import Client
 
 __all__ = ["Answer", "Place"]

@@ -18,7 +18,11 @@ from ..errors import UNTOLD, StoreError
 from ..masking import mask
 from ..observe.events import Rpc, RpcError
 from ..runtime.actor import Actor
-from ..runtime.callables import StreamingResponse, callable_of, has_method
+from ..runtime.rpc import (
+    StreamingResponse,
+    callable_of,
+    has_method,
+)
 from ..wire import frames as wire
 from .connections import Connection
 

@@ -21,9 +21,15 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from ..params import storable
+from ..clean import storable
 from ..port import Row, Rows, Search, TextIndex
-from ..texts import LONGEST_TEXT, MOST_HITS, OPEN, SHUT, snippet_of
+from ..search import (
+    LONGEST_TEXT,
+    MOST_HITS,
+    OPEN,
+    SHUT,
+    snippet_of,
+)
 
 __all__ = ["answer", "has_fts5", "install", "keep", "query"]
 

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import StoreError
+from ..clean import storable
+from ..error_texts import refused
 from ..outcomes import Outcome
-from ..params import storable
 from ..port import Commit, Rows, Statement
-from ..wording import refused
 from .driver import Connection
 from .failures import NO_PERMISSION, failures, from_server, from_state, state_of
 from .sql import Kinds, elements, kinds_of, numbered, present, returns_rows, subscripted

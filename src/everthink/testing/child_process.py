@@ -1,6 +1,6 @@
 """Run a program that ends when whoever started it does, however that one ends.
 
-    Node --python -m everthink.testing.leash everthink.cli serve …--> the program
+    Node --python -m everthink.testing.child_process everthink.cli serve …--> the program
 
 Standard input is a pipe that only the parent holds: it closes with the parent, even one that was killed.
 """
