@@ -20,8 +20,8 @@ from everthink import App, Think, tool
 from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import StoreError
 from everthink.journal.feed import (
-    Shown,
-    ShownChunks,
+    ChunksStored,
+    FeedEvent,
     TurnEnded,
 )
 from everthink.messages import user_message
@@ -35,9 +35,9 @@ def say(kind: str, **facts: Any) -> None:
     print(json.dumps({"kind": kind, **facts}), flush=True)
 
 
-def show(shown: Shown) -> None:
+def show(shown: FeedEvent) -> None:
     match shown:
-        case ShownChunks(turn, first, bodies):
+        case ChunksStored(turn, first, bodies):
             for number, body in enumerate(bodies, first):
                 say("chunk", turn=turn.id, request=turn.request_id, seq=number, body=body)
         case TurnEnded(turn, status):
@@ -91,7 +91,7 @@ class Stage:
         async with App(cls := self.agent(model), store=self.store) as app:
             agent = await app.agent(cls, "room").instance()
             home = agent._home
-            home.audience.join(show)
+            home.feed.join(show)
             say("ready")
             await accept_request(home, ChatRequest("u1", [user_message("Weather in Paris?", id="u1")]))
             say("acknowledged", id="u1")
@@ -107,7 +107,7 @@ class Stage:
         model = ScriptedModel(says("I will look. ").calls("weather", city="Paris"))
         async with App(cls := self.agent(model, tool_hangs=True), store=self.store) as app:
             agent = await app.agent(cls, "room").instance()
-            agent._home.audience.join(show)
+            agent._home.feed.join(show)
             say("ready")
             await agent.save_messages([user_message("Weather in Paris?", id="u1")])
 

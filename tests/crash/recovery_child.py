@@ -17,7 +17,7 @@ from typing import Any
 
 from everthink import App, ChatRecoveryContext, RecoveryDecision, Think, tool
 from everthink.door.requests import ChatRequest, accept_request
-from everthink.journal.feed import Shown, ShownChunks
+from everthink.journal.feed import ChunksStored, FeedEvent
 from everthink.messages import user_message
 from everthink.models.port import AssistantMessage, Request, ToolMessage
 from everthink.testing.scripted import Play, ScriptedModel, calls, opens, says
@@ -31,8 +31,8 @@ def say(kind: str, **facts: Any) -> None:
     print(json.dumps({"kind": kind, **facts}), flush=True)
 
 
-def show(shown: Shown) -> None:
-    if isinstance(shown, ShownChunks):
+def show(shown: FeedEvent) -> None:
+    if isinstance(shown, ChunksStored):
         for number, body in enumerate(shown.bodies, shown.first_seq):
             say("chunk", turn=shown.turn.id, seq=number, body=body)
 
@@ -80,7 +80,7 @@ class Stage:
                 return model
 
             async def on_start(self, props: Any = None) -> None:
-                self._home.audience.join(show)
+                self._home.feed.join(show)
 
             async def on_chat_recovery(self, ctx: ChatRecoveryContext) -> RecoveryDecision | None:
                 say("recovers", attempt=ctx.attempt, text=ctx.partial_text, kind_=ctx.recovery_kind)

@@ -17,8 +17,8 @@ from typing import Any
 from everthink import App, Think
 from everthink.door.requests import ChatRequest, accept_request
 from everthink.journal.feed import (
-    Shown,
-    ShownChunks,
+    ChunksStored,
+    FeedEvent,
     TurnEnded,
 )
 from everthink.messages import user_message
@@ -55,8 +55,8 @@ async def run(store: str, story: str, room: str) -> None:
     cls, _ = assistant(is_first=True)
     said, over = asyncio.Event(), asyncio.Event()
 
-    def see(shown: Shown) -> None:
-        if isinstance(shown, ShownChunks) and any(HALF in body for body in shown.bodies):
+    def see(shown: FeedEvent) -> None:
+        if isinstance(shown, ChunksStored) and any(HALF in body for body in shown.bodies):
             said.set()
         if isinstance(shown, TurnEnded):
             over.set()
@@ -64,7 +64,7 @@ async def run(store: str, story: str, room: str) -> None:
     async with App(cls, store=store, grace=0.0) as app:
         agent: Any = await app.agent(cls, room).instance()
         home = agent._home
-        home.audience.join(see)
+        home.feed.join(see)
         if story in ("submission", "waits"):
             await agent.submit_messages("Hi", submission_id="r")
         else:

@@ -13,8 +13,8 @@ from everthink import chunks as ui
 from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import InvalidMessage, TurnFailed
 from everthink.journal.feed import (
+    ChunksStored,
     HistoryChanged,
-    ShownChunks,
     TurnAccepted,
     TurnEnded,
     TurnStarted,
@@ -121,9 +121,9 @@ async def test_readers_are_shown_the_turn_from_its_acceptance_to_its_end(open_ap
     kinds = [type(shown) for shown in witness.shown]
     assert kinds[:3] == [TurnAccepted, HistoryChanged, TurnStarted]
     assert kinds[-2:] == [HistoryChanged, TurnEnded]
-    assert set(kinds[3:-2]) == {ShownChunks}
+    assert set(kinds[3:-2]) == {ChunksStored}
     assert witness.text == "Hello"
-    assert all(s.turn.request_id == result.request_id for s in witness.shown if isinstance(s, ShownChunks))
+    assert all(s.turn.request_id == result.request_id for s in witness.shown if isinstance(s, ChunksStored))
 
 
 @pytest.mark.case(21)
@@ -149,11 +149,11 @@ async def test_a_reader_that_raises_is_dropped_and_the_others_read_on(open_app: 
     def broken(shown: Any) -> None:
         raise RuntimeError("a torn socket")
 
-    home.audience.join(broken)
+    home.feed.join(broken)
     witness = Witness(home)
     assert (await app.agent(cls).chat("Hi")).status == "completed"
     assert witness.text == "Hello"
-    assert len(home.audience) == 1
+    assert len(home.feed) == 1
 
 
 async def test_leaving_the_loop_early_does_not_stop_the_turn(open_app: OpenApp, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_leaving_the_loop_early_does_not_stop_the_turn(open_app: OpenApp, 
     await all_over(app, cls)
     assert Database(tmp_path).statuses() == ["completed"]
     assert Database(tmp_path).texts() == ["Hi", "The whole answer."]
-    assert len(home.audience) == 0
+    assert len(home.feed) == 0
 
 
 @pytest.mark.parametrize("way", ["iterate", "await"])
@@ -236,7 +236,7 @@ async def test_a_callback_that_raises_on_start_leaves_nothing_behind(
     with pytest.raises(ValueError, match="not now"):
         await app.agent(cls).chat("Hi", callback=Hasty())
 
-    assert (len(home.aborts), home.queue.is_idle, len(home.audience)) == (0, True, 0)
+    assert (len(home.aborts), home.queue.is_idle, len(home.feed)) == (0, True, 0)
     assert Database(tmp_path).turns() == []
 
 

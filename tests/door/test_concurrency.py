@@ -12,7 +12,7 @@ from everthink.door.concurrency import (
     Debounce,
     Drop,
     Enqueue,
-    Submits,
+    Overlaps,
     Supersede,
     decide,
 )
@@ -70,7 +70,7 @@ def test_a_policy_nobody_knows_is_an_error_that_names_the_known_ones(policy: Any
 
 @pytest.mark.case(347)
 def test_what_is_accepted_and_not_yet_queued_is_counted() -> None:
-    submits = Submits()
+    submits = Overlaps()
     first, second = submits.take(), submits.take()
     assert submits.pending == 2
     first()
@@ -81,7 +81,7 @@ def test_what_is_accepted_and_not_yet_queued_is_counted() -> None:
 
 @pytest.mark.case(348)
 def test_a_slot_is_given_back_once_and_not_after_a_reset() -> None:
-    submits = Submits()
+    submits = Overlaps()
     old, twice = submits.take(), submits.take()
     twice()
     twice()
@@ -97,7 +97,7 @@ def test_a_slot_is_given_back_once_and_not_after_a_reset() -> None:
 
 @pytest.mark.case(349)
 def test_a_message_is_superseded_by_a_higher_number_only() -> None:
-    submits = Submits()
+    submits = Overlaps()
     first, second = submits.number(), submits.number()
     assert submits.is_superseded(first)
     assert not submits.is_superseded(second)
@@ -110,7 +110,7 @@ def test_a_message_is_superseded_by_a_higher_number_only() -> None:
 
 @pytest.mark.case(350)
 async def test_a_reset_lets_everybody_who_waits_for_quiet_go_on() -> None:
-    submits, clock = Submits(), ManualClock()
+    submits, clock = Overlaps(), ManualClock()
     waiting = [asyncio.create_task(submits.quiet(lambda: clock.sleep(60))) for _ in range(3)]
     while clock.waiting < 3:
         await clock.until_waiting()
@@ -127,7 +127,7 @@ async def test_a_reset_lets_everybody_who_waits_for_quiet_go_on() -> None:
 
 
 async def test_quiet_ends_when_the_time_is_over_and_leaves_nothing_behind() -> None:
-    submits, clock = Submits(), ManualClock()
+    submits, clock = Overlaps(), ManualClock()
     waiting = asyncio.create_task(submits.quiet(lambda: clock.sleep(1)))
     await clock.until_waiting()
     await clock.advance(0.99)
@@ -138,7 +138,7 @@ async def test_quiet_ends_when_the_time_is_over_and_leaves_nothing_behind() -> N
 
 
 async def test_whoever_waits_for_quiet_can_be_cancelled() -> None:
-    submits, clock = Submits(), ManualClock()
+    submits, clock = Overlaps(), ManualClock()
     waiting = asyncio.create_task(submits.quiet(lambda: clock.sleep(60)))
     await clock.until_waiting()
     waiting.cancel()

@@ -296,7 +296,7 @@ async def test_a_request_that_is_refused_supersedes_nobody(open_app: OpenApp) ->
         await room.window.send("u3", "Third", client_tools=[{"description": "nameless"}])
     room.goes.set()
     assert await statuses(first, second) == ["completed", "completed"]
-    assert room.home.submits.pending == 0
+    assert room.home.overlaps.pending == 0
 
 
 async def test_a_policy_nobody_knows_fails_the_request_and_not_the_agent(open_app: OpenApp) -> None:

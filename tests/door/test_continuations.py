@@ -242,11 +242,11 @@ async def test_an_agent_that_is_shutting_down_begins_none(open_app: OpenApp) -> 
 
 async def test_nobody_watches_turns_unless_a_continuation_is_expected(open_app: OpenApp) -> None:
     it = await stage(open_app, DONE)
-    readers = len(it.home.audience)
+    readers = len(it.home.feed)
     it.continuations.answered(auto_continue=True, owner="tab")
-    assert len(it.home.audience) == readers + 1
+    assert len(it.home.feed) == readers + 1
     it.continuations.forget()
-    assert len(it.home.audience) == readers
+    assert len(it.home.feed) == readers
 
 
 @pytest.mark.case(317, 533)

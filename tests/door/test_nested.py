@@ -80,7 +80,7 @@ async def test_waiting_for_a_turn_from_inside_one_is_refused(
         f"Think turn admission ({trigger}) cannot be called from inside an active turn; "
         'use run_turn(mode="submit") or add_messages() instead.'
     )
-    assert (home.queue.is_idle, len(home.aborts), len(home.audience)) == (True, 0, 0)
+    assert (home.queue.is_idle, len(home.aborts), len(home.feed)) == (True, 0, 0)
     assert [m.text for m in await app.agent(cls).messages()] == ["Go", "done"]
 
 

@@ -314,7 +314,7 @@ async def test_nor_does_it_replace_what_was_streamed_when_the_turn_is_cut(open_a
     handle = app.agent(cls, "room")
     home = (await handle.instance())._home
     more = asyncio.Event()
-    home.audience.join(lambda shown: "more" in str(getattr(shown, "bodies", "")) and more.set())
+    home.feed.join(lambda shown: "more" in str(getattr(shown, "bodies", "")) and more.set())
     question = user_message("one", id="u1")
     await send(home, question, id="r1")
     await model.until_silent()

@@ -188,7 +188,7 @@ async def test_client_tools_that_make_no_sense_are_refused_before_anything_chang
     assert home.open_tools == [{"name": "one"}]
     assert home.last_body == {"n": 1}
     assert [m["id"] for m in Database(tmp_path).messages()][-1] != "u2"
-    assert (home.submits.pending, home.queue.is_idle, len(home.aborts)) == (0, True, 0)
+    assert (home.overlaps.pending, home.queue.is_idle, len(home.aborts)) == (0, True, 0)
     window.messages = window.messages[:-1]
     assert (await (await window.send("u3", "Good")).result()).status == "completed"
 

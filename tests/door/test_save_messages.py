@@ -10,8 +10,8 @@ import pytest
 
 from everthink import ChatResponse, Message, Think
 from everthink.journal.feed import (
+    FeedEvent,
     HistoryChanged,
-    Shown,
     TurnEnded,
 )
 from everthink.testing.scripted import ScriptedModel, fails, says
@@ -170,7 +170,7 @@ async def test_it_fires_the_response_hook_before_it_returns(open_app: OpenApp) -
 async def test_readers_are_told_of_the_question_and_of_the_answer(open_app: OpenApp, tmp_path: Path) -> None:
     stored: list[list[str]] = []
 
-    def look(shown: Shown) -> None:
+    def look(shown: FeedEvent) -> None:
         if isinstance(shown, HistoryChanged):
             stored.append(Database(tmp_path).texts())
 

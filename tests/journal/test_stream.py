@@ -13,9 +13,9 @@ from everthink import chunks as ui
 from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import StoreFull
 from everthink.journal.feed import (
+    ChunksStored,
+    FeedEvent,
     HistoryChanged,
-    Shown,
-    ShownChunks,
     TurnAccepted,
     TurnEnded,
     TurnStarted,
@@ -60,7 +60,7 @@ async def test_whatever_readers_are_shown_is_in_the_database_already(
     # Given a reader that looks into the database each time it is shown something
     db, looked = Database(tmp_path), []
 
-    def look_up(shown: Shown) -> None:
+    def look_up(shown: FeedEvent) -> None:
         looked.append(type(shown))
         match shown:
             case TurnAccepted(turn):
@@ -68,7 +68,7 @@ async def test_whatever_readers_are_shown_is_in_the_database_already(
             case TurnStarted():
                 assert db.statuses() == ["running"]
                 assert db.texts() == ["Look!"]
-            case ShownChunks(turn, first, bodies, chunks):
+            case ChunksStored(turn, first, bodies, chunks):
                 stored = db.chunks(turn.id)
                 assert stored[first : first + len(chunks)] == list(chunks)
                 assert [ui.encode(chunk) for chunk in chunks] == list(bodies)
@@ -293,7 +293,7 @@ async def test_a_slow_model_has_a_row_for_each_word(open_app: OpenApp, tmp_path:
     segments = Database(tmp_path).segments(turn["id"])
     assert len(segments) >= 8
     assert is_dense(segments)
-    shown = [s for s in witness.shown if isinstance(s, ShownChunks)]
+    shown = [s for s in witness.shown if isinstance(s, ChunksStored)]
     assert [s.first_seq for s in shown] == [segment["first_seq"] for segment in segments]
     words = ["".join(c.delta for c in s.chunks if isinstance(c, ui.TextDelta)) for s in shown]
     assert [word for word in words if word] == [f"word{i} " for i in range(8)]

@@ -14,8 +14,8 @@ from typing import Any
 
 from everthink import App, Think
 from everthink.journal.feed import (
-    Shown,
-    ShownChunks,
+    ChunksStored,
+    FeedEvent,
     TurnStarted,
 )
 from everthink.testing.scripted import ScriptedModel, hangs, says
@@ -28,11 +28,11 @@ def say(kind: str, **facts: Any) -> None:
     print(json.dumps({"kind": kind, **facts}), flush=True)
 
 
-def show(shown: Shown) -> None:
+def show(shown: FeedEvent) -> None:
     match shown:
         case TurnStarted(turn):
             say("started", turn=turn.id)
-        case ShownChunks(turn, _, bodies):
+        case ChunksStored(turn, _, bodies):
             for body in bodies:
                 say("chunk", turn=turn.id, body=body)
         case _:
@@ -59,7 +59,7 @@ async def main(store: str, scenario: str, effects: str) -> None:
 
     async with App(Assistant, store=store) as app:
         agent = await app.agent(Assistant, "room").instance()
-        agent._home.audience.join(show)
+        agent._home.feed.join(show)
         if scenario == "waiting":
             agent._home.queue.reserve("somebody else")
         await agent.submit_messages("Do it.", submission_id="job", metadata={"n": 1})

@@ -12,7 +12,7 @@ from everthink import ChatRecoveryContext, Message, RecoveryDecision, StepResult
 from everthink import chunks as ui
 from everthink.door.requests import ChatRequest, accept_request
 from everthink.errors import ToolInterrupted
-from everthink.journal.feed import RecoveryChanged, ShownChunks
+from everthink.journal.feed import ChunksStored, RecoveryChanged
 from everthink.testing import calls, hangs, says, thinks
 from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.conftest import OpenApp
@@ -63,7 +63,7 @@ async def test_a_turn_that_is_cut_off_many_times_is_one_message_of_one_stream(
         else:
             await room.wake()
         # The numbers go on
-        first = next(s for s in witness.shown if isinstance(s, ShownChunks))
+        first = next(s for s in witness.shown if isinstance(s, ChunksStored))
         assert first.first_seq == len(Database(tmp_path).chunks()) - len(witness.chunks)
         seen += witness.chunks
 

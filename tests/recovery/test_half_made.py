@@ -73,7 +73,7 @@ async def test_a_half_written_call_is_made_again_in_its_place_or_told_to_be_over
     await hesitant.is_silent.wait()
     home = (await agent.instance())._home
     shown = asyncio.Event()
-    home.audience.join(lambda _: shown.set())
+    home.feed.join(lambda _: shown.set())
     while not await home.store.fetch("SELECT 1 FROM segments WHERE chunks LIKE '%tool-input-delta%'"):
         await shown.wait()
         shown.clear()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from everthink import App, Message, Think, tool
 from everthink.errors import AgentError
 from everthink.journal import queries
-from everthink.journal.feed import Shown, ShownChunks
+from everthink.journal.feed import ChunksStored, FeedEvent
 from everthink.journal.read import read_journal
 from everthink.models import port as model
 from everthink.runtime.schema import MIGRATIONS
@@ -139,14 +139,14 @@ class World:
         self.app = App(Digger, store=self.store, grace=0.0, idle_after=None)
         self.agent = self.app.agent(Digger, "one")
         self.home = (await self.agent.instance())._home
-        self.home.audience.join(self._see)
+        self.home.feed.join(self._see)
 
     @property
     def active(self) -> str:
         return self.home.queue.active_request_id or ""
 
-    def _see(self, shown: Shown) -> None:
-        if isinstance(shown, ShownChunks):
+    def _see(self, shown: FeedEvent) -> None:
+        if isinstance(shown, ChunksStored):
             known = self.chunks.setdefault(shown.turn.id, {})
             for place, chunk in enumerate(shown.chunks, shown.first_seq):
                 self.is_doubled = self.is_doubled or place in known

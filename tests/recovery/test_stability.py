@@ -52,9 +52,9 @@ class Room:
     async def waiting(self, **options: Any) -> asyncio.Task[bool]:
         """Somebody who waits for stability, once they do."""
         agent = await self.instance()
-        readers, sleepers = len(agent._home.audience), self.clock.waiting + bool(options)
+        readers, sleepers = len(agent._home.feed), self.clock.waiting + bool(options)
         task = follow(agent.wait_until_stable(**options))
-        while len(agent._home.audience) == readers or self.clock.waiting < sleepers:
+        while len(agent._home.feed) == readers or self.clock.waiting < sleepers:
             assert not task.done()
             await asyncio.sleep(0)
         return task

@@ -12,7 +12,7 @@ import pytest
 from everthink import ChatRecoveryContext, Message, RecoveryDecision, Think, TurnContext, tool
 from everthink import chunks as ui
 from everthink.door.requests import ChatRequest, accept_request
-from everthink.journal.feed import ShownChunks, TurnRewound
+from everthink.journal.feed import ChunksStored, TurnRewound
 from everthink.recovery.aside import UNREADABLE_TEXT
 from everthink.recovery.recover import DECLINED_TEXT
 from everthink.testing import calls, hangs, opens, says
@@ -433,7 +433,7 @@ async def test_text_alone_may_be_forgotten_and_the_turn_starts_over(
     assert prompt(room.model.last_request) == [("user", "Hi")]
     assert await room.texts() == ["Hi", "A better answer."]
     assert [type(s) for s in witness.shown if isinstance(s, TurnRewound)] == [TurnRewound]
-    first = next(s for s in witness.shown if isinstance(s, ShownChunks))
+    first = next(s for s in witness.shown if isinstance(s, ChunksStored))
     assert (first.first_seq, type(first.chunks[0])) == (0, ui.Start)
     (row,) = Database(tmp_path).turns()
     assert row["request_id"] == before["request_id"]

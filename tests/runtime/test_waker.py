@@ -147,7 +147,7 @@ async def test_nothing_is_read_and_no_timer_runs_while_there_is_nothing_to_do(
         assert len(bench.store.reads) == reads
 
         # One far away costs a timer and no look at the database
-        bench.waker.rouse(await bench.put("A/far", 100_000))
+        bench.waker.wake_at(await bench.put("A/far", 100_000))
         assert clock.waiting == 1
         await bench.move(99_999)
         assert (len(bench.store.reads), bench.reached.names) == (reads, [])
@@ -162,7 +162,7 @@ async def test_an_earlier_timer_shortens_the_sleep_and_a_later_one_does_not_prol
         bench.waker.start()
         await bench.waker.idle()
         for agent, after in (("A/middle", 50), ("A/early", 20), ("A/late", 80)):
-            bench.waker.rouse(await bench.put(agent, after))
+            bench.waker.wake_at(await bench.put(agent, after))
         for expected in ("A/early", "A/middle", "A/late"):
             await bench.move(19.999)
             assert expected not in bench.reached.names
@@ -174,7 +174,7 @@ async def test_an_earlier_timer_shortens_the_sleep_and_a_later_one_does_not_prol
 async def test_a_timer_that_was_cancelled_wakes_nobody(url: str, clock: ManualClock) -> None:
     async with opened(url, clock) as bench:
         bench.waker.start()
-        bench.waker.rouse(await bench.put("A/a", 10))
+        bench.waker.wake_at(await bench.put("A/a", 10))
         await bench.take("A/a")
         await bench.move(20)
         assert bench.reached.names == []
@@ -187,7 +187,7 @@ async def test_a_timer_added_while_its_agent_is_busy_is_not_forgotten(url: str, 
         bench.waker.start()
         await bench.reached.until(1)
         # The agent has looked already; this one is new
-        bench.waker.rouse(await bench.put("A/a", 0, id="second"))
+        bench.waker.wake_at(await bench.put("A/a", 0, id="second"))
         while not bench.waker._again:  # noqa: ASYNC110 - until the waker has met it busy
             await asyncio.sleep(0)
         bench.reached.gate.set()
@@ -203,7 +203,7 @@ async def test_after_it_was_stopped_nobody_is_reached(url: str, clock: ManualClo
         bench.waker.start()
         await bench.waker.idle()
         await bench.waker.stop()
-        bench.waker.rouse(0)
+        bench.waker.wake_at(0)
         await clock.advance(100)
         assert (bench.reached.names, clock.waiting) == ([], 0)
 
@@ -281,7 +281,7 @@ async def test_an_agent_that_fails_is_tried_ever_later_and_keeps_nobody_from_bei
         for seconds, reached in ((0.999, 1), (0.001, 2), (1.999, 2), (0.001, 3)):
             await bench.move(seconds)
             assert len(bench.reached.names) == reached
-        bench.waker.rouse(await bench.put("A/good", 0))
+        bench.waker.wake_at(await bench.put("A/good", 0))
         await bench.waker.idle()
         assert bench.reached.names[3:] == ["A/good"]
         await bench.take("A/good")
@@ -362,9 +362,9 @@ async def test_an_agent_may_be_asked_for_at_a_time_that_no_row_tells(url: str, c
         bench.waker.start()
         await bench.waker.idle()
         now = clock.now_ms()
-        bench.waker.rouse(now + 30_000, "A/a")
-        bench.waker.rouse(now + 10_000, "A/a")  # the earlier one counts
-        bench.waker.rouse(now + 20_000, "B/b")
+        bench.waker.wake_at(now + 30_000, "A/a")
+        bench.waker.wake_at(now + 10_000, "A/a")  # the earlier one counts
+        bench.waker.wake_at(now + 20_000, "B/b")
         await bench.move(15)
         assert bench.reached.names == ["A/a"]
         await bench.move(5)

@@ -274,7 +274,7 @@ async def test_a_timer_that_was_due_does_not_bring_it_back(url: str) -> None:
             await app.agent(Clockwork, name).schedule(60, "ring")
         await app.erase(Clockwork, "ada")
         waker = (await app.open()).waker
-        waker.rouse(clock.now_ms() + 60_000, "Clockwork/ada")  # as a fiber would have asked for
+        waker.wake_at(clock.now_ms() + 60_000, "Clockwork/ada")  # as a fiber would have asked for
         await clock.advance(61)
         await waker.idle()
         assert rung == ["bob"]

@@ -245,6 +245,20 @@ async def test_a_message_changed_by_its_author_begins_a_branch_and_stays(serve_o
     assert [m.text for m in await agent.session.get_branches("u1")] == ["Four."]
 
 
+async def test_what_is_said_in_a_window_that_still_shows_what_was_changed_is_heard(serve_on: ServeOn) -> None:
+    model = ScriptedModel(says("Four."), says("Six."), says("Eight."))
+    cls = shop(model)
+    server = await serve_on(cls, authenticate=by_token)
+    one, two = await people(server, cls, "ada", "ada")
+    await tell(one, [said("u1", "2 + 2?")])
+    await tell(one, [said("u1", "3 + 3?")])
+    done = await tell(two, [said("u1", "2 + 2?"), said("u2", "4 + 4?")])
+    assert not done.get("error")
+    texts = [m.text for m in await server.app.agent(cls, "room").messages()]
+    assert texts == ["3 + 3?", "Six.", "4 + 4?", "Eight."]
+    assert "2 + 2" not in shown(model.last_request)
+
+
 async def test_nobody_changes_what_another_person_said_also_after_a_restart(serve_on: ServeOn) -> None:
     model = ScriptedModel(says("Four."), says("Five."))
     cls = shop(model)

@@ -127,7 +127,7 @@ READABLE = [
     "The secret of a good soup: patience. A token of love. Cookies: chocolate",
     "sk-learn and pk-less tables; scikit-learn",
     "Set it with: export OPENAI_API_KEY=… or another",
-    "everthink.server.chat_sockets.Hall.receive, everthink.testing.contracts.store.searches",
+    "everthink.server.chat_sockets.ChatSockets.receive, everthink.testing.contracts.store.searches",
     "AC/DC, SKU 12345678, Asia and Acca",
     "10.0.0.7:5432 refused; [::1]:8787",
 ]

@@ -14,7 +14,7 @@ import pytest
 from everthink import Think
 from everthink.limits import Limits
 from everthink.runtime.rpc import callable
-from everthink.server.chat_sockets import Hall
+from everthink.server.chat_sockets import ChatSockets
 from everthink.server.connections import Connection
 from everthink.testing import ScriptedModel, says
 from everthink.wire.codec import Refused, decode
@@ -69,7 +69,7 @@ async def test_fifty_thousand_hostile_frames_change_nothing(
     caplog.set_level(logging.ERROR)
     app = await open_app(Target)
     home = await home_of(app, Target)
-    hall = home.hall = Hall(home)
+    hall = home.hall = ChatSockets(home)
     target: Any = home.agent
     sinks, tabs, pumps = [Sink(), Sink()], list[Any](), list[Any]()
 

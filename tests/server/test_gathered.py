@@ -14,7 +14,7 @@ from websockets.frames import Frame, Opcode
 
 from everthink.server import batched_websocket as gathered
 from everthink.server import connections
-from everthink.server.batched_websocket import GatheredProtocol
+from everthink.server.batched_websocket import BatchedProtocol
 from everthink.server.connections import Connection, Parcel
 from everthink.testing import ScriptedModel, says
 
@@ -58,8 +58,8 @@ async def wire(anyio_backend: str) -> Wire:
 
 def around(wire: Any) -> Any:
     loop = asyncio.get_running_loop()
-    breath = gathered._breaths.setdefault(loop, gathered._Breath(loop))
-    return gathered._Gathered(wire, breath)
+    breath = gathered._breaths.setdefault(loop, gathered._LoopTick(loop))
+    return gathered._BatchedWebSocket(wire, breath)
 
 
 async def breath_ends() -> None:
@@ -206,7 +206,7 @@ async def test_a_long_parcel_waits_in_the_buffer_that_has_a_bound() -> None:
 async def chatting(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Served]:
     """An agent that pours out its words, served as `everthink serve` does."""
     cls = assistant(ScriptedModel.forever(says(*WORDS)))
-    async with served(open_app(tmp_path, cls), ws=GatheredProtocol, ws_per_message_deflate=False) as server:
+    async with served(open_app(tmp_path, cls), ws=BatchedProtocol, ws_per_message_deflate=False) as server:
         yield server
 
 
@@ -225,7 +225,7 @@ async def test_a_burst_reaches_every_reader_whole_and_in_order(chatting: Served)
 async def test_a_client_that_wants_compression_gets_it(tmp_path: Path, anyio_backend: str) -> None:
     cls = assistant(ScriptedModel.forever(says(*WORDS)))
     async with (
-        served(open_app(tmp_path, cls), ws=GatheredProtocol, ws_per_message_deflate=True) as server,
+        served(open_app(tmp_path, cls), ws=BatchedProtocol, ws_per_message_deflate=True) as server,
         connect(f"ws://{server.host}/agents/assistant/room", compression="deflate") as socket,
     ):
         assert socket.protocol.extensions

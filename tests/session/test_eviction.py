@@ -154,7 +154,7 @@ async def test_a_pass_that_reached_its_limit_is_followed_by_the_next(
     app, home = await opened(open_app, store_url, {"max_rows_per_pass": 2, "keep_recent_messages": 4})
     events = record_events(app, "chat:media:evicted")
     await put(home, [*(picture(f"p{n}") for n in range(5)), *small(4)])
-    home.evictor.nudge()
+    home.evictor.start_pass()
     await quiet(home)
     assert [messages_of(event) for event in events] == [2, 2, 1]
     assert not any(part["type"] == "file" for message in home.session.path for part in message.parts)
@@ -206,7 +206,7 @@ async def test_switched_off_nothing_happens(store_url: str, open_app: OpenApp) -
     app, home = await opened(open_app, store_url, False)
     events = record_events(app, "chat:media:evicted")
     await put(home, [picture("p"), *small(20)])
-    home.evictor.nudge()
+    home.evictor.start_pass()
     assert not home._tasks
     assert (home.session.path[0], events) == (picture("p"), [])
 
@@ -280,7 +280,7 @@ async def test_a_conversation_that_ends_while_a_pass_runs_is_left_alone(
     _, home = await opened(open_app, store_url)
     agent: Think = home.agent  # type: ignore[assignment]
     await put(home, [picture("p"), *small(10)])
-    home.evictor.nudge()
+    home.evictor.start_pass()
     assert home._tasks
     if after == "clear":
         await agent.clear_messages()

@@ -75,7 +75,7 @@ async def do(session: Session, operation: Any, number: int) -> None:
             await session.delete_messages(gone)
         case ("all", several):
             given = [said(id, f"{id} {number}") for id in several]
-            await session.meet(given)
+            await session.note_stored_ids(given)
             await session.write(session.plan_append(given))
         case _:
             await session.clear_messages()

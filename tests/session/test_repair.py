@@ -198,7 +198,7 @@ async def test_an_interrupted_call_is_mended_stored_and_announced_before_the_nex
     app.events.subscribe(events.append)
     home = (await handle.instance())._home
     shown: list[Any] = []
-    home.audience.join(shown.append)
+    home.feed.join(shown.append)
 
     # When somebody asks again
     await handle.save_messages("And?")

@@ -10,7 +10,7 @@ from everthink import Handle, TurnConfig
 from everthink.calling import call_hook
 from everthink.chunks import Chunk
 from everthink.door.requests import ChatRequest, accept_request
-from everthink.journal.feed import ShownChunks
+from everthink.journal.feed import ChunksStored
 from everthink.messages import Message
 from everthink.models.port import (
     AssistantMessage,
@@ -58,7 +58,7 @@ async def watch(handle: Handle[Any]) -> list[Chunk]:
     """A list that fills with the chunks of every turn of this agent from now on."""
     seen: list[Chunk] = []
     home = (await handle.instance())._home
-    home.audience.join(lambda shown: seen.extend(shown.chunks) if isinstance(shown, ShownChunks) else None)
+    home.feed.join(lambda shown: seen.extend(shown.chunks) if isinstance(shown, ChunksStored) else None)
     return seen
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from everthink import App, Think
 from everthink import chunks as ui
 from everthink.journal.feed import (
-    Shown,
-    ShownChunks,
+    ChunksStored,
+    FeedEvent,
     TurnAccepted,
 )
 from everthink.journal.segments import unpack
@@ -167,13 +167,13 @@ def follow(stream: Awaitable[Any]) -> asyncio.Task[Any]:
 class Witness:
     """A reader that remembers everything it was shown."""
 
-    def __init__(self, home: Actor, look: Callable[[Shown], object] | None = None) -> None:
-        self.shown: list[Shown] = []
+    def __init__(self, home: Actor, look: Callable[[FeedEvent], object] | None = None) -> None:
+        self.shown: list[FeedEvent] = []
         self._look = look
         self._more = asyncio.Event()
-        self.leave = home.audience.join(self._see)
+        self.leave = home.feed.join(self._see)
 
-    def _see(self, shown: Shown) -> None:
+    def _see(self, shown: FeedEvent) -> None:
         if self._look is not None:
             self._look(shown)
         self.shown.append(shown)
@@ -181,7 +181,7 @@ class Witness:
 
     @property
     def chunks(self) -> list[ui.Chunk]:
-        return [chunk for s in self.shown if isinstance(s, ShownChunks) for chunk in s.chunks]
+        return [chunk for s in self.shown if isinstance(s, ChunksStored) for chunk in s.chunks]
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ from everthink.door.requests import (
     Dropped,
     accept_request,
 )
-from everthink.journal.feed import Shown, ShownChunks
+from everthink.journal.feed import ChunksStored, FeedEvent
 from everthink.journal.fold import Accumulator
 from everthink.messages import Message
 from everthink.runtime.actor import Actor
@@ -31,10 +31,10 @@ class Window:
         self.messages: list[Message] = []
         self.client_tools: list[dict[str, Any]] = []
         self._answers: dict[str, Accumulator] = {}
-        home.audience.join(self._see)
+        home.feed.join(self._see)
 
-    def _see(self, shown: Shown) -> None:
-        if isinstance(shown, ShownChunks):
+    def _see(self, shown: FeedEvent) -> None:
+        if isinstance(shown, ChunksStored):
             answer = self._answers.setdefault(shown.turn.id, Accumulator(shown.turn.message_id))
             for chunk in shown.chunks:
                 answer.apply(chunk)

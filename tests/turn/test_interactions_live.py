@@ -9,7 +9,7 @@ import pytest
 
 from everthink import App, Handle, tool
 from everthink.door.requests import ChatRequest, accept_request
-from everthink.journal.feed import MessageUpdated, Shown
+from everthink.journal.feed import FeedEvent, MessageUpdated
 from everthink.messages import Message, user_message
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from tests.conftest import OpenApp
@@ -37,7 +37,7 @@ class Room:
 
     def __init__(self, app: App, handle: Handle[Any], model: ScriptedModel) -> None:
         self.app, self.handle, self.model = app, handle, model
-        self.shown: list[Shown] = []
+        self.shown: list[FeedEvent] = []
 
     @property
     def updates(self) -> list[Message]:
@@ -49,7 +49,7 @@ class Room:
     async def begin(self, text: str = "Go") -> Any:
         """Send a message; returns the admitted turn."""
         home = await self.home()
-        home.audience.join(self.shown.append)
+        home.feed.join(self.shown.append)
         messages = [user_message(text, id=f"u-{text}")]
         return await accept_request(home, ChatRequest(f"r-{text}", messages, client_tools=[PICK]))
 

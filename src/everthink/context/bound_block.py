@@ -1,6 +1,6 @@
 """One declared block: its provider, what was last read of it, and the order in which it changes.
 
-    Context --ready, write, load, search--> Slot --> the provider --> a database, files, a bucket
+    Context --ready, write, load, search--> BoundBlock --> the provider --> a database, files, a bucket
 
 A write reaches the provider first and memory after that; if it fails, memory is as it was. Changes of one
 block happen one after the other, and each to its end even when its caller is cancelled.
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ..errors import AgentError, ContextRefused, ContextUnavailable
 from .blocks import ContextBlock, abilities_of, read_block
 
-__all__ = ["Slot", "answer"]
+__all__ = ["BoundBlock", "answer"]
 
 MAX_KEY = 500
 
@@ -25,7 +25,7 @@ log = logging.getLogger("everthink.session")
 T = TypeVar("T")
 
 
-class Slot:
+class BoundBlock:
     """A block and the provider behind it."""
 
     def __init__(self, label: str, description: str | None, max_tokens: int | None, provider: Any) -> None:

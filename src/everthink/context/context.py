@@ -1,7 +1,7 @@
 """The context of a session: its blocks, the system prompt they make, the documents that are loaded.
 
     with_context --declare--> Context --freeze--> the system prompt of a turn
-    set_context, replace ---> Context --------> Slot --> providers
+    set_context, replace ---> Context --------> BoundBlock --> providers
 
 The prompt is frozen: writing a block does not change it, only a refresh does, so that a model provider's
 cache of it stays warm and a turn never sees it move.
@@ -22,7 +22,7 @@ from . import blocks
 from . import queries as queries
 from . import tools as context_tools
 from .blocks import ContextBlock, Place
-from .bound_block import Slot, answer
+from .bound_block import BoundBlock, answer
 from .loaded_documents import loaded_name
 from .providers import StoredBlock, StoredPrompt
 
@@ -39,7 +39,7 @@ class Context:
 
     def __init__(self, store: Store, agent: str, session: str, *, now: Callable[[], int]) -> None:
         self._store, self._agent, self._session, self._now = store, agent, session, now
-        self._slots: dict[str, Slot] = {}
+        self._slots: dict[str, BoundBlock] = {}
         # Where the prompt is kept (and whether that was told so), the prompt as it is frozen, and whether
         # our own store has that one. Whoever changes the last two holds the lock.
         self._prompt: Any = None
@@ -135,13 +135,13 @@ class Context:
         self.loaded -= {name for name in self.loaded if name.startswith(loaded_name(label, ""))}
         return True
 
-    def _slot(self, label: str, description: str | None, max_tokens: int | None, provider: Any) -> Slot:
+    def _slot(self, label: str, description: str | None, max_tokens: int | None, provider: Any) -> BoundBlock:
         blocks.check_label(label)
         blocks.check_limit(label, max_tokens)
         blocks.check_description(label, description)
         provider = StoredBlock() if provider is None else blocks.as_provider(provider)
         blocks.check_provider(label, provider)
-        return Slot(label, description, max_tokens, self._bound(provider, label))
+        return BoundBlock(label, description, max_tokens, self._bound(provider, label))
 
     def _bound(self, provider: Any, label: str) -> Any:
         bind = getattr(provider, "bind", None)
@@ -236,14 +236,14 @@ class Context:
             next_step=self._those("writable", lambda slot: slot.abilities.can_set),
         )
 
-    def _not(self, label: str, kind: str, fits: Callable[[Slot], bool]) -> ContextRefused:
+    def _not(self, label: str, kind: str, fits: Callable[[BoundBlock], bool]) -> ContextRefused:
         return ContextRefused(
             f"The context block {label!r} is not {kind}.",
             kept="Nothing was changed.",
             next_step=self._those(kind, fits),
         )
 
-    def _those(self, kind: str, fits: Callable[[Slot], bool]) -> str:
+    def _those(self, kind: str, fits: Callable[[BoundBlock], bool]) -> str:
         labels = ", ".join(repr(slot.label) for slot in self._slots.values() if fits(slot))
         return f"Blocks that are {kind}: {labels}." if labels else f"No block is {kind}."
 

@@ -83,7 +83,7 @@ async def change(
             if not title:
                 return letter(400, 'Send {"title": "…"} with a name. Nothing was changed.')
             actor = await directory.reach(cls, name)
-            await actor.store.apply([actor.remember(TITLE, title)])
+            await actor.store.apply([actor.save_value(TITLE, title)])
             return as_json({"name": name, "title": title})
         case "erase":
             return as_json({"name": name, "rows": await app.erase(cls, name, identity=entered.identity)})

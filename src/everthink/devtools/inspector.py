@@ -247,11 +247,11 @@ class Inspector:
         leaf = layout.tree.tip_below(layout.row(wanted))
         if leaf is None:
             return letter(404, f"{actor.id} has no message {wanted!r}. Nothing was changed.")
-        if not actor.queue.is_idle or actor.submits.pending:
+        if not actor.queue.is_idle or actor.overlaps.pending:
             return letter(409, "A turn runs or waits. Nothing was changed. Wait for its end, or stop it.")
         if not await actor.session.select_leaf(leaf):
             return letter(409, "The conversation went on meanwhile. Nothing was changed. Look again.")
-        actor.audience.show(HistoryChanged())
+        actor.feed.publish(HistoryChanged())
         return as_json({"leaf": leaf})
 
     async def _store(self) -> Store:

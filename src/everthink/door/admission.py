@@ -41,7 +41,7 @@ from ..journal.turn import (
     Trigger,
     Turn,
 )
-from ..journal.turn_input import sealed
+from ..journal.turn_input import encode_input
 from ..masking import mask
 from ..messages import UNSET, Message, Unset
 from ..observe.events import ChatTurnBrokeOff
@@ -55,7 +55,7 @@ from ..turn.attempt import (
     perform,
 )
 from ..turn.host import Host
-from ..turn.outcome import Outcome, PutOff
+from ..turn.outcome import Outcome, Postponed
 from .queue import Ticket, TurnQueue
 
 __all__ = ["Admitted", "Door", "Record"]
@@ -151,7 +151,7 @@ class Door:
 
     # --- making a turn
 
-    def turn(
+    def new_turn(
         self,
         trigger: Trigger,
         *,
@@ -256,9 +256,9 @@ class Door:
             ticket.release()
             self._host.aborts.remove(turn.request_id, turn.signal)
             raise
-        return self.enter(turn, ticket, external=external)
+        return self.enqueue(turn, ticket, external=external)
 
-    async def accept(self, turn: Turn, record: Record) -> None:
+    async def record(self, turn: Turn, record: Record) -> None:
         """Write the row of a turn that is entered later: a submission. It is durable when this returns."""
         self._refuse_when_closed()
         try:
@@ -282,7 +282,7 @@ class Door:
         record: Record | None = None,
     ) -> None:
         host = self._host
-        await host.session.meet(turn.input)
+        await host.session.note_stored_ids(turn.input)
         # From here to the commit nothing is awaited, so a reset comes either before or after it.
         if ticket is not None and host.generation != turn.generation:
             return  # it will be told so when its time comes
@@ -308,7 +308,7 @@ class Door:
             request_id=turn.request_id,
             trigger=turn.trigger,
             continuation=turn.continuation,
-            input=sealed(turn),
+            input=encode_input(turn),
             message_id=turn.message_id,
             now=turn.created_at,
             metadata=None if record is None else record.metadata,
@@ -317,7 +317,7 @@ class Door:
             question=turn.question,
         )
         if host.last_failure is not None:
-            more = [*more, host.remember("lastFailure", None)]
+            more = [*more, host.save_value("lastFailure", None)]
             host.last_failure = None
         self._arriving.append(turn)
         try:
@@ -325,11 +325,11 @@ class Door:
         finally:
             self._arriving.remove(turn)
         turn.is_started = at_once
-        host.audience.show(TurnAccepted(turn))
+        host.feed.publish(TurnAccepted(turn))
         if turn.is_applied and (turn.message_ids or turn.trigger == "ws-chat"):
-            host.audience.show(HistoryChanged(turn, "input"))
+            host.feed.publish(HistoryChanged(turn, "input"))
 
-    def enter(self, turn: Turn, ticket: Ticket, *, external: AbortSignal | None = None) -> Admitted:
+    def enqueue(self, turn: Turn, ticket: Ticket, *, external: AbortSignal | None = None) -> Admitted:
         """Run a turn whose row is durable already once its ticket comes to the front."""
         host = self._host
         abort = host.aborts.controller(turn.request_id)
@@ -351,7 +351,7 @@ class Door:
         enclosing_turns.set((*around, within))
         try:
             try:
-                while isinstance(outcome := await self._turn_of(admitted, ticket), PutOff):
+                while isinstance(outcome := await self._turn_of(admitted, ticket), Postponed):
                     ticket.release()
                     await self._wait(turn, outcome.seconds)
                     ticket = host.queue.reserve(turn.request_id, turn.generation)
@@ -394,7 +394,7 @@ class Door:
             try:
                 await turn.watch("error", shown)
             except Exception as failed:  # noqa: BLE001 - told: whoever waits has been woken
-                host.complain("on_submission_status", failed)
+                host.log_hook_error("on_submission_status", failed)
 
     async def _wait(self, turn: Turn, seconds: float) -> None:
         """Let time pass, unless somebody cancels the turn."""
@@ -408,7 +408,7 @@ class Door:
             for wait in waits:
                 wait.cancel()
 
-    async def _turn_of(self, admitted: Admitted, ticket: Ticket) -> Outcome | PutOff:
+    async def _turn_of(self, admitted: Admitted, ticket: Ticket) -> Outcome | Postponed:
         host, turn = self._host, admitted.turn
         if turn.is_interrupted:
             front = asyncio.ensure_future(ticket.front())
@@ -420,7 +420,7 @@ class Door:
                 if not front.done():
                     front.cancel()
             if not front.done() or front.cancelled():
-                return await host.recovery.crowded_out(turn)
+                return await host.recovery.queue_timeout(turn)
             is_next = front.result()
         else:
             is_next = await ticket.front()
@@ -428,7 +428,7 @@ class Door:
             return await self._body(admitted)
         return await end_unstarted(host, turn, "skipped", error="The conversation was reset.")
 
-    async def _body(self, admitted: Admitted) -> Outcome | PutOff:
+    async def _body(self, admitted: Admitted) -> Outcome | Postponed:
         turn = admitted.turn
         if turn.trigger == "submission" and turn.signal.aborted and not turn.is_started:
             return await end_unstarted(self._host, turn, "aborted")  # cancelled while it waited
@@ -446,7 +446,7 @@ class Door:
             try:
                 await call_hook(host.agent.on_chat_response, response)
             except Exception as error:  # noqa: BLE001 - the reply is stored; nothing changes that
-                host.complain("on_chat_response", error)
+                host.log_hook_error("on_chat_response", error)
 
     # --- stopping
 

@@ -107,7 +107,7 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
             )
         arrival.parent = given[-1].id if given else session.row_id(request.messages[-1].id)
     before = given[-len(new) - 1] if new and len(given) > len(new) else None
-    arrival.has_answer = before is not None and before.role == "assistant" and not session.expects(before.id)
+    arrival.has_answer = before is not None and before.role == "assistant" and not session.is_known(before.id)
     for message in new:
         try:
             said, left_out = spoken(message, limits)
@@ -153,15 +153,18 @@ def _new(tail: list[Message], known: set[str], limits: Limits) -> list[Message]:
 
 
 async def _known(session: Session, ids: list[str]) -> set[str]:
-    """Those of `ids` that are on the path or being written. The commit refuses those of other branches."""
-    found = {id for id in ids if session.expects(id)}
-    unseen = [id for id in ids if id not in found] if session.is_partial else []
+    """Those of `ids` that are on the path, being written, or left behind by somebody who went back.
+
+    The last one is what is new: one of another branch under its id is refused by the commit.
+    """
+    found = {id for id in ids if session.is_known(id)}
+    unseen = [id for id in (ids if session.is_partial else ids[:-1]) if id not in found]
     return found | await session.known(unseen)
 
 
 async def _unread(session: Session, given: list[Message], new: set[str]) -> int:
     """How many messages of the list are neither ours nor taken."""
-    strange = [m.id for m in given if m.id not in new and not session.expects(m.id)]
+    strange = [m.id for m in given if m.id not in new and not session.is_known(m.id)]
     if strange and len(strange) <= 200:
         known = await session.known(strange)
         strange = [id for id in strange if id not in known]
@@ -230,7 +233,7 @@ def _planned(room: Reception, arrival: Arrival) -> Plan:
     session = room.session
     turns = room.door.turns
     taken = {turn.message_id for turn in turns} | {m.id for turn in turns for m in turn.input}
-    if any(id in taken or session.expects(id) for id in arrival.ids):
+    if any(id in taken or session.is_known(id) for id in arrival.ids):
         raise InvalidMessage("message.id", "is that of another message")
     if not isinstance(arrival.below, Unset):
         if turns or room.door.is_admitting:
@@ -246,7 +249,7 @@ def _planned(room: Reception, arrival: Arrival) -> Plan:
 def _answer_so_far(room: Reception, arrival: Arrival) -> list[Message]:
     """The answer that streams, if the window has seen it: what is said next belongs after it."""
     running = room.inflight
-    if running is None or not arrival.new or not running.has_content or room.session.expects(running.id):
+    if running is None or not arrival.new or not running.has_content or room.session.is_known(running.id):
         return []
     turn = next((turn for turn in room.door.turns if turn.message_id == running.id), None)
     if turn is None or not isinstance(turn.parent, Unset):

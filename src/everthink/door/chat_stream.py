@@ -20,10 +20,10 @@ from ..calling import call_hook
 from ..errors import InvalidTurn, TurnFailed
 from ..hooks.values import TurnResult
 from ..journal.feed import (
-    Audience,
+    ChunksStored,
+    Feed,
+    FeedEvent,
     RecoveryChanged,
-    Shown,
-    ShownChunks,
 )
 from ..journal.turn import Turn
 from ..settings import nearest, shown, snake
@@ -63,11 +63,11 @@ class Prepared:
     def __init__(
         self,
         turn: Turn,
-        audience: Audience,
+        feed: Feed,
         admit: Callable[[], asyncio.Future[Admitted]],
         forget: Callable[[], object],
     ) -> None:
-        self.turn, self.audience, self.admit, self.forget = turn, audience, admit, forget
+        self.turn, self.feed, self.admit, self.forget = turn, feed, admit, forget
 
 
 class _Asked(NamedTuple):
@@ -105,7 +105,7 @@ class ChatStream:
         self._prepare, self._callback, self._raises = prepare, callback, raises
         self._asking = asyncio.Lock()
         self._asked: _Asked | TurnResult | None = None
-        self._shown: deque[ShownChunks] = deque()
+        self._shown: deque[ChunksStored] = deque()
         self._arrived = asyncio.Event()
         # A callback that can be told of an interruption leaves then; everybody else waits for the turn's end.
         self._is_interrupted = False
@@ -192,7 +192,7 @@ class ChatStream:
             except BaseException:
                 prepared.forget()  # the turn was never accepted
                 raise
-            leave = prepared.audience.join(lambda told: self._take(turn, told))
+            leave = prepared.feed.join(lambda told: self._take(turn, told))
             try:
                 self._asked = _Asked(turn, prepared.admit(), leave)
             except BaseException:
@@ -200,7 +200,7 @@ class ChatStream:
                 raise
             return True
 
-    async def _follow(self, heard: asyncio.Event | None = None) -> AsyncIterator[ShownChunks]:
+    async def _follow(self, heard: asyncio.Event | None = None) -> AsyncIterator[ChunksStored]:
         asked = self._asked
         if not isinstance(asked, _Asked):
             await self._tell("on_start", "")
@@ -247,8 +247,8 @@ class ChatStream:
             next_step=f"Await the stream for its result; to ask again, call {method}() again.",
         )
 
-    def _take(self, turn: Turn, told: Shown) -> None:
-        if isinstance(told, ShownChunks) and told.turn is turn:
+    def _take(self, turn: Turn, told: FeedEvent) -> None:
+        if isinstance(told, ChunksStored) and told.turn is turn:
             self._shown.append(told)
             self._arrived.set()
         elif isinstance(told, RecoveryChanged) and told.turn is turn and told.recovering:

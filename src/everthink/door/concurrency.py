@@ -2,7 +2,7 @@
 
     policy + overlap --> Enqueue | Supersede | Drop
 
-Decisions are pure; `Submits` holds the few numbers they need. Only messages typed into a
+Decisions are pure; `Overlaps` holds the few numbers they need. Only messages typed into a
 chat are subject to this: never a regeneration, never a call from code.
 """
 
@@ -25,7 +25,7 @@ __all__ = [
     "Drop",
     "Enqueue",
     "MessageConcurrency",
-    "Submits",
+    "Overlaps",
     "Supersede",
     "decide",
     "refuse_more_than_a_share",
@@ -121,7 +121,7 @@ def _quiet(seconds: Any) -> float:
     return float(value) if math.isfinite(value) and value >= 0 else DEFAULT_DEBOUNCE
 
 
-class Submits:
+class Overlaps:
     """Messages between accepted and queued, and which of the overlapping ones is the newest."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from ..clock import Timer
 from ..journal.feed import (
     Cleared,
-    Shown,
+    FeedEvent,
     TurnAccepted,
     TurnEnded,
     TurnStarted,
@@ -111,7 +111,7 @@ class Continuations:
     def wish(self, owner: str | None, *, is_readonly: bool = False, identity: Any = None) -> Statement:
         """The statement that keeps the wish to go on, for the commit of the answer that has it."""
         kept = {"owner": owner, "isReadonly": is_readonly, "identity": identity}
-        return self._house.remember("continuation", kept)
+        return self._house.save_value("continuation", kept)
 
     def restore(self, kept: Wish | None) -> None:
         """Take up the wish that an earlier process left, if any."""
@@ -127,7 +127,7 @@ class Continuations:
         if auto_continue:
             if self.armed is None:
                 self.armed = Continuation(self._house.new_id(), owner)
-                self._leave = self._house.audience.join(self._see)
+                self._leave = self._house.feed.join(self._see)
             self.armed.owner, self.armed.is_readonly = owner or self.armed.owner, is_readonly
             self.armed.identity = identity
         if self.armed is None:
@@ -139,7 +139,7 @@ class Continuations:
     def forget(self) -> Statement:
         """Give up what was wished for (the conversation is cleared or reset)."""
         self._give_up()
-        return self._house.remember("continuation", None)
+        return self._house.save_value("continuation", None)
 
     # --- fulfilling them
 
@@ -155,7 +155,7 @@ class Continuations:
         self._waits = is_incomplete(house.session.leaf)
         return not self._waits
 
-    def _see(self, shown: Shown) -> None:
+    def _see(self, shown: FeedEvent) -> None:
         match shown:
             case TurnEnded():
                 self._house.background(self._check_when_idle())
@@ -177,7 +177,7 @@ class Continuations:
     async def _drop(self) -> None:
         async with self.lock:
             if self.pending is None:
-                await self._house.store.apply([self._house.remember("continuation", None)])
+                await self._house.store.apply([self._house.save_value("continuation", None)])
 
     async def _check_when_idle(self) -> None:
         await self._house.queue.wait_for_idle()
@@ -222,7 +222,7 @@ class Continuations:
 
     async def _admit(self, armed: Continuation) -> None:
         house = self._house
-        turn: Turn = house.door.turn(
+        turn: Turn = house.door.new_turn(
             "auto-continuation",
             request_id=armed.request_id,
             continuation=True,
@@ -232,4 +232,4 @@ class Continuations:
         turn.origin, turn.is_readonly, turn.identity = armed.owner, armed.is_readonly, armed.identity
         turn.tools_by = house.tools_by
         # The wish goes with the commit that fulfils it. Nobody has another: we hold the lock.
-        await house.door.admit(turn, more=[house.remember("continuation", None)])
+        await house.door.admit(turn, more=[house.save_value("continuation", None)])

@@ -28,7 +28,7 @@ from .concurrency import (
     LONGEST_WAIT,
     Drop,
     Enqueue,
-    Submits,
+    Overlaps,
     Supersede,
     decide,
     refuse_more_than_a_share,
@@ -71,7 +71,7 @@ class ChatRoom(House, Protocol):
     """A house where people chat."""
 
     door: Door
-    submits: Submits
+    overlaps: Overlaps
     open_tools: list[dict[str, Any]]
     last_body: dict[str, Any] | None
     tools_by: str | None
@@ -92,21 +92,21 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
     """Take a request from a chat window. Its messages and its row are durable when this returns."""
     _check(room, request)
     regenerates = request.trigger == "regenerate-message" and bool(request.messages)
-    overlaps = room.queue.count() + room.submits.pending > 0
+    overlaps = room.queue.count() + room.overlaps.pending > 0
     decision = Enqueue() if regenerates else decide(room.message_concurrency, overlaps=overlaps)
     if isinstance(decision, Drop):
         return Dropped(request.request_id)
-    refuse_when_full(room.queue.waiting + room.submits.pending, room.limits)
+    refuse_when_full(room.queue.waiting + room.overlaps.pending, room.limits)
     if request.identity is not None:
         refuse_more_than_a_share(_waiting_of(room, request.identity), room.limits)
-    release = room.submits.take()
+    release = room.overlaps.take()
     try:
         generation = room.queue.generation
         tools = bounded_tools(request.client_tools, room.limits)  # may refuse, which then supersedes nobody
         take = trusting.take if room.trusts_clients else arrivals.take
         arrival = await take(room, request, regenerates=regenerates)
-        number = room.submits.number() if isinstance(decision, Supersede) else None
-        turn = room.door.turn(
+        number = room.overlaps.number() if isinstance(decision, Supersede) else None
+        turn = room.door.new_turn(
             "ws-chat",
             request_id=request.request_id,
             body=request.body,
@@ -186,16 +186,16 @@ def _kept(room: ChatRoom, request: ChatRequest, tools_by: str | None) -> list[St
     """What a continuation of this turn needs, if it differs from what is kept."""
     statements: list[Statement] = []
     if (request.client_tools or []) != room.open_tools:
-        statements.append(room.remember("openTools", request.client_tools or None))
+        statements.append(room.save_value("openTools", request.client_tools or None))
     if tools_by != room.tools_by:
-        statements.append(room.remember("openToolsBy", tools_by))
+        statements.append(room.save_value("openToolsBy", tools_by))
     if request.body or room.last_body:
-        statements.append(room.remember("lastBody", request.body or None))
+        statements.append(room.save_value("lastBody", request.body or None))
     return statements
 
 
 def _gate(room: ChatRoom, turn: Turn, decision: Supersede, number: int | None, decided: float) -> Any:
-    submits = room.submits
+    submits = room.overlaps
     submits.since = decided if submits.since is None else submits.since
 
     async def gate() -> bool:

@@ -22,7 +22,7 @@ from ..current import in_active_turn
 from ..errors import InvalidTurn, SubmissionConflict
 from ..journal import queries
 from ..journal.turn import Turn
-from ..journal.turn_input import opened
+from ..journal.turn_input import decode_input
 from ..messages import (
     Message,
     MessageInput,
@@ -152,7 +152,7 @@ class Submissions:
                 # One of that id may have been deleted while its turn still ends: its signal is not ours.
                 desk.aborts.remove(id)
             turn = self._turn(messages, id or desk.new_id(), channel)
-            await desk.door.accept(turn, record)
+            await desk.door.record(turn, record)
             self._held.append(turn)
         try:
             submission = await self.inspect(turn.id)
@@ -169,11 +169,11 @@ class Submissions:
         desk = self._desk
         while self._held and self._held[0].seq <= turn.seq and not desk.door.is_closed:
             held = self._held.pop(0)
-            desk.door.enter(held, desk.queue.reserve(held.request_id, held.generation))
+            desk.door.enqueue(held, desk.queue.reserve(held.request_id, held.generation))
 
     def _turn(self, messages: list[Message], id: str, channel: str | None) -> Turn:
         desk = self._desk
-        turn = desk.door.turn("submission", input=messages, request_id=id, id=id, channel=channel)
+        turn = desk.door.new_turn("submission", input=messages, request_id=id, id=id, channel=channel)
 
         async def prepared() -> bool:
             # What the conversation is led with when its time has come; one that was cut off keeps its own.
@@ -212,7 +212,7 @@ class Submissions:
     async def resume(self, row: Row) -> bool:
         """Queue an accepted row of an earlier process again. False: it has no input. Raises `Unreadable`."""
         desk, id = self._desk, cast("str", row[0])
-        envelope = opened(row[5])
+        envelope = decode_input(row[5])
         if envelope.messages is None:
             await desk.store.apply(
                 [queries.ended(desk.id, id, status="error", error=INVALID_TEXT, now=desk.clock.now_ms())]
@@ -223,7 +223,7 @@ class Submissions:
         turn.message_id, turn.seq, turn.created_at = row[8], row[13], row[10]
         if row[16] is not None:
             desk.aborts.cancel(turn.request_id, row[16] or None)
-        desk.door.enter(turn, desk.queue.reserve(turn.request_id))
+        desk.door.enqueue(turn, desk.queue.reserve(turn.request_id))
         return True
 
     # --- asking
@@ -352,7 +352,7 @@ class Submissions:
         try:
             await call_hook(desk.submission_changed, submission)
         except Exception as error:  # noqa: BLE001 - the row is committed; a hook cannot change that
-            desk.complain("on_submission_status", error)
+            desk.log_hook_error("on_submission_status", error)
 
 
 def _statuses(status: Status | Sequence[Status]) -> frozenset[str]:

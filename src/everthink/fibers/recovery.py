@@ -80,7 +80,7 @@ class House(Protocol):
         """Tell observers."""
         ...
 
-    def complain(self, hook: str, error: BaseException) -> None:
+    def log_hook_error(self, hook: str, error: BaseException) -> None:
         """Log that a hook raised."""
         ...
 
@@ -88,7 +88,7 @@ class House(Protocol):
         """Keep the agent in memory meanwhile."""
         ...
 
-    def rouse(self, at_ms: int) -> None:
+    def wake_at(self, at_ms: int) -> None:
         """See that the agent is awake at that time."""
         ...
 
@@ -181,7 +181,7 @@ class Rescue:
     def _arm(self, delay: float) -> None:
         house = self._house
         self._timer = house.clock.call_later(delay, lambda: house.background(self._again()))
-        house.rouse(house.clock.now_ms() + round(delay * 1000))  # the agent may leave memory before
+        house.wake_at(house.clock.now_ms() + round(delay * 1000))  # the agent may leave memory before
 
     async def _again(self) -> None:
         house = self._house
@@ -225,7 +225,7 @@ class Rescue:
         except (Exception, asyncio.CancelledError) as error:  # told, logged, tried again
             if _is_cut(error):
                 raise
-            house.complain("on_fiber_recovered", error)
+            house.log_hook_error("on_fiber_recovered", error)
             is_closed = await self._failed(fiber, error)
             house.emit(
                 FiberRecoveryFailed(

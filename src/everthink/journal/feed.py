@@ -1,6 +1,6 @@
 """Who watches an agent: sockets, `chat()` callers, the inspector, a parent.
 
-    turn/stream, turn/admission --Shown--> Audience --> every reader
+    turn/stream, turn/admission --FeedEvent--> Feed --> every reader
 
 Everything shown is durable already. Readers are plain functions that must not block; one
 that raises is logged and dropped out, and never slows the turn or the others.
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from .turn import Turn
 
 __all__ = [
-    "Audience",
+    "ChunksStored",
     "Cleared",
+    "Feed",
+    "FeedEvent",
     "HistoryChanged",
     "MessageUpdated",
     "RecoveryChanged",
     "SessionTold",
-    "Shown",
-    "ShownChunks",
     "TurnAccepted",
     "TurnEnded",
     "TurnRewound",
@@ -54,7 +54,7 @@ class TurnStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownChunks:
+class ChunksStored:
     """Chunks `first_seq`, `first_seq + 1`, … of a turn, as JSON text and as values."""
 
     turn: Turn
@@ -118,10 +118,10 @@ class Cleared:
     """The conversation was emptied."""
 
 
-Shown = (
+FeedEvent = (
     TurnAccepted
     | TurnStarted
-    | ShownChunks
+    | ChunksStored
     | TurnEnded
     | HistoryChanged
     | MessageUpdated
@@ -130,10 +130,10 @@ Shown = (
     | SessionTold
     | Cleared
 )
-Reader = Callable[[Shown], object]
+Reader = Callable[[FeedEvent], object]
 
 
-class Audience:
+class Feed:
     """The readers of one agent."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Audience:
         self._readers[key] = reader
         return lambda: self._readers.pop(key, None) and None
 
-    def show(self, shown: Shown) -> None:
+    def publish(self, shown: FeedEvent) -> None:
         """Tell every reader."""
         for key, reader in list(self._readers.items()):
             try:

@@ -1,6 +1,6 @@
 """What the ledger says about one call, whoever asks: is it open, was it approved, with which input?
 
-    Hall, turn/calls --call id--> ledger --> what may be done about it
+    ChatSockets, turn/calls --call id--> ledger --> what may be done about it
 
 A transcript can be shown, copied and shortened; what may still be said about a call is decided here.
 """

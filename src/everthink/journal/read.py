@@ -127,7 +127,7 @@ def keep_answer(
     begins a branch takes along the messages that wait for their turn: they were said to go on from it.
     """
     message = without_unloaded(message)
-    if session.expects(message.id):
+    if session.is_known(message.id):
         return session.plan_update(message)
     plan = session.plan_append([message], parent)
     if plan.writes and not isinstance(parent, Unset):

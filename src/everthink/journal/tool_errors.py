@@ -1,7 +1,7 @@
 """What failing tools said, for the model alone.
 
     a tool raised --> turn/calls --words--> the ledger's row      (the chunk: a sentence that says nothing)
-    the next prompt --> turn/convert --> Words --> the model
+    the next prompt --> turn/convert --> ToolErrors --> the model
 
 An exception may hold anything: a path, an address, a row of the database. It is in no chunk, no message and
 no frame, so that nothing which shows a conversation can show it; the call's row in the ledger holds it.
@@ -17,7 +17,7 @@ from ..messages import Message
 from ..store.port import Store
 from . import queries
 
-__all__ = ["UNTOLD_TOOL", "Words", "words_of"]
+__all__ = ["UNTOLD_TOOL", "ToolErrors", "words_of"]
 
 UNTOLD_TOOL = "The tool failed."
 """What people read of a tool's error, unless the tool raised a `ToolError`."""
@@ -34,7 +34,7 @@ class _Place(Protocol):
     store: Store
 
 
-class Words:
+class ToolErrors:
     """The words of an agent's failed calls. Read once, when a message needs them; then kept along."""
 
     def __init__(self, place: _Place) -> None:

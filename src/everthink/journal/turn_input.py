@@ -1,6 +1,6 @@
 """A turn's input as its row keeps it, so that another process can run the turn.
 
-    Turn --sealed--> turns.input (JSON) --opened--> Turn
+    Turn --encode_input--> turns.input (JSON) --decode_input--> Turn
 
 What is in the conversation already is not kept twice: then only body, tools and place remain.
 """
@@ -15,10 +15,10 @@ from ..errors import InvalidMessage, Unreadable
 from ..messages import UNSET, Message, Unset, check_parts, decode_json, encode_json
 from .turn import Turn
 
-__all__ = ["Envelope", "opened", "sealed"]
+__all__ = ["StoredInput", "decode_input", "encode_input"]
 
 
-class Envelope(msgspec.Struct, omit_defaults=True, rename="camel"):
+class StoredInput(msgspec.Struct, omit_defaults=True, rename="camel"):
     """What a row keeps of a turn's input."""
 
     messages: list[Message] | None = None
@@ -49,7 +49,7 @@ class Envelope(msgspec.Struct, omit_defaults=True, rename="camel"):
         return self.answers if self.message_ids is None else self.message_ids
 
 
-def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
+def encode_input(turn: Turn, *, is_applied: bool = False) -> str | None:
     """The JSON a row keeps, `None` when there is nothing to keep.
 
     `is_applied`: its messages go into the conversation in the same commit.
@@ -63,7 +63,7 @@ def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
     if not (keeps or turn.metadata or turn.is_readonly or turn.answers or turn.identity is not None):
         return None
     return encode_json(
-        Envelope(
+        StoredInput(
             messages=messages,
             is_applied=messages is None and not is_lost,
             body=turn.body,
@@ -81,12 +81,12 @@ def sealed(turn: Turn, *, is_applied: bool = False) -> str | None:
     ).decode()
 
 
-def opened(text: str | None) -> Envelope:
+def decode_input(text: str | None) -> StoredInput:
     """What the row kept. Raises `Unreadable` when it is not what we wrote."""
     if not text:
-        return Envelope(is_applied=True)
+        return StoredInput(is_applied=True)
     try:
-        envelope: Envelope = decode_json(text, Envelope)
+        envelope: StoredInput = decode_json(text, StoredInput)
         for place, message in enumerate(envelope.messages or []):
             check_parts(message, f"messages[{place}]")
     except (msgspec.DecodeError, InvalidMessage) as error:

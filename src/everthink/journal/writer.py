@@ -1,6 +1,6 @@
 """The stream writer: gather, commit, show.
 
-    turn/loop, turn/calls --put(chunk)--> [gather] --commit--> store --show--> audience
+    turn/loop, turn/calls --put(chunk)--> [gather] --commit--> store --show--> feed
 
 Persist before show: nobody ever sees a chunk that a crash can take back. While a commit is
 in flight the next chunks gather, so a slow model pays one small commit per chunk and a burst
@@ -16,7 +16,7 @@ from .. import chunks as ui
 from ..clock import Clock
 from ..store.port import Rows, Statement, Store
 from . import queries
-from .feed import Audience, ShownChunks
+from .feed import ChunksStored, Feed
 from .segments import pack
 from .turn import Turn
 
@@ -50,11 +50,11 @@ class _Batch:
         segment = queries.segment(agent, turn, first=self.first, last=last, chunks=text, now=now)
         return [*self.statements, segment]
 
-    def show(self, audience: Audience, turn: Turn) -> None:
+    def show(self, feed: Feed, turn: Turn) -> None:
         for call in self.afterwards:
             call()
         if self.chunks:
-            audience.show(ShownChunks(turn, self.first, self.bodies, self.chunks))
+            feed.publish(ChunksStored(turn, self.first, self.bodies, self.chunks))
 
     def wake(self) -> None:
         for waiter in self.waiters:
@@ -66,10 +66,10 @@ class StreamWriter:
     """Writes the chunks of one turn and shows them once they are durable."""
 
     def __init__(
-        self, agent: str, turn: Turn, *, store: Store, clock: Clock, audience: Audience, first: int = 0
+        self, agent: str, turn: Turn, *, store: Store, clock: Clock, feed: Feed, first: int = 0
     ) -> None:
         self._agent, self._turn = agent, turn
-        self._store, self._clock, self._audience = store, clock, audience
+        self._store, self._clock, self._feed = store, clock, feed
         self._loop = asyncio.get_running_loop()
         self._gathering = _Batch(first)
         # The batch whose commit is under way; None between commits.
@@ -151,7 +151,7 @@ class StreamWriter:
             except Exception as failure:
                 self._failure = failure
                 raise
-        batch.show(self._audience, self._turn)
+        batch.show(self._feed, self._turn)
 
     def _schedule(self) -> None:
         self._scheduled = True
@@ -178,6 +178,6 @@ class StreamWriter:
             if self.on_failure is not None:
                 self.on_failure()
         else:
-            batch.show(self._audience, self._turn)
+            batch.show(self._feed, self._turn)
         batch.wake()
         self._commit()

@@ -168,7 +168,7 @@ def _parts(messages: list[ModelMessage]) -> Iterator[Any]:
 
 
 def _usage(request: Request, answer: _Answer) -> Usage:
-    """Words, for want of tokens."""
+    """ToolErrors, for want of tokens."""
     shown = len(request.system.split()) + sum(
         len(part.text[:_HEARD].split())
         for message in request.messages

@@ -23,10 +23,10 @@ from ..errors import CommitRefused, StoreError, TurnGivenUp, is_elsewhere
 from ..hooks.values import TurnStatus
 from ..journal import queries as turns
 from ..journal.feed import (
+    ChunksStored,
+    FeedEvent,
     HistoryChanged,
     RecoveryChanged,
-    Shown,
-    ShownChunks,
     TurnEnded,
     TurnRewound,
 )
@@ -60,7 +60,7 @@ from ..turn.attempt import (
     explain,
     remembered,
 )
-from ..turn.outcome import Outcome, PutOff, reason_of
+from ..turn.outcome import Outcome, Postponed, reason_of
 from . import queries
 from .aside import SET_ASIDE_TEXT, UNREADABLE_TEXT, put_aside, tell_aside
 from .context import ChatRecoveryContext, RecoveryDecision
@@ -89,7 +89,7 @@ SUBMISSION_TEXT = "Submission was interrupted after messages were applied."
 DECLINED_TEXT = "The answer was interrupted and is not continued."
 RECOVERING_TTL_MS = 15 * 60 * 1000
 """A recovery that takes longer than this is not announced to those who connect."""
-PUT_OFF = 3.0
+POSTPONED_BY = 3.0
 FIRST_RETRY = 30.0
 LONGEST_RETRY = 300.0
 AGAIN = 1.0
@@ -154,9 +154,9 @@ class Recovery:
         house = self._house
         if house.recovering is None and self.is_on:
             house.recovering = Recovering(turn.request_id, house.clock.now_ms())
-            house.audience.show(RecoveryChanged(turn, True))
+            house.feed.publish(RecoveryChanged(turn, True))
 
-    async def pick_up(self, turn: Turn) -> Outcome | PutOff | None:
+    async def pick_up(self, turn: Turn) -> Outcome | Postponed | None:
         """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`.
 
         Only a store that is closed, or another's by now, raises: the agent stops.
@@ -170,7 +170,7 @@ class Recovery:
         self._failures.pop(turn.id, None)
         return outcome
 
-    async def _counted(self, turn: Turn) -> Outcome | PutOff | None:
+    async def _counted(self, turn: Turn) -> Outcome | Postponed | None:
         """An attempt, counted before anything of the turn is read: it may be what took the process down."""
         house = self._house
         [(said,)] = await house.store.fetch(turns.LAST_CHUNK, house.id, turn.id)
@@ -184,13 +184,13 @@ class Recovery:
             raise
         except Exception as error:  # noqa: BLE001 - told: what cannot be read today cannot be read tomorrow
             return await self._set_aside(turn, trial.suspect, error)
-        if isinstance(outcome, PutOff):
+        if isinstance(outcome, Postponed):
             await house.trials.undo(trial)
         elif outcome is None:
             self._watch(turn, trial)
         return outcome
 
-    async def _picked_up(self, turn: Turn) -> Outcome | PutOff | None:
+    async def _picked_up(self, turn: Turn) -> Outcome | Postponed | None:
         journal = await self._read(turn)
         turn.is_interrupted = False
         # Whoever answers one of its calls meanwhile finds it here.
@@ -202,14 +202,14 @@ class Recovery:
         if not trial.holds_place:
             return
 
-        def see(shown: Shown) -> None:
-            if isinstance(shown, ShownChunks | TurnEnded) and shown.turn is turn:
+        def see(shown: FeedEvent) -> None:
+            if isinstance(shown, ChunksStored | TurnEnded) and shown.turn is turn:
                 self._house.trials.lives(trial)
                 leave()
 
-        leave = self._house.audience.join(see)
+        leave = self._house.feed.join(see)
 
-    async def _decided(self, turn: Turn, journal: Journal) -> Outcome | PutOff | None:
+    async def _decided(self, turn: Turn, journal: Journal) -> Outcome | Postponed | None:
         house = self._house
         if turn.signal.aborted:
             return await self._end(turn, journal, "aborted", reason_of(turn))
@@ -300,7 +300,7 @@ class Recovery:
             asked = settings.should_keep_recovering
             return await ask("should_keep_recovering", asked, question) is not False
         except Exception as error:  # noqa: BLE001 - a broken policy must not cost anybody an answer
-            self._house.complain("chat_recovery.should_keep_recovering", error)
+            self._house.log_hook_error("chat_recovery.should_keep_recovering", error)
             return True
 
     async def _unless_stopped(
@@ -368,7 +368,7 @@ class Recovery:
         await self._forget_copy(turn)
         turn.message_id = house.new_id()
         await house.store.apply(turns.rewound(house.id, turn.id, message_id=turn.message_id))
-        house.audience.show(TurnRewound(turn))
+        house.feed.publish(TurnRewound(turn))
         journal = await self._read(turn)
         house.inflight = journal.fold
         return journal
@@ -378,19 +378,19 @@ class Recovery:
         session = self._house.session
         if await session.has(turn.message_id):
             await session.delete_messages([turn.message_id])
-            self._house.audience.show(HistoryChanged())
+            self._house.feed.publish(HistoryChanged())
 
-    async def _hook_failed(self, turn: Turn, incident: Incident, error: Exception) -> PutOff:
+    async def _hook_failed(self, turn: Turn, incident: Incident, error: Exception) -> Postponed:
         house = self._house
-        house.complain("on_chat_recovery", error)
+        house.log_hook_error("on_chat_recovery", error)
         text = mask(str(error)) or type(error).__name__
         incident = self._incidents[turn.id] = replace(incident, status="failed", reason=text)
         await house.store.apply([queries.kept(house.id, incident)])
         house.emit(ChatRecoveryFailed(**_fields(incident), reason=text))
         turn.is_interrupted = True
-        return PutOff(min(LONGEST_RETRY, FIRST_RETRY * 2 ** min(incident.attempt - 1, 8)))
+        return Postponed(min(LONGEST_RETRY, FIRST_RETRY * 2 ** min(incident.attempt - 1, 8)))
 
-    async def crowded_out(self, turn: Turn) -> Outcome | PutOff:
+    async def queue_timeout(self, turn: Turn) -> Outcome | Postponed:
         """The turn waited for its place in vain: it comes again, or is given up after too many times."""
         try:
             return await self._crowded_out(turn)
@@ -399,7 +399,7 @@ class Recovery:
                 raise
             return await self._unreached(turn, error)
 
-    async def _crowded_out(self, turn: Turn) -> Outcome | PutOff:
+    async def _crowded_out(self, turn: Turn) -> Outcome | Postponed:
         house, settings = self._house, self.settings or ChatRecovery()
         id = incident_id(turn.request_id, self._asked_by(turn))
         rows = await house.store.fetch(queries.ONE, house.id, id)
@@ -418,7 +418,7 @@ class Recovery:
             return await self._give_up(turn, await self._read(turn), incident, "stable_timeout", settings)
         await house.store.apply([queries.kept(house.id, incident)])
         house.emit(ChatRecoveryScheduled(**_fields(incident)))
-        return PutOff(PUT_OFF)
+        return Postponed(POSTPONED_BY)
 
     def _blank(self, turn: Turn, id: str, settings: ChatRecovery) -> Incident:
         """The incident of a turn that nothing is known of yet."""
@@ -435,7 +435,7 @@ class Recovery:
             last_progress_at=now,
         )
 
-    async def _unreached(self, turn: Turn, error: StoreError) -> Outcome | PutOff:
+    async def _unreached(self, turn: Turn, error: StoreError) -> Outcome | Postponed:
         """The store failed: the turn comes again, so often and no more. Then it is set aside, and told."""
         house, settings = self._house, self.settings or ChatRecovery()
         failures = self._failures[turn.id] = self._failures.get(turn.id, 0) + 1
@@ -446,7 +446,7 @@ class Recovery:
         house.emit(ChatRecoveryFailed(**_fields(incident), reason=str(error)))
         house.inflight, turn.is_interrupted = None, True
         if failures <= settings.max_attempts:
-            return PutOff(min(LONGEST_AGAIN, AGAIN * 2 ** min(failures - 1, 8)))
+            return Postponed(min(LONGEST_AGAIN, AGAIN * 2 ** min(failures - 1, 8)))
         self._incidents[turn.id] = incident = replace(incident, status="exhausted", reason="recovery_error")
         await self._tell_exhausted(turn, None, incident, "recovery_error", settings)
         now = house.clock.now_ms()
@@ -507,7 +507,7 @@ class Recovery:
         try:
             await call_hook(settings.on_exhausted, told)
         except Exception as error:  # noqa: BLE001 - people must be told all the same
-            house.complain("chat_recovery.on_exhausted", error)
+            house.log_hook_error("chat_recovery.on_exhausted", error)
 
     async def _decline(self, turn: Turn, journal: Journal, incident: Incident, *, keeps: bool) -> Outcome:
         house = self._house
@@ -577,7 +577,7 @@ class Recovery:
             last.append(remembered(house, turn, shown))
         await house.session.write(plan, *closing(house, turn, status, text), *last)
         if message is not None:
-            house.audience.show(HistoryChanged(turn, "answer"))
+            house.feed.publish(HistoryChanged(turn, "answer"))
         streamed = journal.next_seq > 0
         close(house, TurnEnded(turn, status, shown or text, streamed=streamed, stored=message is not None))
         return Outcome(turn, status, text=text, message=message, fires_response=message is not None)
@@ -620,7 +620,7 @@ class Recovery:
                     pass
         if house.recovering is not None and house.recovering.request_id == turn.request_id:
             house.recovering = None
-            house.audience.show(RecoveryChanged(turn, False))
+            house.feed.publish(RecoveryChanged(turn, False))
 
 
 def _fields(incident: Incident) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ..door.submissions import INVALID_TEXT, Submissions
 from ..errors import StoreError, Unreadable
 from ..journal import queries
 from ..journal.turn import Turn
-from ..journal.turn_input import opened
+from ..journal.turn_input import decode_input
 from ..store.port import Row
 from ..tools.collect import client_tools_from
 from ..turn.outcome import Failure
@@ -79,12 +79,12 @@ async def _entered(house: Sleeper, row: Row) -> None:
         await house.submissions.resume(row)
         return
     else:
-        envelope = opened(row[5])
+        envelope = decode_input(row[5])
         if envelope.messages is None and not envelope.is_applied:
             await _end_lost(house, row)
             return
         turn = _turn(house, row)
-    house.door.enter(turn, house.queue.reserve(turn.request_id))
+    house.door.enqueue(turn, house.queue.reserve(turn.request_id))
 
 
 async def _unreadable(house: Sleeper, row: Row, error: Exception) -> None:
@@ -94,7 +94,7 @@ async def _unreadable(house: Sleeper, row: Row, error: Exception) -> None:
     statements = put_aside(house, id, suspect, text, error)
     failure = Failure(id=row[1], turn=id, error=text, continuation=bool(row[4]))
     house.last_failure = msgspec.to_builtins(failure)
-    await house.store.apply([*statements, house.remember("lastFailure", house.last_failure)])
+    await house.store.apply([*statements, house.save_value("lastFailure", house.last_failure)])
     tell_aside(house, id, row[1], suspect, error)
     if row[2] == "submission":
         await house.submissions.tell(id)
@@ -102,8 +102,8 @@ async def _unreadable(house: Sleeper, row: Row, error: Exception) -> None:
 
 def _turn(house: Sleeper, row: Row) -> Turn:
     """The turn of a row, as it was."""
-    envelope = opened(row[5])
-    turn = house.door.turn(
+    envelope = decode_input(row[5])
+    turn = house.door.new_turn(
         row[2],
         id=row[0],
         request_id=row[1],

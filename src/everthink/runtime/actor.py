@@ -23,7 +23,7 @@ from ..clock import Clock
 from ..cluster.fence import Fence
 from ..current import current_connection, current_turn, in_readonly_turn
 from ..door.admission import Door
-from ..door.concurrency import Submits
+from ..door.concurrency import Overlaps
 from ..door.continuations import Continuations, Wish
 from ..door.queue import TurnQueue
 from ..door.submissions import Submission, Submissions
@@ -34,12 +34,12 @@ from ..holds import Hold, Holds
 from ..hooks.values import Hooks
 from ..journal import queries as turns
 from ..journal.feed import (
-    Audience,
+    Feed,
     HistoryChanged,
     SessionTold,
 )
 from ..journal.fold import Accumulator
-from ..journal.tool_errors import Words
+from ..journal.tool_errors import ToolErrors
 from ..journal.turn import Turn
 from ..limits import Limits
 from ..messages import Message, bounded_json, decode_json
@@ -186,12 +186,54 @@ class Actor:
     # dict: a type checker would take them for methods here.
     # fmt: off
     __slots__ = (
-        "__dict__", "__weakref__", "_base", "_bus", "_evictor", "_sessions", "_tasks", "_tools",
-        "_unreadable", "_windowed", "aborts", "agent", "alarms", "audience", "cleaning", "clock", "cls",
-        "config", "continuations", "converter", "degradations", "door", "fence", "fibers", "hall", "holds",
-        "id", "idle_since", "inflight", "jobs", "last_body", "last_failure", "limits", "name",
-        "next_turn_seq", "open_tools", "prunes_at", "queue", "recovering", "recovery",
-        "session", "state_box", "store", "submissions", "submits", "tasks", "tools_by", "trials",
+        "__dict__",
+        "__weakref__",
+        "_base",
+        "_bus",
+        "_evictor",
+        "_sessions",
+        "_tasks",
+        "_tools",
+        "_unreadable",
+        "_windowed",
+        "aborts",
+        "agent",
+        "alarms",
+        "cleaning",
+        "clock",
+        "cls",
+        "config",
+        "continuations",
+        "converter",
+        "degradations",
+        "door",
+        "feed",
+        "fence",
+        "fibers",
+        "hall",
+        "holds",
+        "id",
+        "idle_since",
+        "inflight",
+        "jobs",
+        "last_body",
+        "last_failure",
+        "limits",
+        "name",
+        "next_turn_seq",
+        "open_tools",
+        "overlaps",
+        "prunes_at",
+        "queue",
+        "recovering",
+        "recovery",
+        "session",
+        "state_box",
+        "store",
+        "submissions",
+        "tasks",
+        "tools_by",
+        "trials",
         "words",
     )
     # fmt: on
@@ -227,13 +269,13 @@ class Actor:
         self._windowed: tuple[int, int] | None = None
         # What was told to be unreadable: once is enough.
         self._unreadable: set[tuple[str, str | None]] = set()
-        self.audience = Audience()
-        self.words = Words(self)
+        self.feed = Feed()
+        self.words = ToolErrors(self)
         self.converter = Converter(self.words.of, lambda: shortening_of(self.agent.shorten_old_messages))
         self.converter.left_out = self._message_unreadable
         self.aborts = AbortRegistry()
         self.queue = TurnQueue()
-        self.submits = Submits()
+        self.overlaps = Overlaps()
         self.door = Door(self)
         self.submissions = Submissions(self)
         self.continuations = Continuations(self)
@@ -378,9 +420,9 @@ class Actor:
         session.unreadable = self._message_unreadable
 
     def _session_told(self, news: SessionNews) -> None:
-        self.audience.show(SessionTold(news))
+        self.feed.publish(SessionTold(news))
         if isinstance(news, SessionStatus) and news.tokens_before is not None and self.is_at_rest:
-            self.audience.show(HistoryChanged())
+            self.feed.publish(HistoryChanged())
 
     def _hydrated(self, shape: Shape) -> None:
         """Tell when only the end of a large conversation is in memory, and when that changes."""
@@ -415,7 +457,7 @@ class Actor:
         before.listener = before.hydrated = None
         # Asked for in the same breath: what is accepted from here on is stored after it.
         applied = self.store.apply(
-            [self.remember("session", session.id or None), self.remember("lastFailure", None)]
+            [self.save_value("session", session.id or None), self.save_value("lastFailure", None)]
         )
         self.last_failure = None
         self.converter.forget()
@@ -425,7 +467,7 @@ class Actor:
             session.listener = session.hydrated = None
             self._adopt(before)
             raise
-        self.audience.show(HistoryChanged())
+        self.feed.publish(HistoryChanged())
 
     async def _try(self, step: str, work: Awaitable[None]) -> None:
         """Do what the agent can serve without. A database that fails is not among that."""
@@ -461,7 +503,7 @@ class Actor:
     @property
     def is_at_rest(self) -> bool:
         """True when no turn runs, waits or is about to."""
-        is_quiet = self.queue.is_idle and not self.door.has_turns and not self.submits.pending
+        is_quiet = self.queue.is_idle and not self.door.has_turns and not self.overlaps.pending
         return is_quiet and self.continuations.is_at_rest
 
     # --- state
@@ -525,7 +567,7 @@ class Actor:
     def _tell_cut(self, message: Message, size: int) -> None:
         self.emit(MessageCut(message_id=message.id, role=message.role, bytes=size))
 
-    def complain(self, hook: str, error: BaseException) -> None:
+    def log_hook_error(self, hook: str, error: BaseException) -> None:
         """Log that a hook raised where raising changes nothing."""
         log.error("%s.%s of %s raised", self.cls.__name__, hook, self.name, exc_info=error)
 
@@ -546,7 +588,7 @@ class Actor:
             self._tools = {name: tool.bind(self.agent) for name, tool in found.items()}
         return self._tools
 
-    def remember(self, key: str, value: Any) -> Statement:
+    def save_value(self, key: str, value: Any) -> Statement:
         """A statement that keeps a small JSON value (`None` forgets it)."""
         if value is None:
             return queries.removed(self.id, key)
@@ -562,7 +604,7 @@ class Actor:
         """Keep the agent in memory until the hold is released."""
         return self.holds.take()
 
-    def rouse(self, at_ms: int, *, is_stored: bool = False) -> None:
+    def wake_at(self, at_ms: int, *, is_stored: bool = False) -> None:
         """See that the agent is awake at that time. `is_stored`: an alarm's row says so too."""
         if self.waker is not None:
             self.waker(at_ms, None if is_stored else self.id)
@@ -582,7 +624,7 @@ class Actor:
         try:
             await call_hook(self.agent.on_error, error)
         except Exception as raised:  # noqa: BLE001 - there is nobody to give it to
-            self.complain("on_error", raised)
+            self.log_hook_error("on_error", raised)
 
     def background(self, work: Awaitable[Any]) -> None:
         """Keep a task alive until it ends; what it raises is logged."""

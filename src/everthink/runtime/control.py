@@ -108,7 +108,7 @@ async def save(
     """See `Think.save_messages`."""
     home.door.refuse_nested("programmatic")
     metadata = json_object(metadata, "metadata")
-    turn = home.door.turn(
+    turn = home.door.new_turn(
         "programmatic",
         **_input(home, messages, channel, metadata),
         body=home.last_body,
@@ -129,7 +129,7 @@ def go_on(
         leaf = home.session.leaf
         if leaf is None or leaf.role != "assistant":
             return TurnResult("", "skipped", continuation=True)
-        turn = home.door.turn(
+        turn = home.door.new_turn(
             "programmatic",
             continuation=True,
             body=json_object(body, "body") if body is not None else home.last_body,
@@ -144,7 +144,7 @@ def go_on(
 def _prepared(home: Actor, turn: Turn, signal: AbortSignal | None) -> Prepared:
     return Prepared(
         turn,
-        home.audience,
+        home.feed,
         lambda: home.door.admitting(turn, external=signal),
         lambda: home.aborts.remove(turn.request_id),
     )
@@ -158,7 +158,7 @@ def regenerate(
     async def prepare() -> Prepared:
         home.door.refuse_nested("programmatic")
         await home.session.refresh()
-        turn = home.door.turn(
+        turn = home.door.new_turn(
             "programmatic",
             parent=_question_before(home, message_id),
             body=home.last_body,
@@ -205,7 +205,7 @@ def stream(
     async def prepare() -> Prepared:
         home.door.refuse_nested("rpc")
         marks = json_object(metadata, "metadata")
-        turn = home.door.turn(
+        turn = home.door.new_turn(
             "rpc",
             **_input(home, given, channel, marks),
             client_tools=_own_client_tools(client_tools, on_client_tool_call),
@@ -349,14 +349,14 @@ def _stop(home: Actor) -> Statement:
     """Stop what runs and what waits. The statement ends the rows of the latter."""
     home.queue.reset()
     home.aborts.abort_all(RESET)
-    home.submits.reset()
+    home.overlaps.reset()
     return queries.skipped(home.id, error=SKIPPED_TEXT, now=home.clock.now_ms())
 
 
 async def clear(home: Actor) -> None:
     """See `Think.clear_messages`."""
     # One commit, asked for in one breath: what was accepted before it goes, what comes after it stays.
-    forget = home.remember("lastFailure", None)
+    forget = home.save_value("lastFailure", None)
     home.last_failure = None
     running = home.door.running
     stopped = [_stop(home), home.continuations.forget()]
@@ -372,7 +372,7 @@ async def clear(home: Actor) -> None:
     home.words.forget()
     await home.session.refresh_system_prompt("cleared")
     home.cleaning.ask(running)
-    home.audience.show(Cleared())
+    home.feed.publish(Cleared())
     home.emit(MessageClear())
     await home.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
 
@@ -416,10 +416,10 @@ async def add(
         above = message.id
     if plan.statements:
         await session.write(plan)
-        home.evictor.nudge()
+        home.evictor.start_pass()
         await session.compact_if_due()
     if broadcast and not in_active_turn(home.id):
-        home.audience.show(HistoryChanged())
+        home.feed.publish(HistoryChanged())
     return tuple(plan.cut)
 
 
@@ -448,7 +448,7 @@ async def until_stable(home: Actor, timeout: float | None) -> bool:
     if timeout is None:
         home.door.refuse_waiting("wait_until_stable")
     changed = asyncio.Event()
-    leave = home.audience.join(lambda _: changed.set())
+    leave = home.feed.join(lambda _: changed.set())
     settled = asyncio.ensure_future(_settled(home, changed))
     limits = [] if timeout is None else [asyncio.ensure_future(home.clock.sleep(max(0.0, timeout)))]
     try:
@@ -573,7 +573,7 @@ async def _apply(
         part.update(copy_json(parts[0]))
         kept = queries.answered(home.id, call_id, answer=answer, state=state, now=now)
         await home.store.apply([kept, *more])
-        home.audience.show(MessageUpdated(home.inflight.message()))
+        home.feed.publish(MessageUpdated(home.inflight.message()))
         return str(part.get("toolName", ""))
     await home.session.refresh()
     holder = holder_of(reversed(home.session.path), call_id)
@@ -600,9 +600,9 @@ async def _rewritten(
         return None
     message = Message(holder.id, holder.role, parts, holder.metadata, createdAt=holder.createdAt)
     plan = home.session.plan_update(message)
-    home.session.foresee(message)
+    home.session.apply_early(message)
     await home.session.write(plan, *more)
-    home.audience.show(MessageUpdated(message))
+    home.feed.publish(MessageUpdated(message))
     return next(str(p.get("toolName", "")) for p in parts if p.get("toolCallId") == call_id)
 
 
@@ -632,7 +632,7 @@ async def _apply_to_cut_off(
         live = home.inflight.call(call_id) if home.inflight is not None else None
         if live is not None:  # it went on while this was written
             live.update(copy_json(parts[0]))
-        home.audience.show(MessageUpdated(journal.fold.message()))
+        home.feed.publish(MessageUpdated(journal.fold.message()))
         return str(part.get("toolName", ""))
     return None
 
@@ -655,7 +655,7 @@ def default_kind(error: BaseException) -> str | None:
 async def configure(home: Actor, config: Any) -> None:
     """See `Think.configure`."""
     config = plain_json(without_objects(config), "config", "configure")
-    await home.store.apply([home.remember("config", config)])
+    await home.store.apply([home.save_value("config", config)])
     home.config = config
 
 

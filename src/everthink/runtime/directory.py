@@ -236,7 +236,7 @@ class Directory:
         known = queries.known(f"{cls.__name__}/{name}", cls=cls.__name__, name=name, now=self._clock.now_ms())
         parts: dict[str, Any] = {**self._parts, "store": Introduced(fence, known), "fence": fence}
         actor = Actor(cls, name, **parts)
-        actor.waker = self.waker.rouse
+        actor.waker = self.waker.wake_at
         try:
             await actor.start(props)
         except BaseException:
@@ -335,7 +335,7 @@ class Directory:
             self.trials.forget(id)
             self._fences.pop(id, None)
         else:
-            self.waker.rouse(0, id)  # read it again: what was cut off goes on from what is stored
+            self.waker.wake_at(0, id)  # read it again: what was cut off goes on from what is stored
 
     def _lose_all(self) -> None:
         """Nobody knows any more that this process lives: others may have its agents."""
@@ -397,7 +397,7 @@ class Directory:
             for one in found:
                 await take_up(task.result(), one)
         elif found:
-            self.waker.rouse(0, id)
+            self.waker.wake_at(0, id)
         return found
 
     async def _release(self, key: tuple[str, str], fence: Fence, turn: str | None) -> list[str]:

@@ -36,7 +36,7 @@ class Stateful(Protocol):
         """The agent, for its hooks."""
         ...
 
-    def remember(self, key: str, value: Any) -> Statement:
+    def save_value(self, key: str, value: Any) -> Statement:
         """A statement that keeps a JSON value."""
         ...
 
@@ -44,7 +44,7 @@ class Stateful(Protocol):
         """Keep a task alive."""
         ...
 
-    def complain(self, hook: str, error: BaseException) -> None:
+    def log_hook_error(self, hook: str, error: BaseException) -> None:
         """Log that a hook raised."""
         ...
 
@@ -98,7 +98,7 @@ class StateBox:
         hook = home.agent.validate_state_change
         check_returned("validate_state_change", hook(*fitted(hook, value, source)))
         new = copy_json(value)
-        kept = home.remember("state", {"value": new})
+        kept = home.save_value("state", {"value": new})
         self._value = new
         self._changes += 1
         # Shielded: it is stored and told even if whoever set it stops waiting.
@@ -120,4 +120,4 @@ class StateBox:
         try:
             await call_hook(self._home.agent.on_state_changed, copy_json(state), source)
         except Exception as error:  # noqa: BLE001 - the state is stored; a hook cannot change that
-            self._home.complain("on_state_changed", error)
+            self._home.log_hook_error("on_state_changed", error)

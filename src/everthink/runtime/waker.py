@@ -102,7 +102,7 @@ class Waker:
     def look(self) -> None:
         """Look again for everything that was left: another process may have been at it, and is gone."""
         self._unasked = list(self._left)
-        self.rouse()
+        self.wake_at()
 
     async def stop(self) -> None:
         """Reach nobody any more. What an agent is doing is the agent's to end."""
@@ -116,7 +116,7 @@ class Waker:
         self._task, self._at, self._is_looking = None, math.inf, False
         self._rested.set()
 
-    def rouse(self, at_ms: float = 0, agent: str | None = None) -> None:
+    def wake_at(self, at_ms: float = 0, agent: str | None = None) -> None:
         """Something is due at this time (now, when it has passed): a timer, whose row is committed, or
         something else that the agent with this id knows of when it is in memory again."""
         if agent is not None:
@@ -155,7 +155,7 @@ class Waker:
             self._at = math.inf
             try:
                 await self._ask_for_left()
-                self.rouse(await self._look())
+                self.wake_at(await self._look())
                 await self._warn_of_unknown()
                 pause = FIRST_PAUSE
             except StoreClosed:
@@ -163,7 +163,7 @@ class Waker:
             except Exception as error:  # whatever it was: timers must not end because of one look
                 trace = None if isinstance(error, StoreError) else error
                 log.warning("timers are looked at again in %g s: %s", pause, error, exc_info=trace)
-                self.rouse(self._clock.now_ms() + pause * 1000)
+                self.wake_at(self._clock.now_ms() + pause * 1000)
                 pause = min(pause * 2, LONGEST_PAUSE)
             self._set_timer()
             self._is_looking = False
@@ -253,7 +253,7 @@ class Waker:
         del self._busy[agent]
         if agent in self._again:
             self._again.discard(agent)
-            self.rouse()
+            self.wake_at()
         self._rested.set()
 
     async def _wake(self, agent: str, cls: str, name: str) -> None:
@@ -282,7 +282,7 @@ class Waker:
         pause = min(FIRST_PAUSE * 2.0 ** min(streak, 20), LONGEST_PAUSE)
         until = self._clock.now_ms() + round(pause * 1000)
         self._failing[agent] = _Failing(streak, until)
-        self.rouse(until, agent)
+        self.wake_at(until, agent)
         log.warning(
             "%s could not do what was due and is tried again in %g s: %s",
             agent,

@@ -172,12 +172,12 @@ class Alarms:
         async with self._creating:
             known = await self._similar(row) if once else None
             if known is not None:
-                home.rouse(known.due_at, is_stored=True)
+                home.wake_at(known.due_at, is_stored=True)
                 return _schedule(known)
             cls = type(home.agent).__name__
             await home.store.apply([queries.created(home.id, cls, row, now=home.clock.now_ms())])
         home.emit(ScheduleCreate(callback=callback, id=row.id))
-        home.rouse(row.due_at, is_stored=True)
+        home.wake_at(row.due_at, is_stored=True)
         return _schedule(row)
 
     async def _similar(self, row: AlarmRow) -> AlarmRow | None:
@@ -298,7 +298,7 @@ class Alarms:
         for one in written:
             one.hold.release()
             if one.next_time is not None:
-                self._home.rouse(one.next_time, is_stored=True)
+                self._home.wake_at(one.next_time, is_stored=True)
         return answers[-1]
 
     def _warn_of_many(self, due: list[AlarmRow]) -> None:
@@ -344,7 +344,7 @@ class Alarms:
         until = cast("int", row.started_at) + round(setting(home.agent, "hung_schedule_timeout") * 1000)
         log.warning("%s: the interval %r is still running and is passed over", home.id, row.callback)
         await home.store.apply([queries.put_off(home.id, row.id, until=until, strikes=row.strikes)])
-        home.rouse(until, is_stored=True)
+        home.wake_at(until, is_stored=True)
 
     async def _call(self, row: AlarmRow) -> Outcome:
         home = self._home
@@ -388,7 +388,7 @@ class Alarms:
         if not is_sealed:
             until = home.clock.now_ms() + min(300, 30 * strikes) * 1000
             await home.store.apply([queries.put_off(home.id, row.id, until=until, strikes=strikes)])
-            home.rouse(until, is_stored=True)
+            home.wake_at(until, is_stored=True)
         home.emit(
             AlarmMemoryLimitReset(
                 strikes=strikes, limit=limit, sealed=is_sealed, error=str(error) or "out of memory"

@@ -73,7 +73,7 @@ class Home(Protocol):
         """Keep the agent in memory meanwhile."""
         ...
 
-    def rouse(self, at_ms: int, *, is_stored: bool = False) -> None:
+    def wake_at(self, at_ms: int, *, is_stored: bool = False) -> None:
         """See that the agent is awake at that time. `is_stored`: an alarm's row says so too."""
         ...
 

@@ -93,7 +93,7 @@ class Jobs:
         await home.store.apply([queries.queued(home.id, row)])
         home.emit(QueueCreate(callback=name, id=row.id))
         if self._is_stopped:
-            home.rouse(now)  # code that outlived this instance: the next one does it
+            home.wake_at(now)  # code that outlived this instance: the next one does it
         self._flush()
         return row.id
 

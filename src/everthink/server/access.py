@@ -1,7 +1,7 @@
 """Who may come in, and with which permissions: asked before anything is accepted, started or read.
 
     Gate, devtools --connection--> Access.enter --> Pass, or the response that refuses
-    Hall --a call--> Access.may_call --> why not, or nothing
+    ChatSockets --a call--> Access.may_call --> why not, or nothing
 
 Every way in asks the same questions in the same order: the host, the origin, `authenticate`,
 `authorize`, `on_before_connect` or `on_before_request`. A check that raises, or that answers with

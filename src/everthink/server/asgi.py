@@ -1,6 +1,6 @@
 """The ASGI edge: addresses to agents, HTTP and sockets to halls.
 
-    uvicorn --scope--> Gate --> /agents/{class}/{name} --> Hall        (anything else: 404)
+    uvicorn --scope--> Gate --> /agents/{class}/{name} --> ChatSockets        (anything else: 404)
 
 Nothing is accepted before the host, the address, the origin and the application's own checks are fine.
 """
@@ -27,7 +27,7 @@ from ..runtime.directory import MAX_NAME
 from .access import Action, Pass, address_of, raised
 from .answers import Answer, Told
 from .bodies import bounded
-from .chat_sockets import Hall
+from .chat_sockets import ChatSockets
 from .connections import Connection
 from .crowd import Crowd, place_of
 from .expiry import close_when_expired
@@ -74,7 +74,7 @@ class Gate:
         self._crowd = Crowd(app.limits, app.clock)
         self._buffers = Buffers(app.limits.buffered_bytes)
         # Each belongs to its actor, and goes when that leaves memory.
-        self._halls: weakref.WeakValueDictionary[str, Hall] = weakref.WeakValueDictionary()
+        self._halls: weakref.WeakValueDictionary[str, ChatSockets] = weakref.WeakValueDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, one socket, or the server's life."""
@@ -195,7 +195,7 @@ class Gate:
             return _refused(connection, 404, NO_CHILDREN, "it is an address of an agent below another one")
         return cls, name, "/".join(rest)
 
-    async def _hall(self, connection: HTTPConnection, cls: Any, name: str) -> Hall | Response:
+    async def _hall(self, connection: HTTPConnection, cls: Any, name: str) -> ChatSockets | Response:
         """Where to meet the agent, which is made if need be; or why it is not."""
         directory = await self._app.open()
         if not await directory.exists(cls, name):
@@ -206,7 +206,7 @@ class Gate:
         actor = await directory.reach(cls, name)
         hall = self._halls.get(actor.id)
         if hall is None or hall.actor is not actor:
-            hall = self._halls[actor.id] = Hall(actor, self._access)
+            hall = self._halls[actor.id] = ChatSockets(actor, self._access)
             actor.hall = hall
             actor.state_box.changed = hall.state_changed
         return hall
@@ -306,7 +306,7 @@ class Gate:
         return entered if isinstance(entered, Response) else (cls, name, entered)
 
     async def _serve(
-        self, socket: WebSocket, hall: Hall, entered: Pass, transport: asyncio.Transport | None
+        self, socket: WebSocket, hall: ChatSockets, entered: Pass, transport: asyncio.Transport | None
     ) -> None:
         id, key = hall.names_for(socket.query_params.get("_pk"), entered.mark)
         connection = Connection(
@@ -331,7 +331,7 @@ class Gate:
             # The greeting waits in the buffer until the connect hook has agreed.
             await hall.join(connection, socket)
         except Exception as error:  # noqa: BLE001 - the connect hook said no
-            hall.actor.complain("on_connect", error)
+            hall.actor.log_hook_error("on_connect", error)
             ended = (1011, "Uncaught exception during session setup")
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 await socket.send_text(encode_json({"error": UNTOLD}).decode())
@@ -351,7 +351,7 @@ class Gate:
                 # The server shuts down, and would wait for ever for a reader that does not read.
                 connection.cut_later()
 
-    async def _listen(self, connection: Connection, socket: WebSocket, hall: Hall) -> tuple[int, str]:
+    async def _listen(self, connection: Connection, socket: WebSocket, hall: ChatSockets) -> tuple[int, str]:
         """Receive until the connection ends. How it was closed."""
         handled = 0
         try:

@@ -1,6 +1,6 @@
 """Who did what, and who was kept from it: told to observers, a flood of refusals only in number.
 
-    access, Hall, devtools --> Auditor --Audit--> app.events
+    access, ChatSockets, devtools --> Auditor --Audit--> app.events
 
 What somebody did costs work and is told each time. A refusal costs a stranger nothing, so only so many
 are told in a second; the rest are counted, and nobody's refusals hide those of another address.

@@ -1,13 +1,14 @@
 """uvicorn's WebSocket protocol, cheaper: frames of one breath go out together, ready-made ones at once.
 
-    Connection --frames--> _Gathered --> socket
+    Connection --frames--> _BatchedWebSocket --> socket
          └--text--> Starlette, uvicorn, websockets --bytes--┘
 
 A burst of a model is hundreds of frames, and a system call for each is most of what a frame costs. The
 first write of a breath of the event loop is done at once, so a slow stream is as quick as without us; what
 follows in the same breath is joined and written at its end. Order is kept.
 
-`everthink serve` and `dev` use it. With your own uvicorn: `--ws everthink.server.batched_websocket:GatheredProtocol`.
+`everthink serve` and `dev` use it. With your own uvicorn:
+`--ws everthink.server.batched_websocket:BatchedProtocol`.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from websockets.protocol import State
 from ..limits import Limits
 from .guarded import GuardedProtocol, PatientProtocol, Reins
 
-__all__ = ["GatheredProtocol", "options"]
+__all__ = ["BatchedProtocol", "options"]
 
 LARGEST = 16 * 1024
 """So many bytes are not kept waiting."""
 
 
-class _Breath:
+class _LoopTick:
     """One round of the event loop, the same for all its sockets."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.number = 0
         self._is_running = False
-        self._waiting: list[_Gathered] = []
+        self._waiting: list[_BatchedWebSocket] = []
 
     def begin(self) -> None:
         """Something was written: this breath has an end."""
@@ -42,7 +43,7 @@ class _Breath:
             self._is_running = True
             self._loop.call_soon(self._end)
 
-    def wait(self, socket: _Gathered) -> None:
+    def wait(self, socket: _BatchedWebSocket) -> None:
         """Flush `socket` at the end."""
         self._waiting.append(socket)
 
@@ -54,16 +55,16 @@ class _Breath:
             socket.flush()
 
 
-_breaths: WeakKeyDictionary[asyncio.AbstractEventLoop, _Breath] = WeakKeyDictionary()
+_breaths: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopTick] = WeakKeyDictionary()
 
 
-class _Gathered(Reins):
+class _BatchedWebSocket(Reins):
     """A transport that joins what is written within one breath."""
 
     __slots__ = ("_breath", "_out", "_protocol", "_seen", "_size")
 
     def __init__(
-        self, transport: asyncio.Transport, breath: _Breath, protocol: GuardedProtocol | None = None
+        self, transport: asyncio.Transport, breath: _LoopTick, protocol: GuardedProtocol | None = None
     ) -> None:
         super().__init__(transport)
         self._breath, self._protocol = breath, protocol
@@ -137,23 +138,23 @@ class _Gathered(Reins):
         super().close()
 
 
-class GatheredProtocol(GuardedProtocol):
+class BatchedProtocol(GuardedProtocol):
     """uvicorn's own, guarded, on a transport that gathers."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Put ours around the transport."""
         breath = _breaths.get(self.loop)
         if breath is None:
-            breath = _breaths[self.loop] = _Breath(self.loop)
+            breath = _breaths[self.loop] = _LoopTick(self.loop)
         # Of another uvicorn we know less: everything goes its way.
         known = all(hasattr(self, name) for name in ("handshake_complete", "writable", "close_sent", "conn"))
-        ours = _Gathered(cast("asyncio.Transport", transport), breath, self if known else None)
+        ours = _BatchedWebSocket(cast("asyncio.Transport", transport), breath, self if known else None)
         super().connection_made(cast("Any", ours))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing can be written any more."""
         super().connection_lost(exc)
-        cast("_Gathered", self.transport).forget()
+        cast("_BatchedWebSocket", self.transport).forget()
 
 
 def options(limits: Limits) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def options(limits: Limits) -> dict[str, Any]:
     given = {"limits": limits}
     return {
         "http": type("PatientProtocol", (PatientProtocol,), given),
-        "ws": type("GatheredProtocol", (GatheredProtocol,), given),
+        "ws": type("BatchedProtocol", (BatchedProtocol,), given),
         "ws_max_size": limits.frame_bytes,
         "ws_per_message_deflate": False,  # costs CPU for each frame and 70 KB for each socket
     }

@@ -1,6 +1,6 @@
 """Where an agent and its connections meet: what is shown becomes frames, frames become deeds.
 
-    audience --Shown--> Hall --frames--> connections          connection --frame--> Hall --> agent
+    feed --FeedEvent--> ChatSockets --frames--> connections     connection --frame--> ChatSockets --> agent
 
 Readers who join in the middle are held out of live chunks until they ack; then they get all
 chunks from the start and go on live, without a gap: both happen in one breath of the event loop.
@@ -28,13 +28,13 @@ from ..door.requests import (
 )
 from ..errors import AgentError, CommitInDoubt, InvalidSettings, LeaseLost
 from ..journal.feed import (
+    ChunksStored,
     Cleared,
+    FeedEvent,
     HistoryChanged,
     MessageUpdated,
     RecoveryChanged,
     SessionTold,
-    Shown,
-    ShownChunks,
     TurnAccepted,
     TurnEnded,
     TurnRewound,
@@ -65,7 +65,7 @@ from .waiting import Latest, Long
 if TYPE_CHECKING:
     from .access import Access
 
-__all__ = ["Hall"]
+__all__ = ["ChatSockets"]
 
 log = logging.getLogger("everthink.server")
 
@@ -86,7 +86,7 @@ def _greeted(messages: Sequence[Message]) -> bytes:
     return encode_json(wire.ChatMessages(list(messages), connect=True))
 
 
-class Hall:
+class ChatSockets:
     """The connections of one agent."""
 
     def __init__(self, actor: Actor, access: Access | None = None) -> None:
@@ -121,7 +121,7 @@ class Hall:
         self._closed: tuple[int, str] | None = None
         # Turns that ended, by request, for acks that come late.
         self._over: dict[str, Over] = {}
-        actor.audience.join(self._see)
+        actor.feed.join(self._see)
         self._caught_up = asyncio.ensure_future(self._catch_up())
 
     async def _catch_up(self) -> None:
@@ -140,9 +140,9 @@ class Hall:
 
     # --- what the agent shows
 
-    def _see(self, shown: Shown) -> None:
+    def _see(self, shown: FeedEvent) -> None:
         match shown:
-            case ShownChunks():
+            case ChunksStored():
                 self._chunks(shown)
             case TurnAccepted(turn):
                 self._accepted[turn.request_id] = turn
@@ -173,7 +173,7 @@ class Hall:
             case _:
                 assert_never(shown)
 
-    def _chunks(self, shown: ShownChunks) -> None:
+    def _chunks(self, shown: ChunksStored) -> None:
         turn = shown.turn
         if self._active is not turn:
             self._begin(turn)
@@ -434,7 +434,7 @@ class Hall:
         try:
             await call_hook(self.actor.agent.on_close, connection, code, reason)
         except Exception as error:  # noqa: BLE001 - it is gone already
-            self.actor.complain("on_close", error)
+            self.actor.log_hook_error("on_close", error)
 
     def hear_no_more(self) -> None:
         """What clients send from now on is not heard. `close_all` follows, once it is known what to tell."""
@@ -468,7 +468,7 @@ class Hall:
             else:
                 await self._handle(connection, frame)
         except Exception as error:  # noqa: BLE001 - one bad frame must not end the connection
-            self.actor.complain("on_message", error)
+            self.actor.log_hook_error("on_message", error)
         finally:
             current_connection.reset(token)
 
@@ -648,7 +648,7 @@ class Hall:
             for one in self.connections:
                 one.client_tools = []
             self.actor.open_tools, self.actor.last_body, self.actor.tools_by = [], None, None
-            forget = [self.actor.remember(key, None) for key in ("openTools", "openToolsBy", "lastBody")]
+            forget = [self.actor.save_value(key, None) for key in ("openTools", "openToolsBy", "lastBody")]
             await self.actor.store.apply(forget)
             await control.clear(self.actor)
         finally:
@@ -662,8 +662,8 @@ class Hall:
             except AgentError as error:
                 log.info("a tool result is ignored: %s", error)
                 return
-            more.append(actor.remember("openTools", frame.client_tools))
-            more.append(actor.remember("openToolsBy", connection.mark))
+            more.append(actor.save_value("openTools", frame.client_tools))
+            more.append(actor.save_value("openToolsBy", connection.mark))
         output, failed, text = frame.output, frame.state == "output-error", frame.error_text
         size = len(encode_json([output, text]))
         if size > actor.limits.tool_result_bytes:

@@ -1,6 +1,6 @@
 """One socket: what goes out through it, and what the application keeps about it.
 
-    Hall --Parcel--> Connection --at once--> socket
+    ChatSockets --Parcel--> Connection --at once--> socket
                           └--bounded buffer--pump--> socket, when it is not ready for more
 
 Sending never waits. A reader that falls behind fills its own buffer only; when that is full, or nothing of

@@ -1,6 +1,6 @@
 """Which streams a connection was offered, and how often it has got them.
 
-    Hall --offer--> Offers <--ack-- client        an ack without a new offer gets nothing a second time
+    ChatSockets --offer--> Offers <--ack-- client        an ack without a new offer gets nothing a second time
 
 A replay is as long as an answer and an ack is sixty bytes, so nobody gets a stream by asking twice.
 """

@@ -1,6 +1,6 @@
 """What a connection may do: one look before anything is done for it.
 
-    Hall --frame--> needed --> the permission it takes      refused --> what the client is told
+    ChatSockets --frame--> needed --> the permission it takes      refused --> what the client is told
 
 Reading takes none: the conversation, streams, and methods that are marked `@callable(reads=True)`.
 """

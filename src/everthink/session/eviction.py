@@ -56,7 +56,7 @@ class Evictor:
         # By session, messages that are large because somebody wrote much: there is nothing to take out.
         self._seen: dict[str, set[str]] = {}
 
-    def nudge(self) -> None:
+    def start_pass(self) -> None:
         """Look at old messages in the background, if some may be too heavy and nobody does so already."""
         settings = eviction_of(self._home.media_eviction)
         session = self._home.session

@@ -19,7 +19,7 @@ from ..store.port import Store
 from . import queries
 from .overlay import Overlay, by_last
 
-__all__ = ["RowStats", "Shape", "Shelf", "Step"]
+__all__ = ["PathReader", "RowStats", "Shape", "Step"]
 
 MAX_ROWS, MAX_BYTES = 200, 4 * 1024 * 1024
 """So much is read by one query."""
@@ -65,7 +65,7 @@ class Shape:
     """Those that end where the walk came past, when they were asked for."""
 
 
-class Shelf:
+class PathReader:
     """The rows of one session, for reading."""
 
     __slots__ = ("_agent", "_session", "_store", "unreadable")

@@ -327,7 +327,7 @@ class Session(Tree):
             await self.load()
         except BaseException:
             # Stopped or failed, it may be stored all the same: whoever needs the path next reads it again.
-            applied.add_done_callback(lambda _: self.doubt())
+            applied.add_done_callback(lambda _: self.mark_stale())
             raise
         try:
             await self.refresh_system_prompt("compaction")
@@ -341,7 +341,7 @@ class Session(Tree):
         await self.refresh()
         prompt = "" if not self.has_context else await self._context.peek()
         if counter is None:
-            return self.weigh() + estimate_tokens(prompt)
+            return self.token_estimate() + estimate_tokens(prompt)
         if self.has_context:
             await self._context.load()
         messages = [message.copy() for message in self._path]
@@ -414,7 +414,7 @@ class Session(Tree):
             return
         prompt = self._blocks.prompt_tokens if self._blocks is not None else 0
         phase = "compacting" if self._shortening.is_running else "idle"
-        self.tell(SessionStatus(phase, self.weigh() + prompt, self._shortening.threshold))
+        self.tell(SessionStatus(phase, self.token_estimate() + prompt, self._shortening.threshold))
 
     def _found_unreadable(self, id: str, error: Exception) -> None:
         if self.unreadable is not None:

@@ -211,7 +211,7 @@ class Sessions:
         session = await self.session(id)
         if isinstance(parent_id, str):
             await session.require(parent_id, what="append_all: parent_id")
-        await session.meet(messages)
+        await session.note_stored_ids(messages)
         plan: Plan = session.plan_append(messages, parent_id)
         await session.write(plan, *self._touched(id))
         await session.compact_if_due()

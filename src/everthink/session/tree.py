@@ -22,9 +22,9 @@ from ..store.port import Rows, Statement, Store
 from . import attachments, authors, queries
 from .overlay import OVERLAY_PREFIX, Overlay, applied, is_overlay
 from .path_reader import (
+    PathReader,
     RowStats,
     Shape,
-    Shelf,
     Step,
 )
 from .row_size import is_cut, storable
@@ -76,7 +76,7 @@ class Tree:
     def __init__(self, store: Store, agent: str, *, now: Callable[[], int], id: str = "") -> None:
         self.id = id
         self._store, self._agent, self._now = store, agent, now
-        self._shelf = Shelf(store, agent, id)
+        self._shelf = PathReader(store, agent, id)
         # The confirmed active path as it is shown, what each message weighs in tokens (-1: not estimated),
         # and where each id stands in it. The last message that a summary covers stands where that does.
         self._path: list[Message] = []
@@ -137,7 +137,7 @@ class Tree:
         found = None if place is None else self._path[place]
         return found if found is not None and found.id == id else None
 
-    def weigh(self) -> int:
+    def token_estimate(self) -> int:
         """What the active path weighs in tokens, roughly. Each message is estimated once."""
         for place, weight in enumerate(self._weights):
             if weight < 0:
@@ -159,7 +159,7 @@ class Tree:
         """The id of the row that `id` means: for that of a summary, the last message it covers."""
         return next((one.to_message_id for one in self._overlays if one.message_id == id), id)
 
-    def expects(self, id: str) -> bool:
+    def is_known(self, id: str) -> bool:
         """True when the message is on the active path, or is being written."""
         return id in self._places or id in self._planned
 
@@ -195,7 +195,7 @@ class Tree:
         if self._stale:
             await self.load()
 
-    async def meet(self, messages: Sequence[Message]) -> None:
+    async def note_stored_ids(self, messages: Sequence[Message]) -> None:
         """`refresh`, and learn which of `messages` are stored but out of view: a plan leaves those where
         they are."""
         await self.refresh()
@@ -356,16 +356,16 @@ class Tree:
                 else:
                     self.fail()  # the id was known already, on another branch
             elif returned:
-                self.foresee(message)
+                self.apply_early(message)
             size = self._cut.pop(message.id, None) if self._cut else None
             if size is not None and returned and self.tell_cut is not None:
                 self.tell_cut(message, size)
         if plan.moves:
-            self.doubt()
+            self.mark_stale()
         if self._added > max(self._budget, self._read) / 2:
-            self.doubt()  # the oldest leave memory when the path is read again, within the budget
+            self.mark_stale()  # the oldest leave memory when the path is read again, within the budget
 
-    def foresee(self, message: Message) -> None:
+    def apply_early(self, message: Message) -> None:
         """Put an update into the path ahead of its commit, so that the next one builds on it."""
         place = self._places.get(message.id)
         if place is not None and self._path[place].id == message.id:
@@ -382,7 +382,7 @@ class Tree:
         self._stale = True
         self._tip, self._tip_seq = self._leaf, 0
 
-    def doubt(self) -> None:
+    def mark_stale(self) -> None:
         """What is shown may have changed in the database: `refresh` reads it again. The tip is as it was."""
         self._confirmed += 1
         self._stale = True

@@ -255,7 +255,7 @@ async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
         await session.write(session.plan_update(*report.messages))
         mended: Mapping[str, Message] = {m.id: m for m in report.messages}
         history = [mended.get(m.id, m) for m in history]
-        host.audience.show(HistoryChanged(turn))
+        host.feed.publish(HistoryChanged(turn))
         host.emit(
             ChatTranscriptRepaired(
                 request_id=turn.request_id,

@@ -37,7 +37,7 @@ from ..journal.read import (
     read_journal,
 )
 from ..journal.turn import Turn
-from ..journal.turn_input import sealed
+from ..journal.turn_input import encode_input
 from ..masking import mask
 from ..messages import Message, as_messages
 from ..observe.events import ChatRequestFailed, ChatStreamCut, ChatTurnFinish, ChatTurnStart, MessageError
@@ -47,8 +47,8 @@ from ..store.port import Statement
 from .assemble import assemble
 from .host import Host
 from .loop import Loop
-from .outcome import Outcome, PutOff, reason_of
-from .overflow import classified, overflow_of, relieve
+from .outcome import Outcome, Postponed, reason_of
+from .overflow import classified, make_room, overflow_of
 from .running import Run
 
 __all__ = [
@@ -69,7 +69,7 @@ LONGEST_BREATH = 30.0
 """Seconds before a provider that breaks off again and again is asked once more."""
 
 
-async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | PutOff:
+async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | Postponed:
     """Run the turn to its end. Only being stopped from outside (shutdown) raises.
 
     A turn that was cut off is picked up first, and again whenever it stalls.
@@ -84,7 +84,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
         "identity": turn.identity,
     }
     host.emit(ChatTurnStart(**common))
-    outcome: Outcome | PutOff | None = None
+    outcome: Outcome | Postponed | None = None
     try:
         while outcome is None:
             if turn.is_interrupted:
@@ -100,7 +100,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
         outcome = await _failed(host, turn, error, "turn", None)
     finally:
         host.inflight = None
-    if isinstance(outcome, PutOff):
+    if isinstance(outcome, Postponed):
         return outcome
     await _tidy(host, outcome)
     host.emit(
@@ -120,10 +120,10 @@ async def _tidy(host: Host, outcome: Outcome) -> None:
     """Shorten a conversation that this turn has made too long, before the next one is asked anything."""
     if outcome.message is None:
         return
-    host.evictor.nudge()
+    host.evictor.start_pass()
     try:
         if await host.session.compact_if_due():
-            host.audience.show(HistoryChanged())
+            host.feed.publish(HistoryChanged())
     except asyncio.CancelledError:  # the process stops: the turn has ended, and the next one will do this
         log.info("%s stops before its conversation was shortened", host.id)
 
@@ -248,7 +248,7 @@ async def _relieved(run: Run) -> bool:
     """Make room for another attempt, unless somebody stops the turn meanwhile."""
     if run.turn.signal.aborted:
         return False
-    work = asyncio.ensure_future(relieve(run))
+    work = asyncio.ensure_future(make_room(run))
     leave = run.turn.signal.on_abort(lambda _: work.cancel())
     try:
         await asyncio.wait([work])
@@ -267,7 +267,7 @@ async def _try_again(host: Host, run: Run) -> None:
     if journal.fold.has_content and not journal.has_settled_results:
         turn.message_id = host.new_id()
         await host.store.apply(queries.rewound(host.id, turn.id, message_id=turn.message_id))
-        host.audience.show(TurnRewound(turn, at_once=True))
+        host.feed.publish(TurnRewound(turn, at_once=True))
         journal = await _journal(host, turn)
     turn.journal = journal
 
@@ -317,7 +317,7 @@ def closing(host: Host, turn: Turn, status: TurnStatus, error: str | None) -> li
 
 def close(host: Host, ended: TurnEnded) -> None:
     """Tell everybody that a turn is over, once that is durable."""
-    host.audience.show(ended)
+    host.feed.publish(ended)
     host.recovery.closed(ended.turn, ended.status)
 
 
@@ -347,7 +347,7 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
         await host.session.refresh()  # an answer to what is not in view changes what is
     except StoreError:
         log.exception("%s: the answer is stored; the conversation is read again later", host.id)
-    host.audience.show(HistoryChanged(run.turn, "answer"))
+    host.feed.publish(HistoryChanged(run.turn, "answer"))
     return plan.writes[0][0]
 
 
@@ -361,7 +361,7 @@ async def _store_shown(host: Host, run: Run) -> Message | None:
     await host.session.refresh()
     plan = keep_answer(host.session, journal.fold.message(), turn.parent, host.waiting_messages(turn))
     await host.session.write(plan)
-    host.audience.show(HistoryChanged(run.turn, "answer"))
+    host.feed.publish(HistoryChanged(run.turn, "answer"))
     return plan.writes[0][0] if plan.writes else None
 
 
@@ -413,7 +413,7 @@ def remembered(host: Host, turn: Turn, text: str) -> Statement:
         "messageIds": turn.answers,
         "continuation": turn.continuation,
     }
-    return host.remember("lastFailure", host.last_failure)
+    return host.save_value("lastFailure", host.last_failure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +448,7 @@ async def explain(
         answer = await ask("on_chat_error", host.agent.on_chat_error, error, context)
         told = error if answer is None else answer
     except Exception as raised:  # noqa: BLE001 - the original error matters more
-        host.complain("on_chat_error", raised)
+        host.log_hook_error("on_chat_error", raised)
     # Whatever was raised, and whoever wrote its words: no key in it is stored or shown.
     text = mask(str(told)) or type(told).__name__
     if not is_for_people(error):
@@ -484,7 +484,7 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
             return False
         turn.message_ids = [message.id for message in messages]
     if not (turn.is_applied and turn.is_started):
-        await host.session.meet(messages)
+        await host.session.note_stored_ids(messages)
         if host.generation != turn.generation:
             return False
         plan = host.session.plan_append(messages)
@@ -492,7 +492,7 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
         more: list[Statement] = []
         if not turn.is_started:
             # Its body and its tools are known only now.
-            kept = sealed(turn, is_applied=True) if turn.trigger == "submission" else None
+            kept = encode_input(turn, is_applied=True) if turn.trigger == "submission" else None
             now = host.clock.now_ms()
             more = [queries.started(host.id, turn.id, question=turn.question, input=kept, now=now)]
         try:
@@ -501,11 +501,11 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
         except CommitRefused:
             return False  # cancelled or reset at this very moment: the row is over already
     turn.is_applied = turn.is_started = True
-    host.audience.show(TurnStarted(turn))
+    host.feed.publish(TurnStarted(turn))
     if turn.watch is not None:
         await turn.watch("running", None)
     if messages:
-        host.audience.show(HistoryChanged(turn, "input"))
+        host.feed.publish(HistoryChanged(turn, "input"))
     return True
 
 

@@ -180,7 +180,7 @@ class StepCalls:
         try:
             mended = await call_hook(cast("Any", mend), problem)
         except Exception as error:  # noqa: BLE001 - a failing repair is what is wrong with the call now
-            self.run.host.complain("repair_tool_call", error)
+            self.run.host.log_hook_error("repair_tool_call", error)
             return _Checked(
                 event.name,
                 checked.input,
@@ -367,7 +367,7 @@ class StepCalls:
         try:
             await call_hook(host.agent.after_tool_call, outcome)
         except Exception as error:  # noqa: BLE001 - the tool has run; nothing can undo that
-            host.complain("after_tool_call", error)
+            host.log_hook_error("after_tool_call", error)
 
     async def _decide_and_run(
         self, called: CalledTool, tool: Tool, context: ToolContext, call: ToolCall
@@ -530,7 +530,7 @@ class StepCalls:
             else:
                 self._settle(called, jsonable(found, tool=tool.name))
         except Exception as error:  # noqa: BLE001 - then nobody knows
-            self.run.host.complain(f"on_interrupt of tool {tool.name}", error)
+            self.run.host.log_hook_error(f"on_interrupt of tool {tool.name}", error)
             self._report(called, part, began=True)
         outcome = self.outcomes[called.tool_call_id]
         failure = ToolInterrupted(str(outcome.output)) if outcome.is_error else None

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..abort import AbortRegistry
 from ..clock import Clock
 from ..hooks.values import Hooks
-from ..journal.feed import Audience
+from ..journal.feed import Feed
 from ..journal.fold import Accumulator
-from ..journal.tool_errors import Words
+from ..journal.tool_errors import ToolErrors
 from ..journal.turn import Turn
 from ..limits import Limits
 from ..models.port import Model
@@ -35,9 +35,9 @@ class Host(Protocol):
     session: Session
     clock: Clock
     limits: Limits
-    audience: Audience
+    feed: Feed
     converter: Converter
-    words: Words
+    words: ToolErrors
     aborts: AbortRegistry
     inflight: Accumulator | None
     last_failure: dict[str, Any] | None
@@ -74,7 +74,7 @@ class Host(Protocol):
         """Tell observers. Never raises."""
         ...
 
-    def complain(self, hook: str, error: BaseException) -> None:
+    def log_hook_error(self, hook: str, error: BaseException) -> None:
         """Log that a hook raised where raising changes nothing."""
         ...
 
@@ -95,7 +95,7 @@ class Host(Protocol):
         """Gives a model from its name or itself."""
         ...
 
-    def remember(self, key: str, value: Any) -> Statement:
+    def save_value(self, key: str, value: Any) -> Statement:
         """A statement that keeps a small JSON value (`None` forgets it)."""
         ...
 

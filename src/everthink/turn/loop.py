@@ -208,7 +208,7 @@ class Loop:
             history = await history_so_far(run.host, run.turn)
             fresh = as_prompt(run.host, history, self._assembled.tools)
         except Exception as error:  # noqa: BLE001 - the longer one may still fit
-            run.host.complain("context_overflow", error)
+            run.host.log_hook_error("context_overflow", error)
             return head
         return asking(fresh) if fresh else head
 
@@ -290,7 +290,7 @@ class Loop:
             try:
                 await call_hook(run.host.agent.on_step_finish, result)
             except Exception as error:  # noqa: BLE001 - observers never break a turn
-                run.host.complain("on_step_finish", error)
+                run.host.log_hook_error("on_step_finish", error)
         return result
 
     async def _plan(self, messages: list[model.ModelMessage]) -> _StepPlan:
@@ -451,7 +451,7 @@ class Loop:
         self, events: AsyncGenerator[model.ModelEvent, None], plan: _StepPlan, picked_up: PickedUp
     ) -> AsyncGenerator[model.ModelEvent, None]:
         if picked_up.half_made:
-            events = made_again(events, picked_up.half_made, heard=self._run.stroke)
+            events = made_again(events, picked_up.half_made, heard=self._run.note_progress)
         if picked_up.open_block is None and not picked_up.said:
             return events
         return rejoin(
@@ -459,7 +459,7 @@ class Loop:
             picked_up.said,
             is_open=picked_up.open_block is not None,
             trims=plan.model.continues == "prompt",
-            heard=self._run.stroke,
+            heard=self._run.note_progress,
         )
 
     def _unique(self, id: str, ids: dict[str, str], key: str | None = None) -> str:

@@ -1,6 +1,6 @@
 """How a turn ended, or that it has not: what performing one gives back.
 
-turn/perform, recovery/ --Outcome | PutOff--> turn/admission --> response hook, caller
+turn/perform, recovery/ --Outcome | Postponed--> turn/admission --> response hook, caller
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..messages import Message
 from ..session.row_size import is_cut
 from ..store.port import Statement
 
-__all__ = ["Failure", "Outcome", "PutOff", "Recoverer", "reason_of"]
+__all__ = ["Failure", "Outcome", "Postponed", "Recoverer", "reason_of"]
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class Failure(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class PutOff:
+class Postponed:
     """The turn is not over and cannot go on now: it gives up its place and comes again."""
 
     seconds: float
@@ -119,11 +119,11 @@ class Recoverer(Protocol):
         """A turn was cut off and is to go on: tell those who wait for it."""
         ...
 
-    async def pick_up(self, turn: Turn) -> Outcome | PutOff | None:
+    async def pick_up(self, turn: Turn) -> Outcome | Postponed | None:
         """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`."""
         ...
 
-    async def crowded_out(self, turn: Turn) -> Outcome | PutOff:
+    async def queue_timeout(self, turn: Turn) -> Outcome | Postponed:
         """The turn waited for its place in vain."""
         ...
 

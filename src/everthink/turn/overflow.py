@@ -1,6 +1,6 @@
 """A conversation that no longer fits the model: shorten it and go on, within bounds.
 
-    provider says "too long" --classify--> relieve: compact, else leave out results --> another attempt
+    provider says "too long" --classify--> make_room: compact, else leave out results --> another attempt
     a step came near the limit ----------> compact before the next step
 
 Each way out is bounded, and the last one cannot fail for want of a summary: the largest tool results
@@ -25,7 +25,7 @@ from ..session.omit_results import choose
 from ..settings import as_settings, check_fields
 from .host import Host
 
-__all__ = ["ContextOverflow", "Proactive", "before_step", "classified", "is_near", "overflow_of", "relieve"]
+__all__ = ["ContextOverflow", "Proactive", "before_step", "classified", "is_near", "make_room", "overflow_of"]
 
 log = logging.getLogger("everthink.turn")
 
@@ -82,7 +82,7 @@ async def classified(host: Host, error: Exception, context: ChatErrorContext) ->
     try:
         return await ask("classify_chat_error", host.agent.classify_chat_error, error, context)
     except Exception as raised:  # noqa: BLE001 - the original error matters more
-        host.complain("classify_chat_error", raised)
+        host.log_hook_error("classify_chat_error", raised)
         return None
 
 
@@ -92,7 +92,7 @@ class _Attempt(Protocol):
     asked: Sequence[model.ModelMessage]
 
 
-async def relieve(attempt: _Attempt) -> bool:
+async def make_room(attempt: _Attempt) -> bool:
     """Make room after the provider refused a prompt. False when nothing more can be done."""
     host, turn = attempt.host, attempt.turn
     settings = overflow_of(host.agent.context_overflow)
@@ -142,8 +142,8 @@ async def shortened(host: Host, reason: CompactionReason) -> bool:
     """Compact the conversation. True when it is shorter now."""
     session = host.session
     await session.refresh()
-    before = session.weigh()
-    return await session.compact(reason=reason) is not None and session.weigh() < before
+    before = session.token_estimate()
+    return await session.compact(reason=reason) is not None and session.token_estimate() < before
 
 
 def is_near(settings: Proactive | None, usage: model.Usage | None) -> bool:

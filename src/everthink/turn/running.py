@@ -54,17 +54,17 @@ class Watchdog:
         self._host, self._turn, self._seconds, self._abort = host, turn, seconds, abort
         self._timer: Timer | None = None
 
-    def stroke(self) -> None:
+    def reset(self) -> None:
         """Something was said: wait anew."""
         self.stop()
-        self._timer = self._host.clock.call_later(self._seconds, self._bark)
+        self._timer = self._host.clock.call_later(self._seconds, self._expire)
 
     def stop(self) -> None:
         """Wait no longer."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _bark(self) -> None:
+    def _expire(self) -> None:
         self._host.emit(
             ChatStreamStalled(request_id=self._turn.request_id, timeout_ms=round(self._seconds * 1000))
         )
@@ -80,7 +80,7 @@ class Run:
         self.fold = journal.fold if journal else Accumulator(turn.message_id, continuation=turn.continuation)
         self._first = journal.next_seq if journal else 0
         self.writer = StreamWriter(
-            host.id, turn, store=host.store, clock=host.clock, audience=host.audience, first=self._first
+            host.id, turn, store=host.store, clock=host.clock, feed=host.feed, first=self._first
         )
         # Of this attempt: fires when the turn is aborted, and when it is given up to be picked up again.
         self.abort = AbortController()
@@ -107,10 +107,10 @@ class Run:
         """True when this attempt has said nothing that a reader would notice."""
         return self.writer.next_seq <= self._first + 2  # a start, and the start of a step
 
-    def stroke(self) -> None:
+    def note_progress(self) -> None:
         """Something came from the model, though nothing that is said."""
         if self._watchdog is not None:
-            self._watchdog.stroke()
+            self._watchdog.reset()
 
     def say(self, chunk: ui.Chunk, *statements: Statement) -> None:
         """Fold a chunk, journal it with its statements, and have it shown once durable.
@@ -130,7 +130,7 @@ class Run:
             statements = (*statements, *self._across(action))
         self.writer.put(chunk, body, *statements)
         if self._watchdog is not None:
-            self._watchdog.stroke()
+            self._watchdog.reset()
 
     @contextlib.contextmanager
     def watched(self, seconds: float) -> Generator[None]:
@@ -139,7 +139,7 @@ class Run:
             yield
             return
         watchdog = self._watchdog = Watchdog(self.host, self.turn, seconds, self.abort)
-        watchdog.stroke()
+        watchdog.reset()
         try:
             yield
         finally:
@@ -157,10 +157,10 @@ class Run:
 
         def confirm() -> None:
             session.confirm(plan, [[(changed.id,)]])
-            self.host.audience.show(MessageUpdated(changed))
+            self.host.feed.publish(MessageUpdated(changed))
 
         # In memory at once: the next outcome in this batch builds on it. Readers see it after the commit.
-        session.foresee(changed)
+        session.apply_early(changed)
         self.writer.afterwards(confirm)
         return plan.statements
 
@@ -171,4 +171,4 @@ class Run:
         try:
             await call_hook(self.host.agent.on_chunk, ChunkContext(chunk))
         except Exception as error:  # noqa: BLE001 - observers never break a turn
-            self.host.complain("on_chunk", error)
+            self.host.log_hook_error("on_chunk", error)
