@@ -233,6 +233,15 @@ class _Failing:
         raise self.error
 
 
+async def test_a_file_of_another_kind_keeps_its_contents_and_its_rights(scratch: Path) -> None:
+    theirs = scratch / "passwd"
+    theirs.write_text("root:x:0:0\n")
+    theirs.chmod(0o644)
+    with pytest.raises(StoreUnreadable, match="passwd is not a SQLite database"):
+        await open_sqlite(theirs, SCHEMA)
+    assert (theirs.read_text(), theirs.stat().st_mode & 0o777) == ("root:x:0:0\n", 0o644)
+
+
 @pytest.fixture
 def scratch() -> Iterator[Path]:
     """A directory that other users can reach, unlike pytest's."""

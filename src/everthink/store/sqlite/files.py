@@ -22,6 +22,8 @@ __all__ = ["BESIDE", "claim", "file_at", "make_folder", "private", "resolved"]
 BESIDE = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside the database, by how their names end."""
 _FILE, _FOLDER, _OTHERS = 0o600, 0o700, 0o077
+_MAGIC = b"SQLite format 3\0"
+"""How a database of SQLite begins."""
 
 
 def resolved(path: str | os.PathLike[str]) -> Path | None:
@@ -55,7 +57,7 @@ def make_folder(folder: Path) -> None:
                 raise
 
 
-def private(path: Path, *, doing: str) -> int:
+def private(path: Path, *, doing: str, is_database: bool = False) -> int:
     """Open the file at `path` for reading and writing, made if need be, as nobody's but ours."""
     try:
         descriptor = _opened(path)
@@ -64,6 +66,8 @@ def private(path: Path, *, doing: str) -> int:
             raise _link(path, "it is a link") from error
         raise from_os(error, path, doing=doing) from error
     try:
+        if is_database:
+            _check_begins(path, descriptor)
         _check(path, descriptor)
     except BaseException:
         os.close(descriptor)
@@ -79,6 +83,17 @@ def _opened(path: Path) -> int:
         return os.open(path, flags)
     os.fchmod(descriptor, _FILE)
     return descriptor
+
+
+def _check_begins(path: Path, descriptor: int) -> None:
+    begins = os.pread(descriptor, len(_MAGIC), 0)
+    if begins and begins != _MAGIC:
+        # Somebody named a file of another kind, which keeps its rights as well.
+        raise StoreUnreadable(
+            f"The file {path} is not a SQLite database.",
+            kept="Nothing was changed.",
+            next_step="Name a file that does not exist yet, or a database of everthink.",
+        )
 
 
 def _check(path: Path, descriptor: int) -> None:
@@ -97,7 +112,7 @@ def claim(path: Path) -> tuple[int, int]:
     """
     if not os.path.lexists(path):
         os.close(private(path, doing="create the database"))
-    _tighten(path)
+    _tighten(path, is_database=True)
     for ending in BESIDE:
         beside = path.with_name(path.name + ending)
         if os.path.lexists(beside):
@@ -105,14 +120,14 @@ def claim(path: Path) -> tuple[int, int]:
     return file_at(path)
 
 
-def _tighten(path: Path) -> None:
+def _tighten(path: Path, *, is_database: bool = False) -> None:
     facts = path.lstat()
     if stat.S_ISLNK(facts.st_mode):
         raise _link(path, "it is a link")
     if not stat.S_ISREG(facts.st_mode):
         raise _link(path, "it is no file")
     if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
-        os.close(private(path, doing="make private"))
+        os.close(private(path, doing="make private", is_database=is_database))
 
 
 def file_at(path: Path) -> tuple[int, int]:
