@@ -10,6 +10,7 @@ one that cannot be stored takes none of its neighbours with it.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +21,11 @@ from ..error_texts import NOTHING_WRITTEN, refused
 from ..outcomes import Outcome
 from ..port import Commit, Rows, Statement
 from .failures import from_sqlite
+from .index_repair import is_broken_index, is_usable, repair
 
 __all__ = ["FAILURES", "Commits"]
+
+log = logging.getLogger("everthink.store")
 
 FAILURES = (sqlite3.Error, sqlite3.Warning, ArithmeticError, ValueError, TypeError, MemoryError, StoreError)
 """What a statement may raise: the engine's refusals, and parameters that do not fit."""
@@ -34,8 +38,11 @@ class _Undone(Exception):
 class Commits:
     """Writes commits through one connection. One thread at a time."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path | None, *, indexed: Sequence[str] = ()
+    ) -> None:
         self._connection = connection
+        self._indexed = indexed
         self._cursor = connection.cursor()
         self._path = path
 
@@ -48,7 +55,7 @@ class Commits:
         except _Undone:
             return [self._alone(commit) for commit in group]
 
-    def _alone(self, commit: Commit) -> Outcome:
+    def _alone(self, commit: Commit, *, is_again: bool = False) -> Outcome:
         try:
             if len(commit) == 1:
                 return [self._run(commit[0])]
@@ -57,8 +64,20 @@ class Commits:
             self._cursor.execute("COMMIT")
         except FAILURES as error:
             self._roll_back()
+            if is_broken_index(error) and not is_again and self._repaired():
+                return self._alone(commit, is_again=True)
             return self._letter(error)
         return rows
+
+    def _repaired(self) -> bool:
+        """Make broken indexes anew: they are made from the rows, and must not keep one from being stored."""
+        broken = [table for table in self._indexed if not is_usable(self._connection, table)]
+        try:
+            repair(self._connection, broken or self._indexed)
+        except FAILURES:
+            log.exception("a broken search index could not be made anew")
+            return False
+        return bool(self._indexed)
 
     def _together(self, group: Sequence[Commit]) -> list[Outcome]:
         try:
@@ -84,7 +103,8 @@ class Commits:
             if needs_savepoint:
                 self._cursor.execute("RELEASE one")
         except FAILURES as error:
-            if not self._connection.in_transaction:
+            if not self._connection.in_transaction or is_broken_index(error):
+                self._roll_back()
                 raise _Undone from None
             if needs_savepoint:
                 self._cursor.execute("ROLLBACK TO one")

@@ -22,6 +22,7 @@ from time import monotonic
 from typing import Any
 
 from .database import Database
+from .index_repair import trim
 
 __all__ = ["Asked", "Scrubber"]
 
@@ -116,6 +117,7 @@ def _scrubbing(database: Database, patience: float) -> Generator[float, None, bo
         return True  # in memory: there is no file to look into
     for table in database.indexed:
         yield from _merging(connection, table)
+        trim(connection, table)
     [(pages,)] = connection.execute("PRAGMA page_count").fetchall()
     [(size,)] = connection.execute("PRAGMA page_size").fetchall()
     is_rewritten = pages * size / _SPEED > patience or _is_rewritten(connection, database)

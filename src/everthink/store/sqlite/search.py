@@ -30,6 +30,7 @@ from ..search import (
     SHUT,
     snippet_of,
 )
+from .index_repair import is_usable, repair, trim
 
 __all__ = ["answer", "has_fts5", "install", "keep", "query"]
 
@@ -162,6 +163,10 @@ def keep(connection: sqlite3.Connection, indexes: Mapping[str, TextIndex]) -> bo
         except BaseException:
             connection.execute("ROLLBACK")
             raise
+    if is_able:
+        for table in indexes:
+            trim(connection, table)
+        repair(connection, [table for table in indexes if not is_usable(connection, table)])
     return is_able
 
 

@@ -128,7 +128,7 @@ class Writer:
             self._tell(self._end)
 
     def _serve(self, database: Database) -> None:
-        commits = Commits(database.connection, database.path)
+        commits = Commits(database.connection, database.path, indexed=database.indexed)
         scrubber = Scrubber(database, self._asked, self._tell_scrubbed)
         if database.owes_scrub:
             self._asked.append((0.0, None))
