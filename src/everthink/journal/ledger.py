@@ -8,7 +8,7 @@ A transcript can be shown, copied and shortened; what may still be said about a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -27,8 +27,11 @@ class _Place(Protocol):
 class Asked:
     """A call that asked for approval."""
 
+    turn: str
+    """The turn that asked."""
     tool: str
-    is_approved: bool
+    state: Literal["open", "approved", "denied", "taken", "over"]
+    """`taken`: a turn has begun to run it, and how it ended is not known. `over`: it has run."""
     input: Any
     by: Any = None
     """Who said yes, as JSON."""
@@ -51,14 +54,27 @@ async def is_open(host: _Place, call_id: str, *, in_browser: bool, by: str | Non
 async def approval_of(host: _Place, call_id: str, *, running: str) -> Asked | None:
     """What was asked about a call, and the answer. `None` for one the ledger never saw (`add_messages`).
 
-    `running` is the turn that is about to run it: its own row is no answer to anything.
+    `running` is the turn that is about to run it: its own row is no answer to anything. One yes is for one
+    run, whichever branch, session or turn comes by.
     """
     rows = [row for row in await host.store.fetch(queries.CALL, host.id, call_id) if row[0] != running]
     if not rows:
         return None
-    _, tool, state, _, text, who = rows[0]
-    # The turn that runs it may have been cut off: then it is for that turn's own row to say what happened.
-    return Asked(tool, state not in ("asked", "denied"), _value(text), _value(who))
+    turn, tool, state, _, text, who = rows[-1]  # the oldest: later ones are turns that ran it
+    states: set[queries.CallState] = {row[2] for row in rows}
+    return Asked(turn, tool, _approval(state, states), _value(text), _value(who))
+
+
+def _approval(
+    state: queries.CallState, states: set[queries.CallState]
+) -> Literal["open", "approved", "denied", "taken", "over"]:
+    if states & {"done", "failed"}:
+        return "over"
+    if states & {"started", "unknown"}:
+        return "taken"
+    if state == "approved":
+        return "approved"
+    return "denied" if state == "denied" else "open"
 
 
 def _value(text: str | None) -> Any:

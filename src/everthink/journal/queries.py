@@ -67,6 +67,7 @@ __all__ = [
     "stashed",
     "stopped",
     "swept",
+    "taken",
     "unsaid",
 ]
 
@@ -457,6 +458,17 @@ def approved(agent: str, call_id: str) -> Statement:
     )
 
 
+def taken(agent: str, turn: str, call_id: str, *, now: int) -> Statement:
+    """An approved call is about to run: in the commit of its start, and refused when its yes is used up."""
+    return Statement(
+        "UPDATE calls SET state = 'started', started_at = ?"
+        " WHERE agent = ? AND call_id = ? AND turn = ? AND state = 'approved'",
+        (now, agent, call_id, turn),
+        guard=True,
+        name="a yes is for one run",
+    )
+
+
 def approved_by(agent: str, call_id: str, *, who: str) -> Statement:
     """Who said yes, as JSON. In the commit of the yes, after it."""
     return Statement(
@@ -526,14 +538,19 @@ def unsaid(agent: str, turns: Sequence[str]) -> list[Statement]:
     return statements
 
 
+_EMPTIED = (
+    "UPDATE calls SET tool = '', step = 0, state = 'denied', input = NULL, answer = NULL, words = NULL,"
+    " approved_by = NULL"
+)
+"""Of the row of a question only the ids stay."""
+
+
 def _without_calls(those: str, *params: str) -> list[Statement]:
-    """Drop ledger rows. Of a question that was open its id stays, and nothing else: somebody may still
-    look at it, and a later call under that id must not be taken for the one they answer."""
+    """Drop ledger rows. Of a question its id stays, and nothing else: somebody may still look at it, or another
+    session hold a copy of it, and neither a later call under that id nor the copy may be taken for it."""
     return [
         Statement(
-            "UPDATE calls SET tool = '', step = 0, state = 'denied', input = NULL, answer = NULL,"
-            f" words = NULL, approved_by = NULL WHERE {those} AND state IN ('asked', 'approved')",
-            params,
+            f"{_EMPTIED} WHERE {those} AND (state IN ('asked', 'approved') OR input IS NOT NULL)", params
         ),
         Statement(f"DELETE FROM calls WHERE {those} AND tool <> ''", params),
     ]
@@ -552,7 +569,14 @@ def deleted(agent: str, ids: Sequence[str]) -> list[Statement]:
                 (agent, id, agent, id),
             ),
             Statement(
+                f"{_EMPTIED} WHERE agent = ? AND turn = ? AND state NOT IN ('asked', 'approved')"
+                " AND input IS NOT NULL"
+                " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = ? AND t.id = ?)",
+                (agent, id, agent, id),
+            ),
+            Statement(
                 "DELETE FROM calls WHERE agent = ? AND turn = ? AND state NOT IN ('asked', 'approved')"
+                " AND tool <> ''"
                 " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = ? AND t.id = ?)",
                 (agent, id, agent, id),
             ),

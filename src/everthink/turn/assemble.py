@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..calling import call_hook
@@ -71,6 +71,8 @@ class Assembled:
     timeouts: Timeouts
     output: Structured | None
     stall_timeout: float
+    history: list[Message] = field(default_factory=list[Message])
+    """The conversation that the prompt was made of."""
 
     async def system_for(self, host: Host, tools: Mapping[str, Tool]) -> str:
         """The system prompt of a step that is offered these tools."""
@@ -114,7 +116,9 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
         )
         answer = await call_hook(agent.before_turn, context)
         config = None if answer is None else as_settings(TurnConfig, answer, "What before_turn returned")
-    return await _configured(host, config or TurnConfig(), base, messages, tools, chosen)
+    assembled = await _configured(host, config or TurnConfig(), base, messages, tools, chosen)
+    assembled.history = list(history)
+    return assembled
 
 
 async def offered(host: Host, client_tools: Mapping[str, Tool]) -> dict[str, Tool]:

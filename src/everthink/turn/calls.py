@@ -34,7 +34,7 @@ from ..hooks.values import (
     decision_of,
 )
 from ..journal import queries
-from ..journal.ledger import approval_of
+from ..journal.ledger import Asked, approval_of
 from ..journal.queries import CallState
 from ..journal.read import CallRow, Journal
 from ..journal.tool_errors import UNTOLD_TOOL, words_of
@@ -66,6 +66,10 @@ log = logging.getLogger("everthink.turn")
 MAX_INPUT = 1_000_000
 """So many characters the input of a call may have: it comes back to the model in every later prompt."""
 UNCONFIRMED = "The call was not run: nobody is known to have approved it."
+HAS_RUN = (
+    "The call was not run again: it was approved once and has run. Its result is not in this conversation; "
+    "check before you call it again."
+)
 MAY_HAVE_RUN = (
     "The tool call was interrupted while it ran and no result was recorded. It may or may not have taken "
     "effect: check before you call it again."
@@ -112,6 +116,8 @@ class StepCalls:
     _begun: set[str] = field(default_factory=set[str])
     _by: dict[str, Any] = field(default_factory=dict[str, Any])
     """Who approved a call: it runs in their name, whoever's turn this is."""
+    _yes: dict[str, str] = field(default_factory=dict[str, str])
+    """The turns in which the approved calls of this one were asked for."""
     _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
     # --- taking a call
@@ -391,7 +397,10 @@ class StepCalls:
                 case None | Allow():
                     pass
         if called.tool_call_id not in self._begun:
-            self.run.writer.also(self._ledger(called, tool, given if lenient else None, started=True))
+            start = [self._ledger(called, tool, given if lenient else None, started=True)]
+            if (asker := self._yes.pop(called.tool_call_id, None)) is not None:
+                start.append(queries.taken(host.id, asker, called.tool_call_id, now=host.clock.now_ms()))
+            self.run.writer.also(*start)
         await self.run.writer.settled()
         if not tool.streams:
             return await tool.call(given, context, lenient=lenient)
@@ -566,9 +575,8 @@ class StepCalls:
             self.asked.append(called)
             if asked is not None:
                 self._by[part.id] = asked.by
-            if asked is not None and answer.approved and (asked.tool, asked.is_approved) != (part.name, True):
-                self._settle(called, UNCONFIRMED, is_error=True)
-                continue
+                if answer.approved and part.id not in begun and self._is_refused(called, asked):
+                    continue
             checked = self._check(part.name, input)
             if checked.error is not None or checked.tool is None:
                 self._settle(called, str(checked.error), is_error=True)
@@ -586,10 +594,24 @@ class StepCalls:
             if called.tool_call_id in begun:
                 await self._find_out(called, tool, None, begun[called.tool_call_id])
             elif still_asks:
+                if asked is not None:
+                    self._yes[part.id] = asked.turn
                 self._start(called, tool, context, part.provider_metadata)
             else:
                 self._deny(called, None)
         await self.finished()
+
+    def _is_refused(self, called: CalledTool, asked: Asked) -> bool:
+        """Settle a call that the transcript shows as approved and that may not run."""
+        if asked.tool != called.tool_name or asked.state in ("open", "denied"):
+            self._settle(called, UNCONFIRMED, is_error=True)
+        elif asked.state == "over":
+            self._settle(called, HAS_RUN, is_error=True)
+        elif asked.state == "taken":
+            self._settle(called, MAY_HAVE_RUN, is_error=True, state="unknown")
+        else:
+            return False
+        return True
 
     def _deny(self, called: CalledTool, reason: str | None) -> None:
         host, call_id = self.run.host, called.tool_call_id

@@ -148,7 +148,10 @@ class Run:
 
     def _across(self, outcome: CrossMessage) -> list[Statement]:
         session = self.host.session
+        # A regeneration may go on from a message of another branch: it is told the outcome, too.
+        history = self.assembled.history if self.assembled is not None else []
         holder = holder_of(reversed(session.path), outcome.tool_call_id)
+        holder = holder or holder_of(reversed(history), outcome.tool_call_id)
         parts = settled_across(holder.parts, outcome) if holder else None
         if holder is None or parts is None:
             return []
@@ -161,6 +164,7 @@ class Run:
 
         # In memory at once: the next outcome in this batch builds on it. Readers see it after the commit.
         session.apply_early(changed)
+        history[:] = [changed if message.id == changed.id else message for message in history]
         self.writer.afterwards(confirm)
         return plan.statements
 
