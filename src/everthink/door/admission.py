@@ -316,6 +316,8 @@ class Door:
             at_once=at_once,
             question=turn.question,
         )
+        if at_once and turn.brings is not None:
+            more = [*more, *turn.brings()]
         if host.last_failure is not None:
             more = [*more, host.save_value("lastFailure", None)]
             host.last_failure = None

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ..clock import Timer
+from ..identity import mark_of
 from ..journal.feed import (
     Cleared,
     FeedEvent,
@@ -66,6 +67,8 @@ class Chatty(House, Protocol):
     """The browser's tools of the turn that goes on."""
     tools_by: str | None
     """The mark of the person whose window declared them."""
+    body_by: str | None
+    """The mark of the person who sent `last_body`."""
 
 
 def is_incomplete(message: Message | None) -> bool:
@@ -221,15 +224,17 @@ class Continuations:
                 self._starting = None
 
     async def _admit(self, armed: Continuation) -> None:
-        house = self._house
+        house, by = self._house, mark_of(armed.identity)
+        # It runs in the name of who answered: what another person's window sent along is no part of it.
+        has_tools = bool(house.open_tools) and house.tools_by == by
         turn: Turn = house.door.new_turn(
             "auto-continuation",
             request_id=armed.request_id,
             continuation=True,
-            body=house.last_body,
-            client_tools=client_tools_from(house.open_tools),
+            body=house.last_body if house.body_by == by else None,
+            client_tools=client_tools_from(house.open_tools) if has_tools else None,
         )
         turn.origin, turn.is_readonly, turn.identity = armed.owner, armed.is_readonly, armed.identity
-        turn.tools_by = house.tools_by
+        turn.tools_by = by if has_tools else None
         # The wish goes with the commit that fulfils it. Nobody has another: we hold the lock.
         await house.door.admit(turn, more=[house.save_value("continuation", None)])

@@ -76,6 +76,8 @@ class ChatRoom(House, Protocol):
     last_body: dict[str, Any] | None
     tools_by: str | None
     """The mark of the person whose window declared `open_tools`."""
+    body_by: str | None
+    """The mark of the person who sent `last_body`."""
 
     @property
     def message_concurrency(self) -> Any:
@@ -124,17 +126,14 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
         def plan() -> Plan:
             planned = arrival.plan()
             turn.message_ids, turn.parent = arrival.ids, arrival.parent
-            more.extend(_kept(room, request, turn.tools_by))
-            room.open_tools, room.last_body = request.client_tools or [], request.body or None
-            room.tools_by = turn.tools_by
             return planned
 
-        more = list(arrival.statements)  # filled when the plan is made, for the same commit
-        before = room.open_tools, room.last_body, room.tools_by
+        turn.brings = lambda: brought(room, turn, request.client_tools)
+        before = room.open_tools, room.last_body, room.tools_by, room.body_by
         try:
-            admitted = await room.door.admit(turn, plan=plan, more=more)
+            admitted = await room.door.admit(turn, plan=plan, more=arrival.statements)
         except CommitRefused as error:
-            room.open_tools, room.last_body, room.tools_by = before
+            room.open_tools, room.last_body, room.tools_by, room.body_by = before
             raise InvalidMessage("message.id", "is that of another message") from error
         _tell_dropped(room, turn, arrival)
         return admitted
@@ -182,16 +181,18 @@ def bounded_tools(schemas: list[dict[str, Any]] | None, limits: Limits) -> dict[
     return client_tools_from(schemas)
 
 
-def _kept(room: ChatRoom, request: ChatRequest, tools_by: str | None) -> list[Statement]:
-    """What a continuation of this turn needs, if it differs from what is kept."""
-    statements: list[Statement] = []
-    if (request.client_tools or []) != room.open_tools:
-        statements.append(room.save_value("openTools", request.client_tools or None))
-    if tools_by != room.tools_by:
-        statements.append(room.save_value("openToolsBy", tools_by))
-    if request.body or room.last_body:
-        statements.append(room.save_value("lastBody", request.body or None))
-    return statements
+def brought(room: ChatRoom, turn: Turn, schemas: list[dict[str, Any]] | None) -> list[Statement]:
+    """A turn of a window starts: what continues it has its tools and its fields. What keeps them."""
+    by = mark_of(turn.identity) if turn.body else None
+    kept: list[tuple[str, Any, Any]] = [
+        ("openTools", room.open_tools or None, schemas or None),
+        ("openToolsBy", room.tools_by, turn.tools_by),
+        ("lastBody", room.last_body, turn.body or None),
+        ("lastBodyBy", room.body_by, by),
+    ]
+    room.open_tools, room.tools_by = schemas or [], turn.tools_by
+    room.last_body, room.body_by = turn.body or None, by
+    return [room.save_value(name, value) for name, before, value in kept if value != before]
 
 
 def _gate(room: ChatRoom, turn: Turn, decision: Supersede, number: int | None, decided: float) -> Any:

@@ -546,8 +546,11 @@ _EMPTIED = (
 
 
 def _without_calls(those: str, *params: str) -> list[Statement]:
-    """Drop ledger rows. Of a question its id stays, and nothing else: somebody may still look at it, or another
-    session hold a copy of it, and neither a later call under that id nor the copy may be taken for it."""
+    """Drop ledger rows. Of a question its id stays, and nothing else.
+
+    Somebody may still look at it, or another session hold a copy of it, and neither a later call under that
+    id nor the copy may be taken for it.
+    """
     return [
         Statement(
             f"{_EMPTIED} WHERE {those} AND (state IN ('asked', 'approved') OR input IS NOT NULL)", params

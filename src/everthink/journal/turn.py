@@ -13,6 +13,7 @@ from typing import Any, Literal
 from ..abort import AbortSignal
 from ..messages import UNSET, Message, MessageInput, Unset
 from ..models.port import Usage
+from ..store.port import Statement
 from ..tools.tool import Tool
 from .read import Journal
 
@@ -73,6 +74,8 @@ class Turn:
     """Who asked, as JSON, when the application knows."""
     tools_by: str | None = None
     """The mark of the person whose window declared its `client_tools`."""
+    brings: Callable[[], list[Statement]] | None = None
+    """Asked when it starts, for what is written then: its window's tools and fields count from now on."""
     gate: Callable[[], Awaitable[bool]] | None = None
     """Asked when the turn's time has come; False skips it (a newer message took its place)."""
     watch: Callable[[str, str | None], Awaitable[None]] | None = None

@@ -8,11 +8,11 @@ its turn comes (`recovery/recover.py`); until then those who connect are told th
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
-from ..door.admission import Door
+from ..door.requests import ChatRoom, brought
 from ..door.submissions import INVALID_TEXT, Submissions
 from ..errors import StoreError, Unreadable
 from ..journal import queries
@@ -29,12 +29,10 @@ from .suspects import Suspect
 __all__ = ["take_up", "wake"]
 
 
-class Sleeper(Patient, Protocol):
+class Sleeper(Patient, ChatRoom, Protocol):
     """A house that may have been left in a hurry."""
 
-    door: Door
     submissions: Submissions
-    last_body: dict[str, Any] | None
 
     @property
     def recovery(self) -> Recovery:
@@ -123,6 +121,8 @@ def _turn(house: Sleeper, row: Row) -> Turn:
     turn.message_ids = envelope.brought
     if row[16] is not None:
         house.aborts.cancel(turn.request_id, row[16] or None)
+    if row[2] == "ws-chat":
+        turn.brings = lambda: brought(house, turn, envelope.client_tools)
     if row[2] == "submission":
         turn.body = house.last_body  # as when it began
         house.submissions.watch(turn)

@@ -199,6 +199,7 @@ class Actor:
         "aborts",
         "agent",
         "alarms",
+        "body_by",
         "cleaning",
         "clock",
         "cls",
@@ -292,6 +293,8 @@ class Actor:
         self.tools_by: str | None = None
         """The mark of the person whose window declared them."""
         self.last_body: dict[str, Any] | None = None
+        self.body_by: str | None = None
+        """The mark of the person who sent it."""
         self.config: Any = None
         self.state_box = StateBox(self)
         self.holds = Holds()
@@ -322,6 +325,7 @@ class Actor:
         self.open_tools = self._kept_tools(values)
         self.tools_by = self._kept(values, "openToolsBy", str)
         self.last_body = self._kept(values, "lastBody", dict[str, Any])
+        self.body_by = self._kept(values, "lastBodyBy", str)
         failure = self._kept(values, "lastFailure", Failure)
         self.last_failure = None if failure is None else msgspec.to_builtins(failure)
         state = self._kept(values, "state", dict[str, Any])

@@ -647,8 +647,10 @@ class ChatSockets:
         try:
             for one in self.connections:
                 one.client_tools = []
-            self.actor.open_tools, self.actor.last_body, self.actor.tools_by = [], None, None
-            forget = [self.actor.save_value(key, None) for key in ("openTools", "openToolsBy", "lastBody")]
+            self.actor.open_tools, self.actor.tools_by = [], None
+            self.actor.last_body = self.actor.body_by = None
+            kept = ("openTools", "openToolsBy", "lastBody", "lastBodyBy")
+            forget = [self.actor.save_value(key, None) for key in kept]
             await self.actor.store.apply(forget)
             await control.clear(self.actor)
         finally:

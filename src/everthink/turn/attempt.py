@@ -495,6 +495,7 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
             kept = encode_input(turn, is_applied=True) if turn.trigger == "submission" else None
             now = host.clock.now_ms()
             more = [queries.started(host.id, turn.id, question=turn.question, input=kept, now=now)]
+            more += turn.brings() if turn.brings is not None else []
         try:
             if plan.statements or more:
                 await host.session.write(plan, *more)
