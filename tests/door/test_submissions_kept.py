@@ -16,7 +16,7 @@ from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.submissions import Statuses
-from tests.support.turns import Database, Witness, home_of, prompt, record_events
+from tests.support.turns import Database, Witness, all_over, home_of, prompt, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -307,7 +307,7 @@ async def test_one_cancelled_while_it_waits_again_never_begins(open_app: OpenApp
     await agent.cancel_submission("second", "enough")
     goes.set()
     await seen.until("first", "completed")
-    await (await home_of(app, cls)).queue.wait_for_idle()
+    await all_over(app, cls)
     assert (await agent.inspect_submission("second")).status == "aborted"
     assert model.asked == 2
     assert seen.of("second") == ["aborted"]

@@ -13,7 +13,7 @@ from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.submissions import Statuses
-from tests.support.turns import gated_app, home_of, record_events
+from tests.support.turns import all_over, gated_app, home_of, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ async def test_a_running_submission_is_cancelled_with_its_reason(
     await model.until_silent()
 
     await agent.cancel_submission("job", reason)
-    await (await home_of(app, cls)).queue.wait_for_idle()
+    await all_over(app, cls)
 
     # The row says so, the stream stopped, and what was said is kept
     ended = await agent.inspect_submission("job")
@@ -69,7 +69,7 @@ async def test_a_turn_that_completes_after_its_submission_was_cancelled_changes_
             await asyncio.sleep(0)  # as far as the turn gets: its end waits behind the cancellation
         store.release()
         await cancelling
-        await (await home_of(app, cls)).queue.wait_for_idle()
+        await all_over(app, cls)
 
         # Then it is cancelled, and told once
         ended = await agent.inspect_submission("job")
@@ -262,7 +262,7 @@ async def test_a_reset_while_a_submission_is_being_accepted_skips_it(open_app: O
     await agent.reset_turn_state()
     goes.set()
     await accepting
-    await (await home_of(app, cls)).queue.wait_for_idle()
+    await all_over(app, cls)
     assert (await agent.inspect_submission("job")).status == "skipped"
     assert await agent.messages() == []
     assert told == ["pending", "skipped"]
@@ -351,7 +351,7 @@ async def test_an_error_while_stopping_leaves_the_submission_stopped(
     else:
         await agent.reset_turn_state()
     await seen.until("job", status)
-    await (await home_of(app, cls)).queue.wait_for_idle()
+    await all_over(app, cls)
     assert (await agent.inspect_submission("job")).status == status
     assert seen.of("job") == ["pending", "running", status]
     assert events == []
