@@ -11,9 +11,9 @@ import pytest
 from everthink import Limits, Think, ToolContext, tool
 from everthink.testing import ScriptedModel, calls, says
 
-from ..support.turns import all_over, prompt
+from ..support.turns import all_over, home_of, prompt
 from .conftest import Serve, ServeOn
-from .strangers import by_token, opened, people, said
+from .strangers import by_token, opened, people, said, shop
 
 pytestmark = pytest.mark.anyio
 
@@ -131,6 +131,48 @@ async def test_an_approval_in_mid_stream_is_kept_with_who_gave_it(serve: Serve) 
     await ada.until_done(request)
     await ada.until_done(await ada.say("Well?"))
     assert cls.paid == [(10, "bob")]
+
+
+async def test_who_may_not_clear_hides_nothing_that_is_written_at_the_same_moment(serve_on: ServeOn) -> None:
+    # Given two frames that arrive together, in many rooms: ada writes, and bob goes back
+    cls = shop(ScriptedModel.forever(lambda _: says("Fine.")))
+    server = await serve_on(
+        cls,
+        authenticate=by_token,
+        authorize=lambda who, action, agent: ["ask"] if action == "connect" and who == "bob" else True,
+    )
+    for number in range(8):
+        room = f"room-{number}"
+        ada, bob = await people(server, cls, "ada", "bob", room=room)
+        await bob.until_done(await bob.say("First", message_id="u1"))
+        asked = await asyncio.gather(
+            ada.request([*bob.messages, said("u2", "Second")]),
+            bob.request(bob.messages[:1], trigger="regenerate-message"),
+        )
+        await ada.until_done(asked[0])
+        await bob.until_done(asked[1])
+        await all_over(server.app, cls, room)
+        # Then what she wrote is there, whoever came first
+        texts = [m.text for m in await server.app.agent(cls, room).messages()]
+        assert "Second" in texts, number
+
+
+async def test_an_id_that_two_requests_bring_at_once_is_taken_once(serve: Serve) -> None:
+    go = asyncio.Event()
+    cls = shop(ScriptedModel.forever(lambda _: says("Once ").waits(go).says("only.")))
+    server = await serve(cls)
+    one, two = await people(server, cls, "a", "b")
+    await asyncio.gather(
+        one.request([said("u1", "First")], id="r"), two.request([said("u2", "Second")], id="r")
+    )
+    await one.until_text("Once ")
+    await two.settled()
+    await one.settled()
+    assert len((await home_of(server.app, cls, "room")).door.turns) == 1
+    refused = [f for tab in (one, two) for f in tab.responses("r") if f.get("error")]
+    assert ["runs or waits already" in f["body"] for f in refused] == [True]
+    go.set()
+    await all_over(server.app, cls, "room")
 
 
 async def test_who_may_not_clear_takes_nothing_that_others_said_out_of_sight(serve: Serve) -> None:

@@ -119,6 +119,8 @@ class Door:
         self._open: set[Admitted] = set()
         self._admitting: set[asyncio.Future[Admitted]] = set()
         # Turns whose row is being written: what they were asked may be in the conversation already.
+        self.entering: set[str] = set()
+        """The ids of requests that are looked at: no other one may have them."""
         self._arriving: list[Turn] = []
         self.is_closed = False
 

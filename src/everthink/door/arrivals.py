@@ -64,6 +64,8 @@ class Arrival:
     """What the window has on its screen, by id."""
     has_answer: bool = False
     """True when it shows, before what is new, an answer that we have not stored."""
+    in_sight: set[str] | None = None
+    """What was in sight when it was decided that going back hides nobody's words; `None`: that is allowed."""
     plan: Callable[[], Plan] = Plan
     """What to write, to be committed in the same breath: a turn that runs may store its answer any time."""
     dropped_messages: int = 0
@@ -201,17 +203,22 @@ async def _leave_others_in_sight(room: Reception, arrival: Arrival, mark: str | 
         return
     # From the database: what a summary covers and what is out of memory is in sight too.
     path = await room.session.get_history_row_stats()
+    arrival.in_sight = {row.id for row in path}
     stays = set[str]()
     if place is not None:
         stays = {row.id for row in await room.session.get_history_row_stats(room.session.row_id(place))}
     hidden = [row.id for row in path if row.role == "user" and row.id not in stays]
     is_longer = len(path) > DEEPEST and path[0].id not in stays  # than anybody reads
     if is_longer or any(author != mark for author in await _authors(room, hidden)):
-        raise InvalidTurn(
-            "Others have written since, and going back would take that out of sight.",
-            kept="The conversation is as it was.",
-            next_step="Ask anew at its end.",
-        )
+        raise _others_have_written()
+
+
+def _others_have_written() -> InvalidTurn:
+    return InvalidTurn(
+        "Others have written since, and going back would take that out of sight.",
+        kept="The conversation is as it was.",
+        next_step="Ask anew at its end.",
+    )
 
 
 async def _author(room: Reception, id: str) -> str | None:
@@ -235,6 +242,10 @@ def _planned(room: Reception, arrival: Arrival) -> Plan:
     taken = {turn.message_id for turn in turns} | {m.id for turn in turns for m in turn.input}
     if any(id in taken or session.is_known(id) for id in arrival.ids):
         raise InvalidMessage("message.id", "is that of another message")
+    if arrival.in_sight is not None:
+        said = {m.id for m in session.path if m.role == "user" and not is_overlay(m)}
+        if room.door.is_admitting or said - arrival.in_sight:
+            raise _others_have_written()  # while it was decided
     if not isinstance(arrival.below, Unset):
         if turns or room.door.is_admitting:
             raise SessionBusy(

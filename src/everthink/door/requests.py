@@ -102,6 +102,7 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
     if request.identity is not None:
         refuse_more_than_a_share(_waiting_of(room, request.identity), room.limits)
     release = room.overlaps.take()
+    room.door.entering.add(request.request_id)
     try:
         generation = room.queue.generation
         tools = bounded_tools(request.client_tools, room.limits)  # may refuse, which then supersedes nobody
@@ -138,6 +139,7 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
         _tell_dropped(room, turn, arrival)
         return admitted
     finally:
+        room.door.entering.discard(request.request_id)
         release()
 
 
@@ -159,7 +161,8 @@ def _tell_dropped(room: ChatRoom, turn: Turn, arrival: Arrival) -> None:
 
 def _check(room: ChatRoom, request: ChatRequest) -> None:
     checked_id(request.request_id, room.limits, "the id of the request")
-    if any(turn.request_id == request.request_id for turn in room.door.turns):
+    ids = {turn.request_id for turn in room.door.turns}
+    if request.request_id in ids | room.door.entering:
         raise InvalidTurn("A turn with the id of this request runs or waits already.", kept="It goes on.")
     size = len(encode_json(request.body)) if request.body else 0
     if size > room.limits.body_bytes:
