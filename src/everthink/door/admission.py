@@ -49,11 +49,8 @@ from ..session.tree import Plan
 from ..settings import shown
 from ..store.port import Statement
 from ..tools.tool import Tool
-from ..turn.attempt import (
-    close,
-    end_unstarted,
-    perform,
-)
+from ..turn.attempt import perform
+from ..turn.ending import close, end_unstarted
 from ..turn.host import Host
 from ..turn.outcome import Outcome, Postponed
 from .queue import Ticket, TurnQueue

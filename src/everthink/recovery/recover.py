@@ -33,7 +33,6 @@ from ..journal.feed import (
 from ..journal.interactions import is_pending
 from ..journal.read import (
     Journal,
-    keep_answer,
     read_journal,
 )
 from ..journal.turn import Turn
@@ -49,14 +48,13 @@ from ..observe.events import (
     ChatRecoveryScheduled,
     ChatRecoverySkipped,
 )
-from ..session.tree import Plan
 from ..settings import as_settings
 from ..store.port import Statement
-from ..turn.attempt import (
+from ..turn.ending import (
     Explained,
     close,
-    closing,
     end_unstarted,
+    end_where_cut,
     explain,
     remembered,
 )
@@ -212,7 +210,7 @@ class Recovery:
     async def _decided(self, turn: Turn, journal: Journal) -> Outcome | Postponed | None:
         house = self._house
         if turn.signal.aborted:
-            return await self._end(turn, journal, "aborted", reason_of(turn))
+            return await end_where_cut(self._house, turn, journal, "aborted", reason_of(turn))
         settings = self.settings
         if settings is None:
             text = SUBMISSION_TEXT if turn.trigger == "submission" else TERMINAL_MESSAGE
@@ -225,7 +223,7 @@ class Recovery:
         except Exception as error:  # noqa: BLE001 - the turn is kept and comes again
             return await self._hook_failed(turn, incident, error)
         if decision is None or turn.signal.aborted:  # while the hook was asked
-            return await self._end(turn, journal, "aborted", reason_of(turn))
+            return await end_where_cut(self._house, turn, journal, "aborted", reason_of(turn))
         if not decision.continue_:
             return await self._decline(turn, journal, incident, keeps=decision.persist)
         if not decision.persist and journal.next_seq and not journal.has_settled_results:
@@ -233,7 +231,7 @@ class Recovery:
         try:
             await self._scheduled(turn, incident)
         except CommitRefused:  # cancelled at this very moment: the row is over already
-            return await self._end(turn, journal, "aborted", reason_of(turn))
+            return await end_where_cut(self._house, turn, journal, "aborted", reason_of(turn))
         turn.journal = journal
         log.info("turn %s of %s goes on (%s, attempt %d)", turn.id, house.id, incident.kind, incident.attempt)
         return None
@@ -519,7 +517,7 @@ class Recovery:
         leaf = house.session.leaf
         if leaf is not None and leaf.role == "assistant" and leaf.id not in (turn.question, turn.message_id):
             # The hook has brought the answer from elsewhere.
-            return await self._end(turn, journal, "completed", None, keeps=keeps)
+            return await end_where_cut(self._house, turn, journal, "completed", None, keeps=keeps)
         return await self._fail(turn, journal, TurnGivenUp(DECLINED_TEXT, "declined"), keeps=keeps)
 
     async def _set_aside(self, turn: Turn, suspect: Suspect, error: Exception | None = None) -> Outcome:
@@ -548,39 +546,11 @@ class Recovery:
     async def _fail(self, turn: Turn, journal: Journal, error: TurnGivenUp, *, keeps: bool = True) -> Outcome:
         """End a turn that does not go on, with the words that `on_chat_error` has for it."""
         said = await self._explained(turn, error)
-        outcome = await self._end(turn, journal, "error", said.text, shown=said.shown, keeps=keeps)
+        outcome = await end_where_cut(
+            self._house, turn, journal, "error", said.text, shown=said.shown, keeps=keeps
+        )
         outcome.error, outcome.stage = said.error, "recovery"
         return outcome
-
-    async def _end(
-        self,
-        turn: Turn,
-        journal: Journal,
-        status: TurnStatus,
-        text: str | None,
-        *,
-        shown: str | None = None,
-        keeps: bool = True,
-    ) -> Outcome:
-        """End a turn where it was cut off, keeping what it said. `shown`: what people read of a failure."""
-        house = self._house
-        await house.session.refresh()
-        # From here to the commit nothing is awaited, so a reset comes either before or after it.
-        if house.generation != turn.generation:
-            return await end_unstarted(house, turn, "skipped")
-        plan, message = Plan(), None
-        if keeps and journal.fold.has_content:
-            message = journal.fold.message()
-            plan = keep_answer(house.session, message, turn.parent, house.waiting_messages(turn))
-        last: list[Statement] = [turns.abandoned(house.id, turn.id, now=house.clock.now_ms())]
-        if shown is not None:
-            last.append(remembered(house, turn, shown))
-        await house.session.write(plan, *closing(house, turn, status, text), *last)
-        if message is not None:
-            house.feed.publish(HistoryChanged(turn, "answer"))
-        streamed = journal.next_seq > 0
-        close(house, TurnEnded(turn, status, shown or text, streamed=streamed, stored=message is not None))
-        return Outcome(turn, status, text=text, message=message, fires_response=message is not None)
 
     # --- the turn ends
 

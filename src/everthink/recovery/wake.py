@@ -20,6 +20,7 @@ from ..journal.turn import Turn
 from ..journal.turn_input import decode_input
 from ..store.port import Row
 from ..tools.collect import client_tools_from
+from ..turn.ending import end_lost
 from ..turn.outcome import Failure
 from .aside import UNREADABLE_TEXT, put_aside, tell_aside
 from .incident import TERMINAL_MESSAGE
@@ -79,7 +80,7 @@ async def _entered(house: Sleeper, row: Row) -> None:
     else:
         envelope = decode_input(row[5])
         if envelope.messages is None and not envelope.is_applied:
-            await _end_lost(house, row)
+            await end_lost(house, row[0], TERMINAL_MESSAGE)
             return
         turn = _turn(house, row)
     house.door.enqueue(turn, house.queue.reserve(turn.request_id))
@@ -127,10 +128,3 @@ def _turn(house: Sleeper, row: Row) -> Turn:
         turn.body = house.last_body  # as when it began
         house.submissions.watch(turn)
     return turn
-
-
-async def _end_lost(house: Sleeper, row: Row) -> None:
-    # Its input was a function that died with its process.
-    now = house.clock.now_ms()
-    ended = queries.ended(house.id, row[0], status="skipped", error=TERMINAL_MESSAGE, now=now)
-    await house.store.apply([ended])

@@ -45,7 +45,7 @@ from ..recovery.wake import take_up
 from ..schedules import alarm_queries, job_queries
 from ..store.port import Store
 from ..tasks import begin
-from ..turn.attempt import SEGMENT_GRACE_MS
+from ..turn.ending import SEGMENT_GRACE_MS
 from . import cleaning, queries
 from .actor import Actor, Resident
 from .erasing import erased, rows_erased

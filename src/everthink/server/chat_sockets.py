@@ -49,7 +49,7 @@ from ..runtime.actor import Actor
 from ..runtime.rpc import callable_of
 from ..session.compaction import CompactionFailed, SessionNews
 from ..store.port import Statement
-from ..turn.attempt import explain
+from ..turn.ending import explain
 from ..wire import frames as wire
 from ..wire.body import read_body
 from ..wire.codec import Refused, encode

@@ -13,12 +13,10 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ..abort import AbortController
-from ..calling import ask
-from ..errors import UNTOLD, CommitRefused, ModelError, StoreError, StreamCut, StreamStalled, is_for_people
+from ..errors import CommitRefused, StoreError, StreamCut, StreamStalled
 from ..hooks.values import (
     ChatErrorContext,
     Stage,
@@ -27,44 +25,26 @@ from ..hooks.values import (
 from ..journal import queries
 from ..journal.feed import (
     HistoryChanged,
-    TurnEnded,
     TurnRewound,
     TurnStarted,
 )
-from ..journal.read import (
-    Journal,
-    keep_answer,
-    read_journal,
-)
 from ..journal.turn import Turn
 from ..journal.turn_input import encode_input
-from ..masking import mask
 from ..messages import Message, as_messages
-from ..observe.events import ChatRequestFailed, ChatStreamCut, ChatTurnFinish, ChatTurnStart, MessageError
-from ..session.session_queries import used
-from ..session.tree import Plan
+from ..observe.events import ChatStreamCut, ChatTurnFinish, ChatTurnStart
 from ..store.port import Statement
 from .assemble import assemble
+from .ending import end_as, end_unstarted, fail, read_again, used_by
 from .host import Host
 from .loop import Loop
-from .outcome import Outcome, Postponed, reason_of
+from .outcome import Outcome, Postponed
 from .overflow import classified, make_room, overflow_of
 from .running import Run
 
-__all__ = [
-    "Explained",
-    "close",
-    "closing",
-    "end_unstarted",
-    "explain",
-    "perform",
-    "remembered",
-    "with_stamps",
-]
+__all__ = ["perform", "with_stamps"]
 
 log = logging.getLogger("everthink.turn")
 
-SEGMENT_GRACE_MS = 10 * 60 * 1000
 LONGEST_BREATH = 30.0
 """Seconds before a provider that breaks off again and again is asked once more."""
 
@@ -97,7 +77,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
     except Exception as error:
         # Whatever it was, it must not be met again by every start: the turn is over, and everybody is told.
         log.exception("%s: turn %s failed where nothing was expected to", host.id, turn.id)
-        outcome = await _failed(host, turn, error, "turn", None)
+        outcome = await fail(host, turn, error, "turn", None)
     finally:
         host.inflight = None
     if isinstance(outcome, Postponed):
@@ -134,7 +114,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
         if not await _apply_input(host, turn):
             return await end_unstarted(host, turn, _stopped(host, turn))
     except Exception as error:  # noqa: BLE001 - the input function or the store failed
-        return await _failed(host, turn, error, "persist" if isinstance(error, StoreError) else "turn", None)
+        return await fail(host, turn, error, "persist" if isinstance(error, StoreError) else "turn", None)
     if turn.signal.aborted:
         return await end_unstarted(host, turn, _stopped(host, turn), fires_response=turn.is_applied)
     run = Run(host, turn)
@@ -183,7 +163,7 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | 
         # Cleared or reset meanwhile: nothing of this turn belongs into the new conversation.
         return await end_unstarted(host, turn, "skipped")
     if broken is not None:
-        return await _failed(host, turn, broken, "stream", run)
+        return await fail(host, turn, broken, "stream", run)
     if work.cancelled():
         status: TurnStatus = "aborted"
         stall = None if turn.signal.aborted else run.signal.reason
@@ -200,28 +180,7 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | 
         return await _cut(host, run, failure)
     if isinstance(failure, Exception):
         return await _broken_off(host, run, failure)
-    return await _ended_as(host, run, status)
-
-
-async def _ended_as(host: Host, run: Run, status: TurnStatus) -> Outcome:
-    turn = run.turn
-    reason = reason_of(turn) if status == "aborted" else None
-    try:
-        message = await _store(host, run, [*closing(host, turn, status, reason), *_used(host, run)])
-    except StoreError as error:
-        return await _failed(host, turn, error, "stream", run)
-    close(host, TurnEnded(turn, status, streamed=run.writer.streamed, stored=message is not None))
-    return Outcome(
-        turn, status, message=message, output=run.output, stopped_by=run.stopped_by, fires_response=True
-    )
-
-
-def _used(host: Host, run: Run) -> list[Statement]:
-    """Add what the provider reported to the session's totals."""
-    taken, given = run.usage.input_tokens or 0, run.usage.output_tokens or 0
-    if not taken and not given:
-        return []
-    return [used(host.id, host.session.id, input=taken, output=given, cost=0.0, now=host.clock.now_ms())]
+    return await end_as(host, run, status)
 
 
 async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | None:
@@ -240,8 +199,8 @@ async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | Non
     if host.generation != turn.generation:
         return await end_unstarted(host, turn, "skipped")
     if turn.signal.aborted:
-        return await _ended_as(host, run, "aborted")
-    return await _failed(host, turn, failure, stage, run, kind)
+        return await end_as(host, run, "aborted")
+    return await fail(host, turn, failure, stage, run, kind)
 
 
 async def _relieved(run: Run) -> bool:
@@ -262,18 +221,14 @@ async def _try_again(host: Host, run: Run) -> None:
     """Another attempt of the same turn. What it had said goes, unless a tool has run for it."""
     turn = run.turn
     run.is_closed = True
-    await run.writer.close(_used(host, run))
-    journal = await _journal(host, turn)
+    await run.writer.close(used_by(host, run))
+    journal = await read_again(host, turn)
     if journal.fold.has_content and not journal.has_settled_results:
         turn.message_id = host.new_id()
         await host.store.apply(queries.rewound(host.id, turn.id, message_id=turn.message_id))
         host.feed.publish(TurnRewound(turn, at_once=True))
-        journal = await _journal(host, turn)
+        journal = await read_again(host, turn)
     turn.journal = journal
-
-
-async def _journal(host: Host, turn: Turn) -> Journal:
-    return await read_journal(host, turn.id, message_id=turn.message_id, continuation=turn.continuation)
 
 
 async def _cut(host: Host, run: Run, cut: StreamCut) -> Outcome | None:
@@ -299,178 +254,18 @@ async def _breathe(host: Host, turn: Turn) -> None:
 async def _stalled(host: Host, run: Run, stall: StreamStalled | StreamCut) -> Outcome | None:
     turn = run.turn
     if not host.recovery.is_on:
-        return await _failed(host, turn, stall, "stream", run)
+        return await fail(host, turn, stall, "stream", run)
     run.is_closed = True
     try:
-        await run.writer.close([queries.interrupted(host.id, turn.id), *_used(host, run)])
+        await run.writer.close([queries.interrupted(host.id, turn.id), *used_by(host, run)])
     except StoreError as error:
-        return await _failed(host, turn, error, "stream", run)
+        return await fail(host, turn, error, "stream", run)
     host.recovery.interrupt(turn)
     return None
 
 
-def closing(host: Host, turn: Turn, status: TurnStatus, error: str | None) -> list[Statement]:
-    """What ends a turn, for its last commit."""
-    ended = queries.ended(host.id, turn.id, status=status, error=error, now=host.clock.now_ms())
-    return [ended, *host.recovery.closing(turn, status)]
-
-
-def close(host: Host, ended: TurnEnded) -> None:
-    """Tell everybody that a turn is over, once that is durable."""
-    host.feed.publish(ended)
-    host.recovery.closed(ended.turn, ended.status)
-
-
 def _stopped(host: Host, turn: Turn) -> TurnStatus:
     return "skipped" if host.generation != turn.generation else "aborted"
-
-
-async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
-    """Store the answer with the turn's last chunks and `last`, in one commit."""
-    plan = Plan()
-    if run.fold.has_content:
-        plan = keep_answer(host.session, run.fold.message(), run.turn.parent, host.waiting_messages(run.turn))
-    run.is_closed = True
-
-    def confirm() -> None:
-        host.session.confirm(plan, [[(message.id,)] for message, _, _ in plan.writes])
-
-    run.writer.afterwards(confirm)
-    try:
-        await run.writer.close([*plan.statements, *plan.moves, *last, *_pruning(host)])
-    except BaseException:
-        host.session.fail(plan)
-        raise
-    if not plan.writes:
-        return None
-    try:
-        await host.session.refresh()  # an answer to what is not in view changes what is
-    except StoreError:
-        log.exception("%s: the answer is stored; the conversation is read again later", host.id)
-    host.feed.publish(HistoryChanged(run.turn, "answer"))
-    return plan.writes[0][0]
-
-
-async def _store_shown(host: Host, run: Run) -> Message | None:
-    """Store what readers have seen of an answer whose chunks could not all be written."""
-    run.is_closed = True
-    turn = run.turn
-    journal = await _journal(host, turn)
-    if not journal.fold.has_content:
-        return None
-    await host.session.refresh()
-    plan = keep_answer(host.session, journal.fold.message(), turn.parent, host.waiting_messages(turn))
-    await host.session.write(plan)
-    host.feed.publish(HistoryChanged(run.turn, "answer"))
-    return plan.writes[0][0] if plan.writes else None
-
-
-def _pruning(host: Host) -> list[Statement]:
-    """Now and then: drop the chunks of turns that ended long ago."""
-    now = host.clock.now_ms()
-    if now < host.prunes_at:
-        return []
-    host.prunes_at = now + SEGMENT_GRACE_MS
-    return [queries.pruned(host.id, before=now - SEGMENT_GRACE_MS)]
-
-
-async def _failed(
-    host: Host, turn: Turn, error: Exception, stage: Stage, run: Run | None, kind: str | None = None
-) -> Outcome:
-    """Store the partial answer, then ask what to say, then end the row."""
-    message: Message | None = None
-    is_kept = True
-    if run is not None:
-        try:
-            message = await (_store_shown(host, run) if run.writer.is_broken else _store(host, run, []))
-        except StoreError as broken:
-            log.error("the partial answer of turn %s could not be stored: %s", turn.id, broken)
-            is_kept = False
-        except Exception:
-            # No database will ever take it, and no later start could do better.
-            log.exception("the partial answer of turn %s cannot be stored and is left out", turn.id)
-    said = await explain(host, error, stage, turn.request_id, turn.is_applied, kind, identity=turn.identity)
-    told, text = said.error, said.text
-    if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds
-        try:
-            last = [remembered(host, turn, said.shown), *(_used(host, run) if run else [])]
-            await host.store.apply([*closing(host, turn, "error", text), *last])
-        except StoreError as broken:
-            log.error("turn %s failed and could not be ended: %s", turn.id, broken)
-    streamed = run.writer.streamed if run else False
-    close(host, TurnEnded(turn, "error", said.shown, streamed=streamed, stored=message is not None))
-    return Outcome(
-        turn, "error", error=told, text=text, stage=stage, message=message, fires_response=message is not None
-    )
-
-
-def remembered(host: Host, turn: Turn, text: str) -> Statement:
-    """Keep what failed: a chat window that comes later is told."""
-    host.last_failure = {
-        "id": turn.request_id,
-        "turn": turn.id,
-        "error": text,
-        "messageIds": turn.answers,
-        "continuation": turn.continuation,
-    }
-    return host.save_value("lastFailure", host.last_failure)
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """A failure in words: `text` for code that asks, `shown` for people in a chat window."""
-
-    error: BaseException
-    text: str
-    shown: str
-
-
-async def explain(
-    host: Host,
-    error: Exception,
-    stage: Stage,
-    request_id: str | None,
-    persisted: bool,
-    kind: str | None = None,
-    *,
-    identity: Any = None,
-) -> Explained:
-    """Ask `on_chat_error` what to say of a failure, and tell observers. Once per failed turn.
-
-    What we raise is written to be read; what the application or a library raises may hold anything,
-    and is shown only when `on_chat_error` chose the words.
-    """
-    if kind is None and isinstance(error, ModelError) and error.kind == "context_overflow":
-        kind = error.kind
-    context = ChatErrorContext(stage, persisted, request_id, kind, identity)
-    told: Any = error
-    try:
-        answer = await ask("on_chat_error", host.agent.on_chat_error, error, context)
-        told = error if answer is None else answer
-    except Exception as raised:  # noqa: BLE001 - the original error matters more
-        host.log_hook_error("on_chat_error", raised)
-    # Whatever was raised, and whoever wrote its words: no key in it is stored or shown.
-    text = mask(str(told)) or type(told).__name__
-    if not is_for_people(error):
-        log.error("%s: a turn failed at stage %s", host.id, stage, exc_info=error)
-    # Observers get the error itself; what people read may say less.
-    detail = str(error) or type(error).__name__
-    host.emit(MessageError(error=detail))
-    host.emit(
-        ChatRequestFailed(request_id=request_id, stage=stage, messages_persisted=persisted, error=detail)
-    )
-    shown = text if told is not error or is_for_people(error) else UNTOLD
-    return Explained(told if isinstance(told, BaseException) else error, text, shown)
-
-
-async def end_unstarted(
-    host: Host, turn: Turn, status: TurnStatus, *, fires_response: bool = False, error: str | None = None
-) -> Outcome:
-    """End a turn that says nothing: aborted before it began, superseded, or reset."""
-    text = error or (reason_of(turn) if status == "aborted" else None)
-    await host.store.apply(closing(host, turn, status, text))
-    close(host, TurnEnded(turn, status, streamed=False))
-    return Outcome(turn, status, fires_response=fires_response)
 
 
 async def _apply_input(host: Host, turn: Turn) -> bool:

@@ -1,0 +1,283 @@
+"""How a turn ends: the only place that writes it into its row, and tells everybody.
+
+    turn/attempt, recovery/, door/ --end_as, fail, end_where_cut, …--> one commit --> TurnEnded, Outcome
+
+The end of a turn is one commit: its last chunks, its message and its row. A failing turn stores
+what it had first, then asks `on_chat_error` what to say, then ends its row.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from ..calling import ask
+from ..errors import UNTOLD, ModelError, StoreError, is_for_people
+from ..hooks.values import ChatErrorContext, Stage, TurnStatus
+from ..journal import queries
+from ..journal.feed import HistoryChanged, TurnEnded
+from ..journal.read import Journal, keep_answer, read_journal
+from ..journal.turn import Turn
+from ..masking import mask
+from ..messages import Message
+from ..observe.events import ChatRequestFailed, MessageError
+from ..session.session_queries import used
+from ..session.tree import Plan
+from ..store.port import Statement
+from .host import Host
+from .outcome import Outcome, reason_of
+from .running import Run
+
+__all__ = [
+    "SEGMENT_GRACE_MS",
+    "Explained",
+    "close",
+    "closing",
+    "end_as",
+    "end_lost",
+    "end_unstarted",
+    "end_where_cut",
+    "explain",
+    "fail",
+    "read_again",
+    "remembered",
+    "used_by",
+]
+
+log = logging.getLogger("everthink.turn")
+
+SEGMENT_GRACE_MS = 10 * 60 * 1000
+"""So long the chunks of a turn stay after its end, for readers who come back."""
+
+
+# --- ways to end
+
+
+async def end_as(host: Host, run: Run, status: TurnStatus) -> Outcome:
+    """End an attempt that was not cut off: its last chunks, its message and its row in one commit."""
+    turn = run.turn
+    reason = reason_of(turn) if status == "aborted" else None
+    try:
+        message = await _store(host, run, [*closing(host, turn, status, reason), *used_by(host, run)])
+    except StoreError as error:
+        return await fail(host, turn, error, "stream", run)
+    close(host, TurnEnded(turn, status, streamed=run.writer.streamed, stored=message is not None))
+    return Outcome(
+        turn, status, message=message, output=run.output, stopped_by=run.stopped_by, fires_response=True
+    )
+
+
+async def fail(
+    host: Host, turn: Turn, error: Exception, stage: Stage, run: Run | None, kind: str | None = None
+) -> Outcome:
+    """Store the partial answer, then ask what to say, then end the row."""
+    message: Message | None = None
+    is_kept = True
+    if run is not None:
+        try:
+            message = await (_store_shown(host, run) if run.writer.is_broken else _store(host, run, []))
+        except StoreError as broken:
+            log.error("the partial answer of turn %s could not be stored: %s", turn.id, broken)
+            is_kept = False
+        except Exception:
+            # No database will ever take it, and no later start could do better.
+            log.exception("the partial answer of turn %s cannot be stored and is left out", turn.id)
+    said = await explain(host, error, stage, turn.request_id, turn.is_applied, kind, identity=turn.identity)
+    told, text = said.error, said.text
+    if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds
+        try:
+            last = [remembered(host, turn, said.shown), *(used_by(host, run) if run else [])]
+            await host.store.apply([*closing(host, turn, "error", text), *last])
+        except StoreError as broken:
+            log.error("turn %s failed and could not be ended: %s", turn.id, broken)
+    streamed = run.writer.streamed if run else False
+    close(host, TurnEnded(turn, "error", said.shown, streamed=streamed, stored=message is not None))
+    return Outcome(
+        turn, "error", error=told, text=text, stage=stage, message=message, fires_response=message is not None
+    )
+
+
+async def end_where_cut(
+    host: Host,
+    turn: Turn,
+    journal: Journal,
+    status: TurnStatus,
+    text: str | None,
+    *,
+    shown: str | None = None,
+    keeps: bool = True,
+) -> Outcome:
+    """End a turn where it was cut off, keeping what it said. `shown`: what people read of a failure."""
+    await host.session.refresh()
+    # From here to the commit nothing is awaited, so a reset comes either before or after it.
+    if host.generation != turn.generation:
+        return await end_unstarted(host, turn, "skipped")
+    plan, message = Plan(), None
+    if keeps and journal.fold.has_content:
+        message = journal.fold.message()
+        plan = keep_answer(host.session, message, turn.parent, host.waiting_messages(turn))
+    last: list[Statement] = [queries.abandoned(host.id, turn.id, now=host.clock.now_ms())]
+    if shown is not None:
+        last.append(remembered(host, turn, shown))
+    await host.session.write(plan, *closing(host, turn, status, text), *last)
+    if message is not None:
+        host.feed.publish(HistoryChanged(turn, "answer"))
+    streamed = journal.next_seq > 0
+    close(host, TurnEnded(turn, status, shown or text, streamed=streamed, stored=message is not None))
+    return Outcome(turn, status, text=text, message=message, fires_response=message is not None)
+
+
+async def end_unstarted(
+    host: Host, turn: Turn, status: TurnStatus, *, fires_response: bool = False, error: str | None = None
+) -> Outcome:
+    """End a turn that says nothing: aborted before it began, superseded, or reset."""
+    text = error or (reason_of(turn) if status == "aborted" else None)
+    await host.store.apply(closing(host, turn, status, text))
+    close(host, TurnEnded(turn, status, streamed=False))
+    return Outcome(turn, status, fires_response=fires_response)
+
+
+async def end_lost(host: Host, turn_id: str, text: str) -> None:
+    """End a turn of which only the row is left: its input was a function that died with its process."""
+    now = host.clock.now_ms()
+    await host.store.apply([queries.ended(host.id, turn_id, status="skipped", error=text, now=now)])
+
+
+# --- what is written, and told
+
+
+def closing(host: Host, turn: Turn, status: TurnStatus, error: str | None) -> list[Statement]:
+    """What ends a turn, for its last commit."""
+    ended = queries.ended(host.id, turn.id, status=status, error=error, now=host.clock.now_ms())
+    return [ended, *host.recovery.closing(turn, status)]
+
+
+def close(host: Host, ended: TurnEnded) -> None:
+    """Tell everybody that a turn is over, once that is durable."""
+    host.feed.publish(ended)
+    host.recovery.closed(ended.turn, ended.status)
+
+
+def remembered(host: Host, turn: Turn, text: str) -> Statement:
+    """Keep what failed: a chat window that comes later is told."""
+    host.last_failure = {
+        "id": turn.request_id,
+        "turn": turn.id,
+        "error": text,
+        "messageIds": turn.answers,
+        "continuation": turn.continuation,
+    }
+    return host.save_value("lastFailure", host.last_failure)
+
+
+async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
+    """Store the answer with the turn's last chunks and `last`, in one commit."""
+    plan = Plan()
+    if run.fold.has_content:
+        plan = keep_answer(host.session, run.fold.message(), run.turn.parent, host.waiting_messages(run.turn))
+    run.is_closed = True
+
+    def confirm() -> None:
+        host.session.confirm(plan, [[(message.id,)] for message, _, _ in plan.writes])
+
+    run.writer.afterwards(confirm)
+    try:
+        await run.writer.close([*plan.statements, *plan.moves, *last, *_pruning(host)])
+    except BaseException:
+        host.session.fail(plan)
+        raise
+    if not plan.writes:
+        return None
+    try:
+        await host.session.refresh()  # an answer to what is not in view changes what is
+    except StoreError:
+        log.exception("%s: the answer is stored; the conversation is read again later", host.id)
+    host.feed.publish(HistoryChanged(run.turn, "answer"))
+    return plan.writes[0][0]
+
+
+async def _store_shown(host: Host, run: Run) -> Message | None:
+    """Store what readers have seen of an answer whose chunks could not all be written."""
+    run.is_closed = True
+    turn = run.turn
+    journal = await read_again(host, turn)
+    if not journal.fold.has_content:
+        return None
+    await host.session.refresh()
+    plan = keep_answer(host.session, journal.fold.message(), turn.parent, host.waiting_messages(turn))
+    await host.session.write(plan)
+    host.feed.publish(HistoryChanged(run.turn, "answer"))
+    return plan.writes[0][0] if plan.writes else None
+
+
+def _pruning(host: Host) -> list[Statement]:
+    """Now and then: drop the chunks of turns that ended long ago."""
+    now = host.clock.now_ms()
+    if now < host.prunes_at:
+        return []
+    host.prunes_at = now + SEGMENT_GRACE_MS
+    return [queries.pruned(host.id, before=now - SEGMENT_GRACE_MS)]
+
+
+def used_by(host: Host, run: Run) -> list[Statement]:
+    """Add what the provider reported to the session's totals."""
+    taken, given = run.usage.input_tokens or 0, run.usage.output_tokens or 0
+    if not taken and not given:
+        return []
+    return [used(host.id, host.session.id, input=taken, output=given, cost=0.0, now=host.clock.now_ms())]
+
+
+async def read_again(host: Host, turn: Turn) -> Journal:
+    """What the journal holds of a turn."""
+    return await read_journal(host, turn.id, message_id=turn.message_id, continuation=turn.continuation)
+
+
+# --- words
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A failure in words: `text` for code that asks, `shown` for people in a chat window."""
+
+    error: BaseException
+    text: str
+    shown: str
+
+
+async def explain(
+    host: Host,
+    error: Exception,
+    stage: Stage,
+    request_id: str | None,
+    persisted: bool,
+    kind: str | None = None,
+    *,
+    identity: Any = None,
+) -> Explained:
+    """Ask `on_chat_error` what to say of a failure, and tell observers. Once per failed turn.
+
+    What we raise is written to be read; what the application or a library raises may hold anything,
+    and is shown only when `on_chat_error` chose the words.
+    """
+    if kind is None and isinstance(error, ModelError) and error.kind == "context_overflow":
+        kind = error.kind
+    context = ChatErrorContext(stage, persisted, request_id, kind, identity)
+    told: Any = error
+    try:
+        answer = await ask("on_chat_error", host.agent.on_chat_error, error, context)
+        told = error if answer is None else answer
+    except Exception as raised:  # noqa: BLE001 - the original error matters more
+        host.log_hook_error("on_chat_error", raised)
+    # Whatever was raised, and whoever wrote its words: no key in it is stored or shown.
+    text = mask(str(told)) or type(told).__name__
+    if not is_for_people(error):
+        log.error("%s: a turn failed at stage %s", host.id, stage, exc_info=error)
+    # Observers get the error itself; what people read may say less.
+    detail = str(error) or type(error).__name__
+    host.emit(MessageError(error=detail))
+    host.emit(
+        ChatRequestFailed(request_id=request_id, stage=stage, messages_persisted=persisted, error=detail)
+    )
+    shown = text if told is not error or is_for_people(error) else UNTOLD
+    return Explained(told if isinstance(told, BaseException) else error, text, shown)
