@@ -76,6 +76,8 @@ ROOMS: dict[str, set[str]] = {
         "schedules",
         "workspace",
     },
+    # Who may come in, and what they may do: asked by the server and by the page of `everthink dev`.
+    "access": {"observe", "wire", "runtime.rpc"},
 }
 ARROWS: dict[str, set[str]] = VALUES | {room: targets | set(VALUES) for room, targets in ROOMS.items()}
 

@@ -18,10 +18,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..access.access import Pass
 from ..identity import name_of
 from ..messages import decode_json, parse_stored
 from ..runtime import queries as runtime
-from ..server.access import Pass
 from ..server.app import App
 from ..session import queries
 from ..store.port import LONGEST_QUERY, Search, Store

@@ -31,6 +31,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ..access.access import Pass
+from ..access.expiry import close_when_expired
 from ..address import from_address, kebab
 from ..errors import AgentError
 from ..journal import queries as turn
@@ -41,11 +43,9 @@ from ..messages import Message, decode_json, encode_json, parse_stored
 from ..recovery import suspects
 from ..runtime import queries as runtime
 from ..runtime.actor import Actor
-from ..server.access import Pass
 from ..server.app import App
 from ..server.asgi import deny
 from ..server.connections import Connection
-from ..server.expiry import close_when_expired
 from ..server.headers import with_headers
 from ..session import queries as session
 from ..session import session_queries as sessions

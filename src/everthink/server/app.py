@@ -6,6 +6,7 @@ App(Assistant) --> Directory (runtime) --> agents        app.agent(Assistant, "r
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import os
 import threading
@@ -14,6 +15,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
+from ..access.origins import Hosts, Origins
 from ..address import canonical, kebab
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
@@ -32,9 +34,9 @@ from .options import (
     store_of,
     texts_of,
 )
-from .origins import Origins
 
 if TYPE_CHECKING:
+    from ..access.access import Access
     from ..door.chat_stream import ChatStream, Prepared
     from ..hooks.values import TurnResult
     from ..messages import Message
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from ..runtime.directory import Directory
     from ..runtime.watchdog import Watchdog
     from ..store.port import Store
-    from .access import Access
 
 __all__ = ["App", "Handle"]
 
@@ -129,7 +130,7 @@ class App:
         self.prefix = [part for part in prefix.split("/") if part]
         self.cors, self.authenticate, self.authorize = cors, authenticate, authorize
         self.on_before_connect, self.on_before_request = on_before_connect, on_before_request
-        self.origins, self.hosts = Origins(allow_origins), hosts_of(allow_hosts)
+        self.origins, self._hosts = Origins(allow_origins), hosts_of(allow_hosts)
         self.limits = limits_of(limits)
         self._gate: Any = None
         self._access: Access | None = None
@@ -202,10 +203,29 @@ class App:
     def access(self) -> Access:
         """Who may come in."""
         if self._access is None:
-            from .access import Access  # Starlette: see `__call__`
+            from ..access.access import Access, Checks  # Starlette: see `__call__`
 
-            self._access = Access(self)
+            checks = Checks(
+                self._hosts,
+                self.origins,
+                self.authenticate,
+                self.authorize,
+                self.on_before_connect,
+                self.on_before_request,
+            )
+            self._access = Access(checks, self.events, self.clock)
         return self._access
+
+    @property
+    def hosts(self) -> Hosts:
+        """The names by which the app may be asked for. `everthink dev` adds those of this machine."""
+        return self._hosts
+
+    @hosts.setter
+    def hosts(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+        if self._access is not None:
+            self._access.checks = dataclasses.replace(self._access.checks, hosts=hosts)
 
     @property
     def classes(self) -> list[type[Think]]:

@@ -19,18 +19,23 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ..access.access import (
+    Action,
+    Pass,
+    address_of,
+    raised,
+)
+from ..access.crowd import Crowd, place_of
+from ..access.expiry import close_when_expired
 from ..address import from_address, kebab
 from ..calling import call_hook
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
 from ..messages import encode_json
 from ..runtime.directory import MAX_NAME
-from .access import Action, Pass, address_of, raised
 from .answers import Answer, Told
 from .bodies import bounded
 from .chat_sockets import ChatSockets
 from .connections import Connection
-from .crowd import Crowd, place_of
-from .expiry import close_when_expired
 from .headers import with_headers, with_headers_on
 from .reading import arrived
 from .waiting import Buffers

@@ -16,6 +16,14 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
+from ..access.expiry import EXPIRED, is_expired
+from ..access.permissions import (
+    answer_to,
+    is_about_the_view,
+    needed,
+    refused,
+    target_of,
+)
 from ..address import kebab
 from ..calling import ask, call_hook
 from ..current import current_connection
@@ -55,15 +63,13 @@ from ..wire.body import read_body
 from ..wire.codec import Refused, encode
 from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
 from .connections import Connection, Parcel
-from .expiry import EXPIRED, is_expired
-from .permissions import answer_to, is_about_the_view, needed, refused, target_of
 from .reading import RawText, decoded
 from .replays import NOTHING_NEW, Over, chunk_frames, replayed_frames, stored_bodies, tell_end, tell_failure
 from .rpc import answer_call
 from .waiting import Latest, Long
 
 if TYPE_CHECKING:
-    from .access import Access
+    from ..access.access import Access
 
 __all__ = ["ChatSockets"]
 
@@ -521,7 +527,7 @@ class ChatSockets:
         """Tell a client that it may not do this, and how things really are."""
         if is_about_the_view(frame):
             self._correct(connection)
-        answer = refused(frame, connection)
+        answer = refused(frame, is_readonly=connection.is_readonly)
         if answer is not None:
             connection.send(answer)
 
@@ -586,7 +592,9 @@ class ChatSockets:
 
     async def _answer_call(self, connection: Connection, frame: wire.CallMethod) -> None:
         actor = self.actor
-        why = await self._access.may_call(connection, actor.cls, actor.name) if self._access else None
+        why = (
+            await self._access.may_call(connection.identity, actor.cls, actor.name) if self._access else None
+        )
         is_offered = callable_of(actor.cls, frame.method) is not None
         reason = "not authorized" if why is not None else None if is_offered else "not callable"
         self._audit(connection, "call", frame.method, reason)
