@@ -93,7 +93,7 @@ OUTSIDE: dict[str, set[str]] = {
     "skills": set(),
     "extensions": set(),
     "messengers": {"agent", "think"},
-    "server": {"agent", "think", "wire"},
+    "server": {"wire"},
     "app": {"agent", "think", "server"},
     "testing": {"agent", "think", "server", "app", "wire"},
     "devtools": {"agent", "think", "server", "app"},

@@ -25,7 +25,7 @@ AWAITED = {
     "runtime.fiber_recovery": "awaited by whoever scans; a handler that is late goes to `background`",
     "runtime.fibers": "`_ended` logs and tells; a caller awaits the acceptance",
     "runtime.waker": "`_run` and `_wake` catch everything, log it and try again",
-    "server.app": "whoever opens the app awaits",
+    "app.app": "whoever opens the app awaits",
     "server.asgi": "awaited when the socket ends",
     "server.hall": "`_catch_up` logs; whoever joins awaits it",
     "session.slot": "the caller awaits; when it has left, `_report` logs",

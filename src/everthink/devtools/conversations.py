@@ -19,10 +19,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..access.access import Pass
+from ..app.app import App
 from ..identity import name_of
 from ..messages import decode_json, parse_stored
 from ..runtime import queries as runtime
-from ..server.app import App
 from ..session import queries
 from ..store.port import LONGEST_QUERY, Search, Store
 from ..think import Think

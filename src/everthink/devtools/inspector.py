@@ -34,6 +34,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from ..access.access import Pass
 from ..access.expiry import close_when_expired
 from ..address import from_address, kebab
+from ..app.app import App
 from ..errors import AgentError
 from ..journal import queries as turn
 from ..journal.feed import HistoryChanged
@@ -43,7 +44,6 @@ from ..messages import Message, decode_json, encode_json, parse_stored
 from ..recovery import suspects
 from ..runtime import queries as runtime
 from ..runtime.actor import Actor
-from ..server.app import App
 from ..server.asgi import deny
 from ..server.connections import Connection
 from ..server.headers import with_headers

@@ -11,6 +11,8 @@ import asyncio
 import contextlib
 import logging
 import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -20,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ..access.access import (
+    Access,
     Action,
     Pass,
     address_of,
@@ -29,7 +32,9 @@ from ..access.crowd import Crowd, place_of
 from ..access.expiry import close_when_expired
 from ..address import from_address, kebab
 from ..calling import call_hook
+from ..clock import Clock
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
+from ..limits import Limits
 from ..messages import encode_json
 from ..runtime.directory import MAX_NAME
 from .answers import Answer, Told
@@ -41,9 +46,9 @@ from .reading import arrived
 from .waiting import Buffers
 
 if TYPE_CHECKING:
-    from .app import App
+    from ..runtime.directory import Directory
 
-__all__ = ["Gate", "deny"]
+__all__ = ["Gate", "Served", "deny"]
 
 log = logging.getLogger("everthink.server")
 
@@ -71,13 +76,31 @@ CORS = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What is served, and how: the parts of an app that its gate uses."""
+
+    access: Access
+    limits: Limits
+    clock: Clock
+    prefix: Sequence[str]
+    """Where the agents are."""
+    classes: Mapping[str, type[Any]]
+    """The agent classes, by what they are called in an address. One may have two names."""
+    cors: bool | dict[str, str]
+    open: Callable[[], Awaitable[Directory]]
+    close: Callable[[], Awaitable[None]]
+    other: Callable[[Request], Awaitable[Response]]
+    """Answers what is not about an agent."""
+
+
 class Gate:
     """Serves the agents of an app."""
 
-    def __init__(self, app: App) -> None:
-        self._app, self._access = app, app.access
-        self._crowd = Crowd(app.limits, app.clock)
-        self._buffers = Buffers(app.limits.buffered_bytes)
+    def __init__(self, served: Served) -> None:
+        self._served, self._access = served, served.access
+        self._crowd = Crowd(served.limits, served.clock)
+        self._buffers = Buffers(served.limits.buffered_bytes)
         # Each belongs to its actor, and goes when that leaves memory.
         self._halls: weakref.WeakValueDictionary[str, ChatSockets] = weakref.WeakValueDictionary()
 
@@ -88,7 +111,7 @@ class Gate:
             return
         connection = HTTPConnection(scope)
         place = place_of(address_of(connection))
-        if (most := self._app.limits.header_bytes) < _head_size(scope):
+        if (most := self._served.limits.header_bytes) < _head_size(scope):
             long = _refused(
                 connection, 431, f"The head of a request has at most {most} bytes.", "its head is longer"
             )
@@ -154,13 +177,13 @@ class Gate:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 try:
-                    await self._app.open()
+                    await self._served.open()
                 except Exception as error:  # noqa: BLE001 - the server prints it and stops
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
                 await send({"type": "lifespan.startup.complete"})
             else:
-                await self._app.close()
+                await self._served.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -179,14 +202,14 @@ class Gate:
         root = quote(scope.get("root_path", ""))
         path = raw.decode(errors="replace").partition("?")[0].removeprefix(root)
         parts = [part for part in path.split("/") if part]
-        prefix = self._app.prefix
+        prefix = list(self._served.prefix)
         if parts[: len(prefix)] != prefix or len(parts) < len(prefix) + 2:
             return None
         kind, written, *rest = parts[len(prefix) :]
         name = from_address(written)
-        cls = self._app.routed(kind)
+        cls = self._served.classes.get(kind)
         if cls is None:
-            known = ", ".join(sorted(kebab(cls.__name__) for cls in self._app.classes))
+            known = ", ".join(sorted({kebab(cls.__name__) for cls in self._served.classes.values()}))
             return _refused(
                 connection, 400, "Invalid request", f"there is no agent {kind!r} (known: {known})"
             )
@@ -202,7 +225,7 @@ class Gate:
 
     async def _hall(self, connection: HTTPConnection, cls: Any, name: str) -> ChatSockets | Response:
         """Where to meet the agent, which is made if need be; or why it is not."""
-        directory = await self._app.open()
+        directory = await self._served.open()
         if not await directory.exists(cls, name):
             refused = self._crowd.may_create(place_of(address_of(connection)))
             if refused is not None:
@@ -227,10 +250,10 @@ class Gate:
     ) -> Pass | Response:
         """What the application's checks say, in time."""
         try:
-            async with asyncio.timeout(self._app.limits.handshake_seconds):
+            async with asyncio.timeout(self._served.limits.handshake_seconds):
                 return await self._access.enter(connection, action, cls, name)
         except TimeoutError:
-            seconds = self._app.limits.handshake_seconds
+            seconds = self._served.limits.handshake_seconds
             text = "It took too long to find out who you are. Please try again."
             self._access.audit.refused(
                 cls.__name__, name, action, "the checks took too long", address=address_of(connection)
@@ -244,16 +267,16 @@ class Gate:
             return self._access.wrong_host(request)
         found = self._address(request)
         if found is None:
-            return await self._app.on_other_request(request)
+            return await self._served.other(request)
         if isinstance(found, Response):
             return found
         response = await self._agent_http(request, *found)
-        if self._app.cors:
-            response.headers.update(CORS if self._app.cors is True else self._app.cors)
+        if self._served.cors:
+            response.headers.update(CORS if self._served.cors is True else self._served.cors)
         return response
 
     async def _agent_http(self, request: Request, cls: Any, name: str, rest: str) -> Response:
-        if request.method == "OPTIONS" and self._app.cors:
+        if request.method == "OPTIONS" and self._served.cors:
             return Response()
         reads = rest.rpartition("/")[2] == "get-messages"
         action = "read" if reads else "request"
@@ -266,7 +289,7 @@ class Gate:
         if isinstance(entered, Response):
             return entered
         try:
-            if (reads or request.method in SAFE) and not await (await self._app.open()).exists(cls, name):
+            if (reads or request.method in SAFE) and not await (await self._served.open()).exists(cls, name):
                 return JSONResponse([]) if reads else PlainTextResponse("Not implemented", 404)
             hall = await self._hall(request, cls, name)
             if isinstance(hall, Response):
@@ -274,7 +297,7 @@ class Gate:
             if reads:
                 await hall.actor.session.refresh()
                 return Told(hall.told)
-            with hall.actor.hold(), bounded(request, self._app.limits) as given:
+            with hall.actor.hold(), bounded(request, self._served.limits) as given:
                 answer = await call_hook(hall.actor.agent.on_request, given)
             if answer is None:
                 return PlainTextResponse("Not implemented", 404)
@@ -301,7 +324,7 @@ class Gate:
         cls, name, _ = found
         if self._access.is_foreign(socket):
             return self._access.wrong_origin(socket, "connect", cls, name)
-        most = self._app.limits.id_chars
+        most = self._served.limits.id_chars
         if len(socket.query_params.get("_pk", "")) > most:
             text = f"The id of a connection has at most {most} characters."
             return _refused(socket, 400, text, "its _pk is longer")
@@ -323,7 +346,7 @@ class Gate:
             now=getattr(transport, "send_frames", None),  # ours has it: gathered.py
             taken=getattr(transport, "until_taken", None),
             buffers=self._buffers,
-            stall=self._app.limits.stall_seconds,
+            stall=self._served.limits.stall_seconds,
         )
         connection.identity, connection.who = entered.identity, entered.who
         connection.mark, connection.key = entered.mark, key
