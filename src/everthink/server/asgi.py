@@ -169,7 +169,7 @@ class Gate:
             return
         await socket.accept()
         if (wants_raw := getattr(transport, "wants_raw", None)) is not None:
-            wants_raw()  # ours has it: gathered.py
+            wants_raw()  # ours has it: batched_websocket.py
         await self._serve(socket, hall, entered, transport)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -343,7 +343,7 @@ class Gate:
             socket,
             agent_id=hall.actor.id,
             cut=transport.abort if transport else None,
-            now=getattr(transport, "send_frames", None),  # ours has it: gathered.py
+            now=getattr(transport, "send_frames", None),  # ours has it: batched_websocket.py
             taken=getattr(transport, "until_taken", None),
             buffers=self._buffers,
             stall=self._served.limits.stall_seconds,
