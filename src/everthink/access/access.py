@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 
-from ..address import kebab
+from ..address import Address, kebab
 from ..calling import call_hook
 from ..clock import Clock
 from ..errors import UNTOLD, AgentError
@@ -56,7 +56,7 @@ class AgentAddress:
     @property
     def id(self) -> str:
         """Class and name, as in `Agent.id`."""
-        return f"{self.cls.__name__}/{self.name}"
+        return Address(self.cls.__name__, self.name).id
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from ..access.origins import Hosts, Origins
-from ..address import canonical, kebab
+from ..address import Address, canonical, kebab
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
 from ..identity import kept
@@ -380,15 +380,15 @@ class App:
             self._watchdog.start()
 
     def _held(self, agent: str, blocked: EventBody) -> None:
-        cls, _, name = agent.partition("/")
-        self.events.emit(cls, name, blocked)
+        address = Address.parse(agent)
+        self.events.emit(address.cls_name, address.name, blocked)
 
     async def evict(self, cls: type[Think], name: str) -> None:
         """Drop an agent from memory as if the process had been restarted; running turns are cut."""
         self._check_class(cls, "evict")
         name = canonical(name)
         if self._gate is not None:
-            self._gate.close(f"{cls.__name__}/{name}")
+            self._gate.close(Address(cls.__name__, name).id)
         await (await self.open()).evict(cls, name)
 
     async def set_aside(self) -> list[Suspect]:
