@@ -27,7 +27,7 @@ AWAITED = {
     "runtime.waker": "`_run` and `_wake` catch everything, log it and try again",
     "app.app": "whoever opens the app awaits",
     "server.asgi": "awaited when the socket ends",
-    "server.hall": "`_catch_up` logs; whoever joins awaits it",
+    "server.chat_sockets": "`_catch_up` logs; whoever joins awaits it",
     "session.slot": "the caller awaits; when it has left, `_report` logs",
     "store.crashpoints": "`close` awaits",
     "store.postgres.store": "`close` awaits",
