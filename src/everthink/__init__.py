@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .abort import AbortController, AbortSignal
     from .agent import Agent
+    from .app.app import App
+    from .app.handle import Handle
     from .context.blocks import ContextBlock, ContextProvider
     from .context.providers import (
         DirectoryProvider,
@@ -63,7 +65,6 @@ if TYPE_CHECKING:
     from .schedules.jobs import Job
     from .schedules.retry import Retry
     from .schedules.task import ScheduledTask, TaskContext
-    from .server.app import App, Handle
     from .server.connections import Connection
     from .session.media import MediaEviction
     from .session.overlay import Overlay
@@ -192,7 +193,8 @@ _HOMES = {
     ".schedules.jobs": ("Job",),
     ".schedules.retry": ("Retry",),
     ".schedules.task": ("ScheduledTask", "TaskContext"),
-    ".server.app": ("App", "Handle"),
+    ".app.app": ("App",),
+    ".app.handle": ("Handle",),
     ".server.connections": ("Connection",),
     ".context.blocks": ("ContextBlock", "ContextProvider"),
     ".session.row_size": ("Shortening",),

@@ -1,6 +1,7 @@
 """How agents are called: a class in an address, a name from everywhere.
 
     app.agent(Cls, "Jürgen") --canonical--> "Jürgen" <--from_address-- /agents/cls/J%C3%BCrgen
+    Address("Cls", "Jürgen").id --> "Cls/Jürgen": what rows of the agent begin with
 
 One name is one agent, whether somebody's keyboard writes *ü* as one character or as two, and whether a
 browser escapes it. `/`, `?` and `#` stay escaped: a name that is read somewhere leads back to its agent.
@@ -10,12 +11,42 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["canonical", "from_address", "kebab"]
+__all__ = ["Address", "canonical", "from_address", "kebab"]
 
 _KEPT = re.compile("(%2[Ff]|%3[Ff]|%23)")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Which agent: the name of its class, its own, and whose child it is."""
+
+    cls_name: str
+    name: str
+    parents: tuple[tuple[str, str], ...] = ()
+    """Class and name of those above it, from the outermost to its own parent."""
+
+    @property
+    def id(self) -> str:
+        """What the rows of the agent begin with: `Class/name`. Of a child, below the id of its parent."""
+        if not self.parents:
+            return f"{self.cls_name}/{self.name}"
+        *above, parent = self.parents
+        # Where a child's name ends must be seen: it may have slashes, as every name.
+        name = self.name.replace("%", "%25").replace("/", "%2F")
+        return f"{Address(*parent, tuple(above)).id}/sub/{self.cls_name}/{name}"
+
+    @classmethod
+    def parse(cls, id: str) -> Address:
+        """The address of an agent without parents. A name may have slashes: the first one ends the class."""
+        cls_name, _, name = id.partition("/")
+        return cls(cls_name, name)
+
+    def __str__(self) -> str:
+        return self.id
 
 
 def kebab(name: str) -> str:

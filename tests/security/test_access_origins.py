@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from everthink import App
+from everthink.access.origins import (
+    Hosts,
+    Origins,
+    read_origin,
+)
 from everthink.errors import AgentError
-from everthink.server.origins import Hosts, Origins, read_origin
 from everthink.testing import ScriptedModel
 
 from ..support.agents import assistant

@@ -275,7 +275,7 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest(option: str, 
 async def test_the_options_of_the_stores_are_known() -> None:
     import inspect
 
-    from everthink.server.options import STORE_OPTIONS
+    from everthink.app.options import STORE_OPTIONS
     from everthink.store.postgres import open_postgres
     from everthink.store.sqlite import open_sqlite
 

@@ -11,8 +11,8 @@ import pytest
 from everthink import Limits, Think
 from everthink.messages import user_message
 from everthink.runtime.rpc import callable
-from everthink.server.offers import MOST_STREAMS, Offers
 from everthink.testing import ScriptedModel, says
+from everthink.wire.offers import MOST_STREAMS, Offers
 
 from ..support.agents import assistant
 from ..support.turns import record_events

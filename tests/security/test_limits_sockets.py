@@ -11,9 +11,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from everthink import Limits
+from everthink.access.crowd import Crowd, place_of
 from everthink.server.arriving import Arriving
 from everthink.server.connections import Connection
-from everthink.server.crowd import Crowd, place_of
 from everthink.server.waiting import Buffers
 from everthink.testing import ManualClock, ScriptedModel, says
 

@@ -69,7 +69,7 @@ async def test_fifty_thousand_hostile_frames_change_nothing(
     caplog.set_level(logging.ERROR)
     app = await open_app(Target)
     home = await home_of(app, Target)
-    hall = home.hall = ChatSockets(home)
+    hall = home.hall = ChatSockets(home, app.access)
     target: Any = home.agent
     sinks, tabs, pumps = [Sink(), Sink()], list[Any](), list[Any]()
 
@@ -121,11 +121,11 @@ async def test_fifty_thousand_hostile_frames_change_nothing(
 
     assert grown < 300_000
     assert sorted(tab.id for tab in hall.connections) == ["0", "1"]
-    assert not hall._held
-    assert not hall._parked
-    assert not hall._accepted
-    assert hall._active is None
-    assert len(hall._over) <= 100
+    assert not hall.audience.held
+    assert not hall.audience.parked
+    assert not hall.state.accepted
+    assert hall.state.active is None
+    assert len(hall.state.over) <= 100
     assert len(home.open_tools) <= 1
     assert not home.aborts._controllers
     assert [record for record in caplog.records if "raised" in record.message] == []

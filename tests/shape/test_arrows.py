@@ -76,6 +76,8 @@ ROOMS: dict[str, set[str]] = {
         "schedules",
         "workspace",
     },
+    # Who may come in, and what they may do: asked by the server and by the page of `everthink dev`.
+    "access": {"observe", "wire", "runtime.rpc"},
 }
 ARROWS: dict[str, set[str]] = VALUES | {room: targets | set(VALUES) for room, targets in ROOMS.items()}
 
@@ -91,7 +93,7 @@ OUTSIDE: dict[str, set[str]] = {
     "skills": set(),
     "extensions": set(),
     "messengers": {"agent", "think"},
-    "server": {"agent", "think", "wire"},
+    "server": {"wire"},
     "app": {"agent", "think", "server"},
     "testing": {"agent", "think", "server", "app", "wire"},
     "devtools": {"agent", "think", "server", "app"},

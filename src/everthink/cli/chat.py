@@ -270,7 +270,7 @@ def _loop() -> Generator[Here]:
 
 def address_of(whom: str | None, server: str, token: str | None) -> str:
     """The WebSocket address of an agent, from what the person wrote."""
-    from ..address import from_address
+    from ..address import Address, from_address
 
     if whom and "://" in whom:
         parts = urlsplit(whom)
@@ -282,9 +282,10 @@ def address_of(whom: str | None, server: str, token: str | None) -> str:
         base, path, query = server.rstrip("/"), "", ""
     scheme = _scheme_of(base)
     if not path and whom:
-        agent, _, name = whom.strip("/").partition("/")
+        written = Address.parse(whom.strip("/"))
+        agent = written.cls_name
         _check_is_agent(agent, whom)
-        name = quote(from_address(name or "default").replace("%2F", "/"), safe="")
+        name = quote(from_address(written.name or "default").replace("%2F", "/"), safe="")
         path = f"agents/{_as_address(agent)}/{name}"
     elif not path:
         path = f"{_first_agent(base)}/default"
@@ -307,9 +308,11 @@ def _scheme_of(base: str) -> str:
 
 def _from_page(query: str) -> tuple[str, str]:
     """Agent and name from the address of the page of `everthink dev`, and what else is in its query."""
+    from ..address import Address
+
     given = parse_qsl(query, keep_blank_values=True)
     place = dict(given)
-    whom = f"{place['agent']}/{place.get('name', '')}" if "agent" in place else ""
+    whom = Address(place["agent"], place.get("name", "")).id if "agent" in place else ""
     return whom, urlencode([(key, value) for key, value in given if key not in ("agent", "name", "inspect")])
 
 

@@ -87,7 +87,7 @@ def command(
     verbose: bool,
 ) -> None:
     """Serve for development."""
-    from ..server.origins import Hosts
+    from ..access.origins import Hosts
     from .output import say
     from .serving import listen
     from .target import source_of, watched

@@ -222,8 +222,8 @@ def _holder(path: Path) -> str | None:
 
 
 def _agents() -> Iterator[Check]:
+    from ..app.discovery import find_agents
     from ..errors import DiscoveryFailed
-    from ..server.discovery import find_agents
     from .models import what_is_missing
 
     if not Path("agents").is_dir():

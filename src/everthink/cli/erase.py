@@ -49,7 +49,7 @@ PATIENCE = 5
 @click.option("--json", "as_json", is_flag=True, help="For scripts; needs --yes.")
 def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
     """Erase an agent."""
-    from ..address import canonical
+    from ..address import Address, canonical
     from . import journal as read
     from .output import print_json, say
 
@@ -70,7 +70,7 @@ def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
             assert unknown is not None
             say(f"{unknown.what} Nothing was erased. {unknown.next_step}")
         return
-    id = f"{found['class']}/{found['name']}"
+    id = Address(found["class"], found["name"]).id
     if not yes:
         say(f"{id} has {found['messages']} messages and {found['turns']} turns. Erasing cannot be undone.")
         typed = _asked("Type its name to erase it")

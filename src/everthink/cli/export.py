@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import click
 
+from ..address import Address
 from ..errors import AgentError
 
 __all__ = ["command"]
@@ -57,7 +58,7 @@ def command(agent: str, store: str, output: str) -> None:
         found = read.named(journal, agent)
         if found is None:
             raise read.unknown(journal, agent)
-        id = f"{found['class']}/{found['name']}"
+        id = Address(found["class"], found["name"]).id
         with _opened(output) as file:
             for line in read.lines(journal, id, now=int(time.time() * 1000)):
                 # The same values, and no control characters for a terminal to obey.

@@ -158,7 +158,9 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
 
 
 def _who(row: dict[str, Any]) -> str:
-    return f"{row['class']}/{row['name']}"
+    from ..address import Address
+
+    return Address(row["class"], row["name"]).id
 
 
 def _when(milliseconds: int | None) -> str:

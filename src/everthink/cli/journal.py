@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from ..address import canonical, from_address
+from ..address import Address, canonical, from_address
 from ..errors import AgentError, StoreUnavailable, StoreUnreadable
 from ..journal import queries as turn
 from ..masking import mask
@@ -159,13 +159,13 @@ def named(journal: Journal, agent: str) -> Row | None:
             f"{agent!r} names no agent.", next_step="Write class/name, for example assistant/room-1."
         )
     found = agents(journal, agent)
-    exact = [row for row in found if f"{row['class']}/{row['name']}" == agent]
+    exact = [row for row in found if Address(row["class"], row["name"]).id == agent]
     return next(iter(exact or found), None)
 
 
 def unknown(journal: Journal, agent: str) -> AgentError:
     """What to say when nobody is called `agent`: the nearest names, or where to find them."""
-    names = [f"{row['class']}/{row['name']}" for row in journal.rows(runtime.AGENTS)]
+    names = [Address(row["class"], row["name"]).id for row in journal.rows(runtime.AGENTS)]
     near = nearest(agent, names) or nearest(agent.lower(), {name.lower(): name for name in names})
     meant = next((name for name in names if near and name.lower() == near.lower()), None)
     hint = f"Did you mean {meant}?" if meant else "`everthink inspect`, with the same --store, lists them."
@@ -232,10 +232,10 @@ def _chosen(journal: Journal, only: str | None) -> list[Row]:
     rows = journal.rows(runtime.AGENTS)
     if not only:
         return rows
-    cls, slash, name = only.partition("/")
-    cls = cls.replace("-", "").lower()
+    wanted = Address.parse(only)
+    cls, name = wanted.cls_name.replace("-", "").lower(), wanted.name
     own = [row for row in rows if row["class"].lower() == cls]
-    if not slash:
+    if "/" not in only:
         return own
     # As it is kept, and as others write it: with other keys, or as in an address.
     return [row for row in own if row["name"] == name] or [

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from ..server.app import App
+from ..app.app import App
 
 __all__ = ["WithLifespan", "mounts_in"]
 

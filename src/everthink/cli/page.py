@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
+from ..access.origins import Hosts
 from ..address import kebab
 from ..devtools.inspector import Inspector
 from ..models.demo import DemoModel
 from ..server.headers import with_headers
-from ..server.origins import Hosts
 from .sign_in import TOKEN, SignIn
 from .target import Loaded
 

@@ -37,6 +37,7 @@ __all__ = ["command"]
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
 def command(agent: str | None, turn: str | None, everything: bool, store: str, as_json: bool) -> None:
     """Release what was set aside."""
+    from ..address import Address
     from ..errors import AgentError
     from . import journal as read
     from .output import print_json, say
@@ -66,7 +67,7 @@ def command(agent: str | None, turn: str | None, everything: bool, store: str, a
     if not found:
         say(f"Nothing {f'of {agent} ' if agent else ''}is set aside.")
     for row in found:
-        who = f"{row['class']}/{row['name']}"
+        who = Address(row["class"], row["name"]).id
         say(
             f"{who} can be reached again."
             if not row["turn"]
@@ -75,9 +76,10 @@ def command(agent: str | None, turn: str | None, everything: bool, store: str, a
 
 
 def _released(row: dict[str, Any]) -> list[Any]:
+    from ..address import Address
     from ..journal import queries as turns
     from ..recovery import suspects
 
-    id = f"{row['class']}/{row['name']}"
+    id = Address(row["class"], row["name"]).id
     statements = [suspects.released(id, row["turn"])]
     return [*statements, turns.released(id, row["turn"])] if row["turn"] else statements

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, quote, unquote, urlencode
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ..server.app import App
+from ..app.app import App
 
 __all__ = ["TOKEN", "SignIn"]
 

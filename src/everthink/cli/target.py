@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..address import kebab
+from ..app.app import DEFAULT_STORE, App
 from ..errors import AgentError
-from ..server.app import DEFAULT_STORE, App
 from ..settings import nearest, shown
 from ..think import Think
 from .mounts import WithLifespan, mounts_in

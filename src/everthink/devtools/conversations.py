@@ -18,11 +18,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..access.access import Pass
+from ..address import Address
+from ..app.app import App
 from ..identity import name_of
 from ..messages import decode_json, parse_stored
 from ..runtime import queries as runtime
-from ..server.access import Pass
-from ..server.app import App
 from ..session import queries
 from ..store.port import LONGEST_QUERY, Search, Store
 from ..think import Think
@@ -98,7 +99,7 @@ async def _described(store: Store, cls: type[Think], names: Sequence[str]) -> li
     """Those in which something was said, the one used last first."""
     if not names:
         return []
-    agents = [f"{cls.__name__}/{name}" for name in names]
+    agents = [Address(cls.__name__, name).id for name in names]
     used = {row[0]: row[1] for row in await store.fetch(queries.latest_of(len(agents)), *agents)}
     given = {row[0]: row[1] for row in await store.fetch(runtime.values_of(len(agents)), TITLE, *agents)}
     first = {row[0]: row[1:] for row in await store.fetch(queries.first_asked(len(agents)), *agents)}
@@ -136,7 +137,7 @@ def _title(fields: dict[str, str]) -> str:
 async def _hits(store: Store, cls: type[Think], conversations: Sequence[Json], words: str) -> list[Json]:
     found: list[Json] = []
     for one in conversations:
-        agent = f"{cls.__name__}/{one['name']}"
+        agent = Address(cls.__name__, one["name"]).id
         rows = await store.search(_search(agent, words))
         layouts = {session: await layout_of(store, agent, session) for session in {row[2] for row in rows}}
         found += [

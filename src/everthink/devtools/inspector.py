@@ -31,7 +31,10 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from ..address import from_address, kebab
+from ..access.access import Pass
+from ..access.expiry import close_when_expired
+from ..address import Address, from_address, kebab
+from ..app.app import App
 from ..errors import AgentError
 from ..journal import queries as turn
 from ..journal.feed import HistoryChanged
@@ -41,11 +44,8 @@ from ..messages import Message, decode_json, encode_json, parse_stored
 from ..recovery import suspects
 from ..runtime import queries as runtime
 from ..runtime.actor import Actor
-from ..server.access import Pass
-from ..server.app import App
 from ..server.asgi import deny
 from ..server.connections import Connection
-from ..server.expiry import close_when_expired
 from ..server.headers import with_headers
 from ..session import queries as session
 from ..session import session_queries as sessions
@@ -187,7 +187,7 @@ class Inspector:
     # --- what it shows
 
     async def _overview(self, cls: type[Think], name: str) -> dict[str, Any]:
-        store, agent = await self._store(), f"{cls.__name__}/{name}"
+        store, agent = await self._store(), Address(cls.__name__, name).id
         turn_rows = await store.fetch(turn.TURNS_OF, agent, TURNS)
         call_rows = await store.fetch(turn.CALLS_OF, agent, CALLS)
         with_calls = {row[0] for row in call_rows}
@@ -212,7 +212,7 @@ class Inspector:
         }
 
     async def _turn(self, cls: type[Think], name: str, id: str) -> Response:
-        store, agent = await self._store(), f"{cls.__name__}/{name}"
+        store, agent = await self._store(), Address(cls.__name__, name).id
         rows = [row for row in await store.fetch(turn.TURNS_OF, agent, TURNS) if row[0] == id]
         if not rows:
             return letter(404, f"{agent} has no turn {id!r} among its latest {TURNS}.")
@@ -221,7 +221,7 @@ class Inspector:
         return as_json({**found, "chunks": view.chunks(spans)})
 
     async def _answers(self, cls: type[Think], name: str, id: str) -> dict[str, Any]:
-        store, agent = await self._store(), f"{cls.__name__}/{name}"
+        store, agent = await self._store(), Address(cls.__name__, name).id
         live = await self._live(store, agent)
         layout = await memory.layout_of(store, agent, live, MESSAGES)
         tree = layout.tree

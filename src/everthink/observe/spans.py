@@ -21,6 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.util.types import AttributeValue
 
+from ..address import Address
 from ..models.port import Usage
 from . import gen_ai
 from .events import (
@@ -106,7 +107,7 @@ class SpanRecorder:
         if left_open := self._turns.pop(key, None):
             for opened in (*left_open.children(), left_open.own):
                 self._end(opened, _truncate)
-        instance = f"{event.agent}/{event.name}"
+        instance = Address(event.agent, event.name).id
         attributes: dict[str, AttributeValue] = {
             gen_ai.OPERATION: "invoke_agent",
             gen_ai.AGENT_NAME: event.agent,
@@ -142,7 +143,7 @@ class SpanRecorder:
         attributes: dict[str, AttributeValue] = {
             gen_ai.OPERATION: "chat",
             gen_ai.REQUEST_MODEL: model,
-            gen_ai.CONVERSATION_ID: f"{event.agent}/{event.name}",
+            gen_ai.CONVERSATION_ID: Address(event.agent, event.name).id,
             gen_ai.STEP: body.step_number,
         }
         if provider is not None:

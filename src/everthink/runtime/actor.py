@@ -18,6 +18,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from ..abort import AbortRegistry
+from ..address import Address
 from ..calling import call_hook
 from ..clock import Clock
 from ..cluster.fence import Fence
@@ -254,7 +255,7 @@ class Actor:
         limits: Limits,
         trials: Trials,
     ) -> None:
-        self.id = f"{cls.__name__}/{name}"
+        self.id = Address(cls.__name__, name).id
         self.name, self.cls, self._base = name, cls, base
         self.cleaning = Cleaning(self)
         self.fence = fence

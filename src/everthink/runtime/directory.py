@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
+from ..address import Address
 from ..clock import Clock, Timer
 from ..cluster import queries as cluster_queries
 from ..cluster.fence import Fence, Loss
@@ -116,9 +117,9 @@ class Directory:
         self._parts["trials"] = self.trials
         # The agents that are reached for what is due.
         self._rousing: set[str] = set()
-        self._live: dict[tuple[str, str], asyncio.Task[Actor]] = {}
-        self._leaving: dict[tuple[str, str], asyncio.Future[Any]] = {}
-        self._erasing: dict[tuple[str, str], asyncio.Task[int]] = {}
+        self._live: dict[Address, asyncio.Task[Actor]] = {}
+        self._leaving: dict[Address, asyncio.Future[Any]] = {}
+        self._erasing: dict[Address, asyncio.Task[int]] = {}
         self._scrubs: set[asyncio.Future[bool]] = set()
         self._closed = False
         # Agents that left memory since their time was last noted, if agents are not kept for ever.
@@ -192,7 +193,7 @@ class Directory:
                 return None
             raise
 
-    def _key(self, cls: type[Resident], name: str) -> tuple[str, str]:
+    def _key(self, cls: type[Resident], name: str) -> Address:
         """The address of an agent, if there can be one."""
         if self._closed:
             raise StoreClosed("The app is closed.", next_step="Use the agent inside `async with App(...)`.")
@@ -203,15 +204,16 @@ class Directory:
                 next_step=f"Add it: App({cls.__name__}, ...).",
             )
         _check_name(name)
-        return cls.__name__, name
+        return Address(cls.__name__, name)
 
     async def _start(
         self, cls: type[Resident], name: str, props: Any, *, after: asyncio.Future[Any] | None
     ) -> Actor:
         if after is not None:
             await asyncio.wait([after])  # what is being cut there must not be taken up here meanwhile
-        id = f"{cls.__name__}/{name}"
-        fence = await self._claimed((cls.__name__, name))
+        address = Address(cls.__name__, name)
+        id = address.id
+        fence = await self._claimed(address)
         try:
             trial = await self._counted(id, cls, name)
             try:
@@ -233,7 +235,9 @@ class Directory:
         return bool(await self.store.fetch(alarm_queries.DUE, id, self._clock.now_ms(), 1))
 
     async def _started(self, cls: type[Resident], name: str, props: Any, fence: Fence) -> Actor:
-        known = queries.known(f"{cls.__name__}/{name}", cls=cls.__name__, name=name, now=self._clock.now_ms())
+        known = queries.known(
+            Address(cls.__name__, name).id, cls=cls.__name__, name=name, now=self._clock.now_ms()
+        )
         parts: dict[str, Any] = {**self._parts, "store": Introduced(fence, known), "fence": fence}
         actor = Actor(cls, name, **parts)
         actor.waker = self.waker.wake_at
@@ -251,24 +255,25 @@ class Directory:
             raise AgentError(
                 f"There is no {cls.__name__} {name!r} in this database.", kept="Nothing was changed."
             )
-        return "/".join(key)
+        return key.id
 
-    async def _is_there(self, key: tuple[str, str]) -> bool:
+    async def _is_there(self, key: Address) -> bool:
         """True when an agent exists, in memory or not. Whoever is erasing it is waited for."""
         while True:
             if (leaving := self._leaving.get(key)) is not None:
                 await asyncio.wait([leaving])
             if key in self._live:
                 return True
-            is_there = bool(await self.store.fetch(queries.IS_KNOWN, "/".join(key)))
+            is_there = bool(await self.store.fetch(queries.IS_KNOWN, key.id))
             if key not in self._leaving:
                 return is_there
 
     async def _rouse(self, cls: str, name: str) -> None:
         """Reach an agent whose time has come. What is due is part of a start that was made for it."""
-        if not await self._is_there((cls, name)):
+        address = Address(cls, name)
+        if not await self._is_there(address):
             return  # erased since somebody saw its timer
-        id = f"{cls}/{name}"
+        id = address.id
         self._rousing.add(id)
         try:
             actor = await self.reach(self._classes[cls], name)
@@ -284,9 +289,9 @@ class Directory:
 
     # --- whose an agent is
 
-    async def _claimed(self, key: tuple[str, str]) -> Fence:
+    async def _claimed(self, key: Address) -> Fence:
         """The way to the store of an agent that is ours from now on. Raises `AgentElsewhere`."""
-        id = "/".join(key)
+        id = key.id
         if self.membership is None:
             fence = Fence(self.store, id)
         else:
@@ -307,12 +312,12 @@ class Directory:
                 log.warning("%s could not be given back and stays with this process: %s", id, error)
         self._fences.pop(id, None)
 
-    def _lost(self, key: tuple[str, str], fence: Fence, why: Loss, what: str) -> None:
+    def _lost(self, key: Address, fence: Fence, why: Loss, what: str) -> None:
         """An agent must leave memory as if the process had died: it is not ours, or not as we think."""
-        log.warning("%s leaves memory: %s", "/".join(key), what)
+        log.warning("%s leaves memory: %s", key.id, what)
         # Those who are not stopped with the agent, be it gone already, must not wait for ever.
         asyncio.get_running_loop().call_later(HELD, fence.answer)
-        if self._fences.get("/".join(key)) is fence and (start := self._live.pop(key, None)) is not None:
+        if self._fences.get(key.id) is fence and (start := self._live.pop(key, None)) is not None:
             if _is_up(start):
                 self._hang_up(start.result())
             cutting = asyncio.create_task(self._cut(key, start, fence, why), name=f"cut {key}")
@@ -324,8 +329,8 @@ class Directory:
         if actor.hall is not None:
             actor.hall.close_all(*RESTART)
 
-    async def _cut(self, key: tuple[str, str], start: asyncio.Task[Actor], fence: Fence, why: Loss) -> None:
-        id = "/".join(key)
+    async def _cut(self, key: Address, start: asyncio.Task[Actor], fence: Fence, why: Loss) -> None:
+        id = key.id
         start.cancel()
         await asyncio.wait([start])
         if _is_up(start):
@@ -381,7 +386,7 @@ class Directory:
     async def release(self, cls: type[Resident], name: str, turn: str | None = None) -> list[str]:
         """Let what was set aside be tried again: one turn, or all. Returns the turns, `""` for the agent."""
         key = self._key(cls, name)
-        id = "/".join(key)
+        id = key.id
         while (task := self._leaving.get(key) or self._live.get(key)) is not None and not task.done():
             await asyncio.wait([task])
         if key in self._live:
@@ -400,18 +405,18 @@ class Directory:
             self.waker.wake_at(0, id)
         return found
 
-    async def _release(self, key: tuple[str, str], fence: Fence, turn: str | None) -> list[str]:
-        id = "/".join(key)
+    async def _release(self, key: Address, fence: Fence, turn: str | None) -> list[str]:
+        id = key.id
         rows, _ = await fence.apply([suspects.released(id, turn), turn_queries.released(id, turn)])
         self.trials.released(id, turn)
         return [row[0] for row in rows]
 
-    async def _release_asleep(self, key: tuple[str, str], turn: str | None) -> list[str]:
+    async def _release_asleep(self, key: Address, turn: str | None) -> list[str]:
         fence = await self._claimed(key)
         try:
             return await self._release(key, fence, turn)
         finally:
-            await self._give_back(fence, "/".join(key))
+            await self._give_back(fence, key.id)
 
     async def set_aside(self) -> list[Suspect]:
         """What is not tried any more until it is released."""
@@ -466,7 +471,7 @@ class Directory:
                 if self._closed:
                     return
                 if key in self._live or key in self._leaving:
-                    await retention.seen(["/".join(key)])  # reached since we looked
+                    await retention.seen([key.id])  # reached since we looked
                 else:
                     expiring = asyncio.create_task(self._expire(key, retention), name=f"expire {key}")
                     self._note_leaving(key, expiring)  # whoever reaches it now waits until it is decided
@@ -474,8 +479,8 @@ class Directory:
         if rows:
             await self.store.scrub(patience=cleaning.PATIENCE)
 
-    async def _expire(self, key: tuple[str, str], retention: Retention) -> int:
-        id = "/".join(key)
+    async def _expire(self, key: Address, retention: Retention) -> int:
+        id = key.id
         try:
             fence = await self._claimed(key)
         except AgentElsewhere:
@@ -490,7 +495,7 @@ class Directory:
 
     async def _note_seen(self, retention: Retention) -> None:
         left, self._left = self._left, set()
-        await retention.seen(left | {"/".join(key) for key in self._live})
+        await retention.seen(left | {key.id for key in self._live})
 
     # --- leaving memory
 
@@ -517,11 +522,11 @@ class Directory:
 
     async def evict(self, cls: type[Resident], name: str, *, grace: float = 0.0) -> None:
         """Drop an agent from memory; the next one to reach it starts it anew."""
-        task = self._live.pop(key := (cls.__name__, name), None)
+        task = self._live.pop(key := Address(cls.__name__, name), None)
         if task is not None:
             await asyncio.shield(self._leave(key, task, grace))
 
-    def _leave(self, key: tuple[str, str], start: asyncio.Task[Actor], grace: float) -> asyncio.Future[None]:
+    def _leave(self, key: Address, start: asyncio.Task[Actor], grace: float) -> asyncio.Future[None]:
         """Stop an agent that cannot be reached any more. The next start at its address waits for that."""
 
         async def stop() -> None:
@@ -531,13 +536,15 @@ class Directory:
             await self._give_back(actor.fence, actor.id)
 
         if self._retention is not None:
-            self._left.add("/".join(key))
-        agent = "/".join(key)
-        leaving = begin(stop(), f"stopping {agent}", tell=lambda failed: self._bus.emit(*key, failed))
+            self._left.add(key.id)
+        agent = key.id
+        leaving = begin(
+            stop(), f"stopping {agent}", tell=lambda failed: self._bus.emit(key.cls_name, key.name, failed)
+        )
         self._note_leaving(key, leaving)
         return leaving
 
-    def _note_leaving(self, key: tuple[str, str], leaving: asyncio.Future[Any]) -> None:
+    def _note_leaving(self, key: Address, leaving: asyncio.Future[Any]) -> None:
         def done(_: asyncio.Future[Any]) -> None:
             if self._leaving.get(key) is leaving:
                 del self._leaving[key]
@@ -557,7 +564,7 @@ class Directory:
         await asyncio.gather(*(asyncio.shield(scrub) for scrub in self._scrubs))
         return rows
 
-    def _begin_erasing(self, key: tuple[str, str], *, identity: Any, patience: float) -> asyncio.Task[int]:
+    def _begin_erasing(self, key: Address, *, identity: Any, patience: float) -> asyncio.Task[int]:
         """From here on whoever reaches the agent waits, and finds nothing."""
         leaving, start = self._leaving.get(key), self._live.pop(key, None)
         erasing = self._erase(key, leaving, start, identity=identity, patience=patience)
@@ -569,7 +576,7 @@ class Directory:
 
     async def _erase(
         self,
-        key: tuple[str, str],
+        key: Address,
         leaving: asyncio.Future[Any] | None,
         start: asyncio.Task[Actor] | None,
         *,
@@ -584,7 +591,7 @@ class Directory:
         actor = start.result() if start is not None and _is_up(start) else None
         if actor is not None:
             await self._end(actor)
-        id, told = "/".join(key), RESTART
+        id, told = key.id, RESTART
         try:
             fence = self._fences.get(id) or await self._claimed(key)
             try:
@@ -602,14 +609,14 @@ class Directory:
         scrub.add_done_callback(self._scrubs.discard)
         return rows
 
-    async def _delete(self, key: tuple[str, str], fence: Fence, audit: Audit) -> int:
-        id = "/".join(key)
+    async def _delete(self, key: Address, fence: Fence, audit: Audit) -> int:
+        id = key.id
         self.trials.forget(id)
         await self.trials.undo_all(id)  # what is on its way about it comes first
         rows = rows_erased(await fence.apply_last(erased(id, is_claimed=fence.claim is not None)))
-        self._bus.emit(*key, audit)
+        self._bus.emit(key.cls_name, key.name, audit)
         if rows:
-            self._bus.emit(*key, Destroy())
+            self._bus.emit(key.cls_name, key.name, Destroy())
         return rows
 
     async def _end(self, actor: Actor) -> None:

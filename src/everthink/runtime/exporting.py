@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..address import Address
 from ..store.migrate import Table, tables_of
 from ..store.port import Migration, Row, Statement, Store
 from .schema import MIGRATIONS
@@ -108,12 +109,12 @@ def sections(migrations: Sequence[Migration] = MIGRATIONS) -> list[Section]:
 
 def header(agent: str, *, schema: int, now: int) -> dict[str, Any]:
     """The first line of an export."""
-    cls, _, name = agent.partition("/")
+    address = Address.parse(agent)
     return {
         "kind": "export",
         "format": FORMAT,
-        "class": cls,
-        "name": name,
+        "class": address.cls_name,
+        "name": address.name,
         "schema": schema,
         "exported_at": now,
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ..address import Address
 from ..clock import Clock
 from ..context import queries as context
 from ..fibers import queries as fiber_queries
@@ -45,10 +46,10 @@ class Retention:
         for first in range(0, len(names), _AT_ONCE):
             await self._store.apply([queries.seen(names[first : first + _AT_ONCE], now=now)])
 
-    async def idle(self) -> Sequence[tuple[str, str]]:
-        """Some agents that may be over, as class and name; none when there are no more."""
+    async def idle(self) -> Sequence[Address]:
+        """Some agents that may be over; none when there are no more."""
         look = queries.unseen(self._classes, before=self._before, limit=_AT_ONCE)
-        return [(cls, name) for cls, name in await self._store.fetch(look.sql, *look.params)]
+        return [Address(cls, name) for cls, name in await self._store.fetch(look.sql, *look.params)]
 
     async def is_over(self, agent: str) -> bool:
         """True when nothing has happened for long enough and nothing is to come. Otherwise that is noted."""

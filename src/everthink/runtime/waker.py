@@ -17,6 +17,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from ..address import Address
 from ..clock import Clock, Timer
 from ..errors import AgentElsewhere, AgentSetAside, StoreClosed, StoreError
 from ..schedules import alarm_queries as queries
@@ -230,7 +231,8 @@ class Waker:
 
     async def _go(self, agent: str) -> None:
         """Reach an agent as soon as there is room."""
-        cls, _, name = agent.partition("/")
+        address = Address.parse(agent)
+        cls, name = address.cls_name, address.name
         if cls not in self._classes:
             self._warn(cls)
             return

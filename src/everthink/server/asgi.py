@@ -1,6 +1,6 @@
 """The ASGI edge: addresses to agents, HTTP and sockets to halls.
 
-    uvicorn --scope--> Gate --> /agents/{class}/{name} --> ChatSockets        (anything else: 404)
+    uvicorn --scope--> Gate --> a row of its tables: /agents/{class}/{name} --> ChatSockets     (routes.py)
 
 Nothing is accepted before the host, the address, the origin and the application's own checks are fine.
 """
@@ -11,34 +11,44 @@ import asyncio
 import contextlib
 import logging
 import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ..access.access import (
+    Access,
+    Action,
+    Pass,
+    address_of,
+    raised,
+)
+from ..access.crowd import Crowd, place_of
+from ..access.expiry import close_when_expired
 from ..address import from_address, kebab
 from ..calling import call_hook
+from ..clock import Clock
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
+from ..limits import Limits
 from ..messages import encode_json
 from ..runtime.directory import MAX_NAME
-from .access import Action, Pass, address_of, raised
 from .answers import Answer, Told
 from .bodies import bounded
 from .chat_sockets import ChatSockets
 from .connections import Connection
-from .crowd import Crowd, place_of
-from .expiry import close_when_expired
 from .headers import with_headers, with_headers_on
 from .reading import arrived
+from .routes import Found, Route, Routes, segments_of
 from .waiting import Buffers
 
 if TYPE_CHECKING:
-    from .app import App
+    from ..runtime.directory import Directory
 
-__all__ = ["Gate", "deny"]
+__all__ = ["Gate", "Served", "deny"]
 
 log = logging.getLogger("everthink.server")
 
@@ -66,13 +76,57 @@ CORS = {
 }
 
 
+Answers = Callable[[Request, Found[Any]], Awaitable[Response]]
+"""What a row for HTTP does."""
+Admits = Callable[[WebSocket, Any, str], Awaitable[tuple[Any, str, Pass] | Response]]
+"""What a row for sockets does: who comes in to the agent of this class and name, or why not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What is served, and how: the parts of an app that its gate uses."""
+
+    access: Access
+    limits: Limits
+    clock: Clock
+    prefix: Sequence[str]
+    """Where the agents are."""
+    classes: Mapping[str, type[Any]]
+    """The agent classes, by what they are called in an address. One may have two names."""
+    cors: bool | dict[str, str]
+    open: Callable[[], Awaitable[Directory]]
+    close: Callable[[], Awaitable[None]]
+    other: Callable[[Request], Awaitable[Response]]
+    """Answers what is not about an agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What an HTTP request does with an agent."""
+
+    action: Action
+    answer: Callable[[ChatSockets], Awaitable[Response]]
+    nobody: Response
+    """The answer when there is no such agent, for one that `makes_none`."""
+    makes_none: bool
+
+
 class Gate:
     """Serves the agents of an app."""
 
-    def __init__(self, app: App) -> None:
-        self._app, self._access = app, app.access
-        self._crowd = Crowd(app.limits, app.clock)
-        self._buffers = Buffers(app.limits.buffered_bytes)
+    def __init__(self, served: Served) -> None:
+        self._served, self._access = served, served.access
+        self._crowd = Crowd(served.limits, served.clock)
+        self._buffers = Buffers(served.limits.buffered_bytes)
+        agent = "/".join([*served.prefix, "{class}", "{name}"])
+        self._requests: Routes[Answers] = Routes(
+            Route(f"{agent}/sub/**", self._no_children),
+            Route(f"{agent}/**/get-messages", self._conversation, READING),
+            Route(f"{agent}/**", self._on_request),
+        )
+        self._sockets: Routes[Admits] = Routes(
+            Route(f"{agent}/sub/**", self._no_child), Route(f"{agent}/**", self._admit_to)
+        )
         # Each belongs to its actor, and goes when that leaves memory.
         self._halls: weakref.WeakValueDictionary[str, ChatSockets] = weakref.WeakValueDictionary()
 
@@ -83,7 +137,7 @@ class Gate:
             return
         connection = HTTPConnection(scope)
         place = place_of(address_of(connection))
-        if (most := self._app.limits.header_bytes) < _head_size(scope):
+        if (most := self._served.limits.header_bytes) < _head_size(scope):
             long = _refused(
                 connection, 431, f"The head of a request has at most {most} bytes.", "its head is longer"
             )
@@ -141,7 +195,7 @@ class Gate:
             return
         await socket.accept()
         if (wants_raw := getattr(transport, "wants_raw", None)) is not None:
-            wants_raw()  # ours has it: gathered.py
+            wants_raw()  # ours has it: batched_websocket.py
         await self._serve(socket, hall, entered, transport)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -149,13 +203,13 @@ class Gate:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 try:
-                    await self._app.open()
+                    await self._served.open()
                 except Exception as error:  # noqa: BLE001 - the server prints it and stops
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
                 await send({"type": "lifespan.startup.complete"})
             else:
-                await self._app.close()
+                await self._served.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -167,37 +221,26 @@ class Gate:
 
     # --- finding the agent
 
-    def _address(self, connection: HTTPConnection) -> tuple[Any, str, str] | Response | None:
-        """Class, name and the rest of the path; a refusal; or `None` when it is not about agents."""
-        scope = connection.scope
-        raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-        root = quote(scope.get("root_path", ""))
-        path = raw.decode(errors="replace").partition("?")[0].removeprefix(root)
-        parts = [part for part in path.split("/") if part]
-        prefix = self._app.prefix
-        if parts[: len(prefix)] != prefix or len(parts) < len(prefix) + 2:
-            return None
-        kind, written, *rest = parts[len(prefix) :]
-        name = from_address(written)
-        cls = self._app.routed(kind)
+    def _agent(self, connection: HTTPConnection, values: Mapping[str, str]) -> tuple[Any, str] | Response:
+        """Class and name of the agent that an address names; or a refusal."""
+        kind, written = values["class"], values["name"]
+        name, cls = from_address(written), self._served.classes.get(kind)
         if cls is None:
-            known = ", ".join(sorted(kebab(cls.__name__) for cls in self._app.classes))
+            known = ", ".join(sorted({kebab(cls.__name__) for cls in self._served.classes.values()}))
             return _refused(
                 connection, 400, "Invalid request", f"there is no agent {kind!r} (known: {known})"
             )
         # As it is written: a client is told the name that it has asked for.
-        scope["everthink.name"] = written
+        connection.scope["everthink.name"] = written
         if len(name) > MAX_NAME:
             return _refused(
                 connection, 400, "Invalid request", f"its name is longer than {MAX_NAME} characters"
             )
-        if rest[:1] == ["sub"]:
-            return _refused(connection, 404, NO_CHILDREN, "it is an address of an agent below another one")
-        return cls, name, "/".join(rest)
+        return cls, name
 
     async def _hall(self, connection: HTTPConnection, cls: Any, name: str) -> ChatSockets | Response:
         """Where to meet the agent, which is made if need be; or why it is not."""
-        directory = await self._app.open()
+        directory = await self._served.open()
         if not await directory.exists(cls, name):
             refused = self._crowd.may_create(place_of(address_of(connection)))
             if refused is not None:
@@ -222,10 +265,10 @@ class Gate:
     ) -> Pass | Response:
         """What the application's checks say, in time."""
         try:
-            async with asyncio.timeout(self._app.limits.handshake_seconds):
+            async with asyncio.timeout(self._served.limits.handshake_seconds):
                 return await self._access.enter(connection, action, cls, name)
         except TimeoutError:
-            seconds = self._app.limits.handshake_seconds
+            seconds = self._served.limits.handshake_seconds
             text = "It took too long to find out who you are. Please try again."
             self._access.audit.refused(
                 cls.__name__, name, action, "the checks took too long", address=address_of(connection)
@@ -237,43 +280,63 @@ class Gate:
     async def _http(self, request: Request) -> Response:
         if not self._access.is_named(request):
             return self._access.wrong_host(request)
-        found = self._address(request)
+        found = self._requests.find(segments_of(request.scope))
         if found is None:
-            return await self._app.on_other_request(request)
-        if isinstance(found, Response):
-            return found
-        response = await self._agent_http(request, *found)
-        if self._app.cors:
-            response.headers.update(CORS if self._app.cors is True else self._app.cors)
-        return response
+            return await self._served.other(request)
+        return await found.route.handler(request, found)
 
-    async def _agent_http(self, request: Request, cls: Any, name: str, rest: str) -> Response:
-        if request.method == "OPTIONS" and self._app.cors:
-            return Response()
-        reads = rest.rpartition("/")[2] == "get-messages"
-        action = "read" if reads else "request"
-        if request.method not in FROM_ANYWHERE and self._access.is_foreign(request):
-            return self._access.wrong_origin(request, action, cls, name)
-        if reads and request.method not in READING:
-            text = f"A conversation is read with GET; {request.method} does nothing to it."
-            return PlainTextResponse(text, 405, {"Allow": ", ".join(READING)})
-        entered = await self._entered(request, action, cls, name)
-        if isinstance(entered, Response):
-            return entered
-        try:
-            if (reads or request.method in SAFE) and not await (await self._app.open()).exists(cls, name):
-                return JSONResponse([]) if reads else PlainTextResponse("Not implemented", 404)
-            hall = await self._hall(request, cls, name)
-            if isinstance(hall, Response):
-                return hall
-            if reads:
-                await hall.actor.session.refresh()
-                return Told(hall.told)
-            with hall.actor.hold(), bounded(request, self._app.limits) as given:
+    async def _no_children(self, request: Request, found: Found[Any]) -> Response:
+        agent = self._agent(request, found.values)
+        return agent if isinstance(agent, Response) else _no_children(request)
+
+    async def _conversation(self, request: Request, found: Found[Any]) -> Response:
+        async def tell(hall: ChatSockets) -> Response:
+            await hall.actor.session.refresh()
+            return Told(hall.told)
+
+        return await self._agent_http(request, found, _Way("read", tell, JSONResponse([]), makes_none=True))
+
+    async def _on_request(self, request: Request, found: Found[Any]) -> Response:
+        async def answer(hall: ChatSockets) -> Response:
+            with hall.actor.hold(), bounded(request, self._served.limits) as given:
                 answer = await call_hook(hall.actor.agent.on_request, given)
             if answer is None:
                 return PlainTextResponse("Not implemented", 404)
             return answer if isinstance(answer, Response) else JSONResponse(answer)
+
+        nobody = PlainTextResponse("Not implemented", 404)
+        way = _Way("request", answer, nobody, makes_none=request.method in SAFE)
+        return await self._agent_http(request, found, way)
+
+    async def _agent_http(self, request: Request, found: Found[Any], way: _Way) -> Response:
+        agent = self._agent(request, found.values)
+        if isinstance(agent, Response):
+            return agent
+        cors = self._served.cors
+        if request.method == "OPTIONS" and cors:
+            response = Response()
+        else:
+            response = await self._answered(request, found.route, way, *agent)
+        if cors:
+            response.headers.update(CORS if cors is True else cors)
+        return response
+
+    async def _answered(
+        self, request: Request, route: Route[Any], way: _Way, cls: Any, name: str
+    ) -> Response:
+        if request.method not in FROM_ANYWHERE and self._access.is_foreign(request):
+            return self._access.wrong_origin(request, way.action, cls, name)
+        if not route.has(request.method):
+            text = f"A conversation is read with GET; {request.method} does nothing to it."
+            return PlainTextResponse(text, 405, {"Allow": ", ".join(route.methods or ())})
+        entered = await self._entered(request, way.action, cls, name)
+        if isinstance(entered, Response):
+            return entered
+        try:
+            if way.makes_none and not await (await self._served.open()).exists(cls, name):
+                return way.nobody
+            hall = await self._hall(request, cls, name)
+            return hall if isinstance(hall, Response) else await way.answer(hall)
         except AgentSetAside as error:
             return PlainTextResponse(str(error), 503)
         except (AgentElsewhere, LeaseLost) as error:
@@ -288,15 +351,21 @@ class Gate:
         """The class and the name a socket asks for and who it is, or why it may not come in."""
         if not self._access.is_named(socket):
             return self._access.wrong_host(socket)
-        found = self._address(socket)
+        found = self._sockets.find(segments_of(socket.scope))
         if found is None:
             return _refused(socket, 404, "Not Found", "no agent is at this address")
-        if isinstance(found, Response):
-            return found
-        cls, name, _ = found
+        agent = self._agent(socket, found.values)
+        if isinstance(agent, Response):
+            return agent
+        return await found.route.handler(socket, *agent)
+
+    async def _no_child(self, socket: WebSocket, cls: Any, name: str) -> Response:
+        return _no_children(socket)
+
+    async def _admit_to(self, socket: WebSocket, cls: Any, name: str) -> tuple[Any, str, Pass] | Response:
         if self._access.is_foreign(socket):
             return self._access.wrong_origin(socket, "connect", cls, name)
-        most = self._app.limits.id_chars
+        most = self._served.limits.id_chars
         if len(socket.query_params.get("_pk", "")) > most:
             text = f"The id of a connection has at most {most} characters."
             return _refused(socket, 400, text, "its _pk is longer")
@@ -315,10 +384,10 @@ class Gate:
             socket,
             agent_id=hall.actor.id,
             cut=transport.abort if transport else None,
-            now=getattr(transport, "send_frames", None),  # ours has it: gathered.py
+            now=getattr(transport, "send_frames", None),  # ours has it: batched_websocket.py
             taken=getattr(transport, "until_taken", None),
             buffers=self._buffers,
-            stall=self._app.limits.stall_seconds,
+            stall=self._served.limits.stall_seconds,
         )
         connection.identity, connection.who = entered.identity, entered.who
         connection.mark, connection.key = entered.mark, key
@@ -371,13 +440,17 @@ class Gate:
             return 1006, ""
 
 
-# --- what the servers beneath us need
+# --- refusals, and what the servers beneath us need
 
 
 def _refused(connection: HTTPConnection, status: int, text: str, why: str) -> Response:
     """Our own refusal. The client gets the text, the log the reason; queries may hold secrets."""
     log.warning("%s is refused with %d: %s.", connection.url.path, status, why)
     return PlainTextResponse(text, status)
+
+
+def _no_children(connection: HTTPConnection) -> Response:
+    return _refused(connection, 404, NO_CHILDREN, "it is an address of an agent below another one")
 
 
 async def deny(socket: WebSocket, receive: Receive, response: Response) -> None:

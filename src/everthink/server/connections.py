@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from ..identity import PERMISSIONS, Permission
 from ..wire.codec import encode
 from ..wire.frames import ServerFrame
-from .offers import Offers
+from ..wire.offers import Offers
 from .waiting import Buffers, Long
 
 __all__ = ["Connection", "Parcel", "Socket"]

@@ -1,10 +1,10 @@
 """A method that a client calls: run it, and answer whoever called.
 
-    CallMethod --> answer_call --> CallResult, or several of a streaming method
+    CallMethod --> Calls.begin --> answer_call --> CallResult, or several of a streaming method
 
-Only methods marked with `@callable` are reached, and nothing runs to find out which those are. What they
-raise is told to the caller in its own words, so that one may raise what is meant to be read; what the
-database said is not.
+A connection has so many calls at once, and each is asked about first (`authorize`). Only methods marked with
+`@callable` are reached, and nothing runs to find out which those are. What they raise is told to the caller
+in its own words, so that one may raise what is meant to be read; what the database said is not.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import asyncio
 import inspect
 from typing import Any
 
+from ..access.access import Access
+from ..access.audit import AgentAuditor
 from ..current import current_connection
 from ..errors import UNTOLD, StoreError
 from ..masking import mask
@@ -26,7 +28,42 @@ from ..runtime.rpc import (
 from ..wire import frames as wire
 from .connections import Connection
 
-__all__ = ["answer_call"]
+__all__ = ["Calls", "answer_call"]
+
+
+class Calls:
+    """The calls of one agent's connections."""
+
+    def __init__(self, actor: Actor, access: Access, audit: AgentAuditor) -> None:
+        self._actor, self._access, self._audit = actor, access, audit
+
+    def begin(self, connection: Connection, frame: wire.CallMethod) -> None:
+        """Answer a call, in the background."""
+        most = self._actor.limits.calls_at_once
+        if connection.calls >= most:
+            why = f"{most} calls of this connection run already; wait for one of them"
+            connection.send(wire.CallResult(frame.id, success=False, error=why))
+            self._audit.tell(connection, "call", frame.method, f"{most} calls at once")
+            return
+        connection.calls += 1
+        self._actor.background(self._call(connection, frame))
+
+    async def _call(self, connection: Connection, frame: wire.CallMethod) -> None:
+        try:
+            await self._answer(connection, frame)
+        finally:
+            connection.calls -= 1
+
+    async def _answer(self, connection: Connection, frame: wire.CallMethod) -> None:
+        actor = self._actor
+        why = await self._access.may_call(connection.identity, actor.cls, actor.name)
+        is_offered = callable_of(actor.cls, frame.method) is not None
+        reason = "not authorized" if why is not None else None if is_offered else "not callable"
+        self._audit.tell(connection, "call", frame.method, reason)
+        if why is not None:
+            connection.send(wire.CallResult(frame.id, success=False, error=why))
+        else:
+            await answer_call(actor, connection, frame)
 
 
 async def answer_call(actor: Actor, connection: Connection, call: wire.CallMethod) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from ... import chunks as ui
 from ...journal.fold import Accumulator
 from ...messages import Message, parse_message
-from ...server.replays import NOTHING_NEW
+from ...server.audience import NOTHING_NEW
 
 __all__ = ["Screen"]
 

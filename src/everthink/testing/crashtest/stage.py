@@ -21,12 +21,12 @@ from typing import Any, Literal, cast
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, PlainTextResponse
 
+from ...app.app import App
 from ...errors import AgentError, ModelError
 from ...journal import queries as turns
 from ...messages import encode_json, is_tool_part, parse_stored, tool_name
 from ...models.port import Model, ModelEvent, Request
 from ...runtime.actor import Actor
-from ...server.app import App
 from ...session import queries as session
 from ...store.crashpoints import CrashPoints
 from ...think import Think

@@ -1,6 +1,9 @@
-"""Turns told after the fact: their chunks as frames, and what is said to whoever comes late.
+"""Whoever comes late: what is offered to them, and turns told after the fact, their chunks as frames.
 
-    journal --chunks--> tell_failure, tell_end --frames--> one connection
+    probe, ack --> Resuming --frames--> one connection        what to say is decided in wire/resume.py
+
+Readers who join in the middle are held out of live chunks until they ack; then they get all chunks from the
+start and go on live, without a gap: both happen in one breath of the event loop.
 
 A turn that ended left its answer in the conversation, which every connection has got since. So the chunks
 of one are told again only where the conversation does not hold what they say.
@@ -8,34 +11,31 @@ of one are told again only where the conversation does not hold what they say.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from ..chunks import encode as encode_chunk
-from ..hooks.values import TurnStatus
 from ..journal import queries
-from ..journal.feed import TurnEnded
+from ..journal.feed_state import FeedState, Over
 from ..journal.segments import readable
 from ..runtime.actor import Actor
 from ..wire import frames as wire
 from ..wire.codec import encode
+from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
+from .audience import NOTHING_NEW, Audience
 from .connections import Connection, Parcel
 
 __all__ = [
-    "NOTHING_NEW",
-    "Over",
+    "Resuming",
     "chunk_frames",
     "replayed_frames",
     "stored_bodies",
     "tell_end",
     "tell_failure",
 ]
-
-
-NOTHING_NEW = '{"type":"message-metadata","messageMetadata":{}}'
-"""A chunk that changes nothing."""
 
 
 class _Call(msgspec.Struct, rename="camel"):
@@ -45,16 +45,78 @@ class _Call(msgspec.Struct, rename="camel"):
     tool_call_id: str = ""
 
 
-class Over:
-    """What is remembered of a turn that ended."""
+class Resuming:
+    """What those are told who ask one agent for its stream."""
 
-    __slots__ = ("answers", "continuation", "is_stored", "outcome", "turn")
+    def __init__(self, actor: Actor, audience: Audience, state: FeedState) -> None:
+        self._actor, self._audience, self._state = actor, audience, state
 
-    def __init__(self, ended: TurnEnded, outcome: TurnStatus) -> None:
-        self.turn, self.answers = ended.turn.id, ended.turn.answers or None
-        self.continuation, self.is_stored = ended.turn.continuation, ended.stored
-        # A normal end goes without saying.
-        self.outcome: TurnStatus | None = None if outcome == "completed" else outcome
+    def probed(self, connection: Connection, probe: str | None) -> None:
+        """A connection asks what there is to resume."""
+        view = self._view()
+        if connection in self._audience.held:
+            # It was offered the stream when it came, and perhaps before anybody in it listened.
+            view = dataclasses.replace(view, active_owner=None)
+        match answer_probe(view, connection.key):
+            case Offer(id, holds):
+                self._audience.offer(connection, id, probe, holds=holds)
+            case Wait(id):
+                self._audience.park(connection, id, probe)
+            case Nothing(reason):
+                connection.send(wire.ResumeNone("idle" if reason == "idle" else "continuation-owned", probe))
+
+    async def acked(self, connection: Connection, id: str) -> None:
+        """A connection takes a stream that it was offered."""
+        answer, failure = answer_ack(self._view(), id), self._actor.last_failure
+        # What is not known costs nothing to say; the rest is told once for each offer.
+        is_long = not isinstance(answer, Ignore) and (not isinstance(answer, Ended) or id in self._state.over)
+        if is_long and not connection.offers.take(id, self._actor.limits.replays):
+            self._audience.held.discard(connection)  # it goes on live from here
+            return
+        match answer:
+            case Replay():
+                self._replay(connection)
+            case Failed():
+                if failure is not None:
+                    await tell_failure(self._actor, connection, failure)
+            case Ended():
+                await tell_end(self._actor, connection, id, self._state.over.get(id))
+            case Ignore():
+                pass
+
+    def _view(self) -> View:
+        active, armed = self._state.active, self._actor.continuations.pending
+        accepted = self._state.accepted.values()
+        waiting = next((t for t in accepted if t.trigger == "auto-continuation"), None)
+        newest = next((t for t in reversed(accepted) if t is not waiting), None)
+        owner = active.origin if active and active.trigger == "auto-continuation" else None
+        failure = self._actor.last_failure
+        pending = (armed.request_id, armed.owner) if armed else None
+        if waiting is not None:
+            pending = (waiting.request_id, waiting.origin)
+        return View(
+            active=active.request_id if active else None,
+            active_owner=owner if self._audience.has(owner) else None,
+            continuation=pending[0] if pending else None,
+            continuation_owner=pending[1] if pending and self._audience.has(pending[1]) else None,
+            failed=failure["id"] if failure else None,
+            accepted=newest.request_id if newest else None,
+        )
+
+    def _replay(self, connection: Connection) -> None:
+        turn = self._state.active
+        assert turn is not None
+        id, continues = turn.request_id, turn.continuation
+        is_late = connection not in self._audience.expecting
+        said = self._state.bodies
+        connection.send_all(replayed_frames(id, said, continuation=continues, is_late=is_late))
+        connection.send(
+            wire.ResponseFrame(id, "", False, replay=True, replay_complete=True, continuation=continues)
+        )
+        self._audience.held.discard(connection)
+
+
+# --- chunks as frames
 
 
 def chunk_frames(id: str, bodies: Sequence[str], first: int = 0, *, continuation: bool) -> Parcel:
@@ -95,6 +157,9 @@ def _elsewhere(bodies: Sequence[str]) -> set[int]:
         elif call.tool_call_id not in made:
             found.add(seq)
     return found
+
+
+# --- turns that are over
 
 
 async def stored_bodies(actor: Actor, turn: str) -> list[str]:

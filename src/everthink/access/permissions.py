@@ -13,7 +13,6 @@ from ..identity import Permission
 from ..runtime.rpc import callable_of
 from ..wire import frames as wire
 from ..wire.codec import Refused
-from .connections import Connection
 
 __all__ = ["answer_to", "is_about_the_view", "needed", "refused", "target_of"]
 
@@ -44,9 +43,9 @@ def needed(frame: wire.ClientFrame, agent: type) -> Permission | None:
             assert_never(frame)
 
 
-def refused(frame: wire.ClientFrame, connection: Connection) -> wire.ServerFrame | None:
+def refused(frame: wire.ClientFrame, *, is_readonly: bool) -> wire.ServerFrame | None:
     """What a client is told whose frame takes a permission that it does not have."""
-    why = READONLY if connection.is_readonly else NOT_ALLOWED
+    why = READONLY if is_readonly else NOT_ALLOWED
     match frame:
         case wire.UseChat(id=id):
             return wire.ResponseFrame(id, MAY_NOT_ASK, True, error=True)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from everthink import App, Limits, Think
+from everthink.app.options import OPTIONS, READ
 from everthink.errors import AgentError, InvalidSettings, StoreError
-from everthink.server.options import OPTIONS, READ
 from everthink.testing import ManualClock, ScriptedModel, says
 
 from ..support.agents import assistant

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from everthink import AgentError, App
+from everthink.app.discovery import discover, find_agents
 from everthink.errors import DiscoveryFailed
-from everthink.server.discovery import discover, find_agents
 from everthink.testing import ScriptedModel, says
 
 from ..support.server import served

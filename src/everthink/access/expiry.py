@@ -8,11 +8,11 @@ One timer for each such connection, on the app's clock; nothing is polled.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from ..clock import Clock, Timer
-from .connections import Connection
 
-__all__ = ["EXPIRED", "close_when_expired", "is_expired"]
+__all__ = ["EXPIRED", "Guest", "close_when_expired", "is_expired"]
 
 EXPIRED = (4401, "Session expired")
 """How it is closed: clients stay away after a code of this kind."""
@@ -20,12 +20,23 @@ LONGEST = 24 * 60 * 60.0
 """Seconds that one timer runs at most: a machine that slept wakes to a later time than it counted."""
 
 
-def is_expired(connection: Connection, clock: Clock) -> bool:
+class Guest(Protocol):
+    """A connection, as far as its end is concerned."""
+
+    until: float | None
+    """When it ends, in seconds since 1970."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Close it."""
+        ...
+
+
+def is_expired(connection: Guest, clock: Clock) -> bool:
     """True when the connection's time is over."""
     return connection.until is not None and connection.until * 1000 <= clock.now_ms()
 
 
-def close_when_expired(connection: Connection, clock: Clock) -> Callable[[], None]:
+def close_when_expired(connection: Guest, clock: Clock) -> Callable[[], None]:
     """Close the connection when its time is over. Returns how to call that off."""
     timer: Timer | None = None
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+from ..access.origins import Hosts
 from ..errors import InvalidSettings
 from ..kinds import (
     FUNCTION,
@@ -34,7 +35,6 @@ from ..limits import Limits
 from ..settings import as_settings, nearest, settings_of, shown
 from ..surface import check_function
 from ..think import Think
-from .origins import Hosts
 
 if TYPE_CHECKING:
     from ..store.port import Store

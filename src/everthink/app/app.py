@@ -6,23 +6,26 @@ App(Assistant) --> Directory (runtime) --> agents        app.agent(Assistant, "r
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from ..address import canonical, kebab
+from ..access.origins import Hosts, Origins
+from ..address import Address, canonical, kebab
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
 from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
 from ..settings import shown
-from ..surface import MissingAttribute, can_take, parameters_of, refuse_unknown_to
+from ..surface import can_take, parameters_of
 from ..think import Think
+from .handle import Handle
 from .options import (
     check_options,
     check_store_options,
@@ -32,21 +35,17 @@ from .options import (
     store_of,
     texts_of,
 )
-from .origins import Origins
 
 if TYPE_CHECKING:
-    from ..door.chat_stream import ChatStream, Prepared
-    from ..hooks.values import TurnResult
-    from ..messages import Message
+    from ..access.access import Access
     from ..models.port import Model
     from ..observe.events import EventBody
     from ..recovery.suspects import Suspect
     from ..runtime.directory import Directory
     from ..runtime.watchdog import Watchdog
     from ..store.port import Store
-    from .access import Access
 
-__all__ = ["App", "Handle"]
+__all__ = ["App"]
 
 T = TypeVar("T", bound=Think)
 
@@ -129,7 +128,7 @@ class App:
         self.prefix = [part for part in prefix.split("/") if part]
         self.cors, self.authenticate, self.authorize = cors, authenticate, authorize
         self.on_before_connect, self.on_before_request = on_before_connect, on_before_request
-        self.origins, self.hosts = Origins(allow_origins), hosts_of(allow_hosts)
+        self.origins, self._hosts = Origins(allow_origins), hosts_of(allow_hosts)
         self.limits = limits_of(limits)
         self._gate: Any = None
         self._access: Access | None = None
@@ -194,18 +193,33 @@ class App:
                 next_step="Rename one of them.",
             )
 
-    def routed(self, name: str) -> type[Think] | None:
-        """The agent class that is called `name` in an address."""
-        return self._routes.get(name)
-
     @property
     def access(self) -> Access:
         """Who may come in."""
         if self._access is None:
-            from .access import Access  # Starlette: see `__call__`
+            from ..access.access import Access, Checks  # Starlette: see `__call__`
 
-            self._access = Access(self)
+            checks = Checks(
+                self._hosts,
+                self.origins,
+                self.authenticate,
+                self.authorize,
+                self.on_before_connect,
+                self.on_before_request,
+            )
+            self._access = Access(checks, self.events, self.clock)
         return self._access
+
+    @property
+    def hosts(self) -> Hosts:
+        """The names by which the app may be asked for. `everthink dev` adds those of this machine."""
+        return self._hosts
+
+    @hosts.setter
+    def hosts(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+        if self._access is not None:
+            self._access.checks = dataclasses.replace(self._access.checks, hosts=hosts)
 
     @property
     def classes(self) -> list[type[Think]]:
@@ -220,9 +234,24 @@ class App:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """The app as an ASGI application: `uvicorn module:app`, or mounted in another one."""
         if self._gate is None:
-            from .asgi import Gate  # Starlette is needed by those who serve, not by those who import us
+            from ..server.asgi import (  # Starlette is needed by those who serve, not by those who import us
+                Gate,
+                Served,
+            )
 
-            self._gate = Gate(self)
+            self._gate = Gate(
+                Served(
+                    access=self.access,
+                    limits=self.limits,
+                    clock=self.clock,
+                    prefix=self.prefix,
+                    classes=self._routes,
+                    cors=self.cors,
+                    open=self.open,
+                    close=self.close,
+                    other=self.on_other_request,
+                )
+            )
         await self._gate(scope, receive, send)
 
     async def on_other_request(self, request: Any) -> Any:
@@ -248,7 +277,7 @@ class App:
                 f"app.agent({cls.__name__}, …) is given {shown(name)}, in the place of a name.",
                 next_step=f"A name is text: str({name!r})?" if isinstance(name, int) else "A name is text.",
             )
-        return Handle(self, cls, canonical(name), props)
+        return Handle(self.open, cls, canonical(name), props)
 
     def _check_class(self, cls: Any, method: str) -> None:
         """Raise in words when something else was given in the place of an agent class."""
@@ -351,15 +380,15 @@ class App:
             self._watchdog.start()
 
     def _held(self, agent: str, blocked: EventBody) -> None:
-        cls, _, name = agent.partition("/")
-        self.events.emit(cls, name, blocked)
+        address = Address.parse(agent)
+        self.events.emit(address.cls_name, address.name, blocked)
 
     async def evict(self, cls: type[Think], name: str) -> None:
         """Drop an agent from memory as if the process had been restarted; running turns are cut."""
         self._check_class(cls, "evict")
         name = canonical(name)
         if self._gate is not None:
-            self._gate.close(f"{cls.__name__}/{name}")
+            self._gate.close(Address(cls.__name__, name).id)
         await (await self.open()).evict(cls, name)
 
     async def set_aside(self) -> list[Suspect]:
@@ -462,100 +491,3 @@ def _resolve_model(value: Any) -> Model:
     from ..models.providers import resolve_model
 
     return resolve_model(value)
-
-
-class Handle(Generic[T]):
-    """An agent from outside. Every method of the agent is here and is awaited:
-    `await handle.save_messages("hi")`, also the ones you add yourself."""
-
-    __slots__ = ("__weakref__", "_app", "_cls", "_name", "_props")
-
-    def __init__(self, app: App, cls: type[T], name: str, props: Any) -> None:
-        self._app, self._cls, self._name, self._props = app, cls, name, props
-
-    def __repr__(self) -> str:
-        return f"<{self._cls.__name__} {self._name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The agent's name."""
-        return self._name
-
-    async def instance(self) -> T:
-        """The live agent itself, for tests and tools of your own. It may leave memory later."""
-        actor = await (await self._app.open()).reach(self._cls, self._name, self._props)
-        return actor.agent  # type: ignore[return-value] - the directory keeps classes and instances together
-
-    def chat(self, input: Any, callback: Any = None, **options: Any) -> ChatStream:
-        """Answer a message, streaming. See `Think.chat`."""
-        return self._stream("chat", callback, input, callback, **options)
-
-    def regenerate(self, message_id: str | None = None, **options: Any) -> ChatStream:
-        """Answer again. See `Think.regenerate`."""
-        return self._stream("regenerate", None, message_id, **options)
-
-    def continue_last_turn(self, body: dict[str, Any] | None = None, **options: Any) -> ChatStream:
-        """Let the model go on. See `Think.continue_last_turn`."""
-        return self._stream("continue_last_turn", None, body, **options)
-
-    def _stream(self, method: str, callback: Any, /, *args: Any, **options: Any) -> ChatStream:
-        from ..door.chat_stream import ChatStream
-
-        if options:
-            refuse_unknown_to(getattr(self._cls, method), options, f"{method}()")
-
-        async def prepare() -> Prepared | TurnResult:
-            stream: ChatStream = getattr(await self.instance(), method)(*args, **options)
-            return await stream.prepare()
-
-        return ChatStream(prepare, callback, raises=method != "chat")
-
-    async def messages(self) -> list[Message]:
-        """The conversation, as copies."""
-        return await (await self.instance()).get_messages()
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_") or not callable(getattr(self._cls, name, None)):
-            raise self._no_method(name)
-
-        method = getattr(self._cls, name)
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            if kwargs:
-                refuse_unknown_to(method, kwargs, f"{name}()")
-            agent = await self.instance()
-            with agent.keep_alive():
-                result = getattr(agent, name)(*args, **kwargs)
-                return await result if inspect.isawaitable(result) else result
-
-        # What Python says of one that is never awaited should name it.
-        call.__name__, call.__qualname__ = name, f"{self._cls.__name__}.{name}"
-        return call
-
-    def _no_method(self, name: str) -> AttributeError:
-        cls = self._cls
-        if hasattr(cls, name) and not name.startswith("_"):
-            return AttributeError(
-                f"{cls.__name__}.{name} is no method, and a handle has methods only."
-                f" Read it from the agent itself: (await handle.instance()).{name}"
-            )
-        return MissingAttribute(
-            f"{cls.__name__} has no method to call through a handle:",
-            name,
-            lambda: [*dir(Handle), *(one for one in dir(cls) if callable(getattr(cls, one, None)))],
-        )
-
-    if not TYPE_CHECKING:  # a type checker knows which names there are
-
-        def __setattr__(self, name, value):
-            if name not in self.__slots__:
-                rather = (
-                    "await handle.set_state(…)"
-                    if name == "state"
-                    else f"(await handle.instance()).{name} = …"
-                )
-                raise AttributeError(
-                    f"A handle has no {name!r} to assign: nothing would reach the agent. Write {rather}",
-                    name=name,
-                )
-            object.__setattr__(self, name, value)

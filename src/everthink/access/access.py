@@ -14,25 +14,23 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 
-from ..address import kebab
+from ..address import Address, kebab
 from ..calling import call_hook
+from ..clock import Clock
 from ..errors import UNTOLD, AgentError
 from ..identity import PERMISSIONS, Granted, Permission, kept, mark_of, moment_of, permissions_of
+from ..observe.bus import EventBus
 from ..settings import shown
 from .audit import Auditor
-from .origins import own_origin, read_origin
+from .origins import Hosts, Origins, own_origin, read_origin
 
-if TYPE_CHECKING:
-    from .app import App
-    from .connections import Connection
-
-__all__ = ["Access", "Action", "AgentAddress", "Pass", "address_of", "raised"]
+__all__ = ["Access", "Action", "AgentAddress", "Checks", "Pass", "address_of", "raised"]
 
 log = logging.getLogger("everthink.server")
 
@@ -58,7 +56,7 @@ class AgentAddress:
     @property
     def id(self) -> str:
         """Class and name, as in `Agent.id`."""
-        return f"{self.cls.__name__}/{self.name}"
+        return Address(self.cls.__name__, self.name).id
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +74,28 @@ class Pass:
     permissions: frozenset[Permission] = PERMISSIONS
 
 
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What an application says about who may come in: see `App`."""
+
+    hosts: Hosts
+    """The names by which it may be asked for."""
+    origins: Origins
+    """The pages of others that may change something."""
+    authenticate: Callable[..., Any] | None = None
+    authorize: Callable[..., Any] | None = None
+    on_before_connect: Callable[..., Any] | None = None
+    on_before_request: Callable[..., Any] | None = None
+
+    @property
+    def undecided(self) -> str:
+        """The ways in for which nobody decides about agents by name."""
+        if self.authenticate is None or self.authorize is not None:
+            return ""
+        ways = {"sockets": self.on_before_connect, "HTTP requests": self.on_before_request}
+        return " and ".join(way for way, check in ways.items() if check is None)
+
+
 class _Refused(Exception):
     """Somebody may not come in."""
 
@@ -87,28 +107,27 @@ class _Refused(Exception):
 class Access:
     """The checks of one app."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self.audit = Auditor(app.events, app.clock)
-        undecided = _undecided(app)
-        if undecided:
+    def __init__(self, checks: Checks, events: EventBus, clock: Clock) -> None:
+        self.checks, self._clock = checks, clock
+        self.audit = Auditor(events, clock)
+        if checks.undecided:
             log.warning(
                 "App(authenticate=…) says who somebody is, and nothing says which agents they may reach: %s"
                 " are open to everybody who is authenticated. Decide by name with"
                 " App(authorize=lambda identity, action, agent: agent.name == identity), or return True there"
                 " if that is meant.",
-                undecided,
+                checks.undecided,
             )
 
     # --- where they come from
 
     def is_named(self, connection: HTTPConnection) -> bool:
         """True when the request asks for us by a name of ours (`allow_hosts`)."""
-        return self._app.hosts.allows(connection.headers.getlist("host"))
+        return self.checks.hosts.allows(connection.headers.getlist("host"))
 
     def is_foreign(self, connection: HTTPConnection) -> bool:
         """True when a browser asks on behalf of another site. Other clients send no origin."""
-        return self._app.origins.are_foreign(
+        return self.checks.origins.are_foreign(
             connection.headers.getlist("origin"),
             scheme=connection.scope.get("scheme", "http"),
             host=connection.headers.get("host", ""),
@@ -213,10 +232,10 @@ class Access:
             return False
         return entered.permissions & allowed == PERMISSIONS
 
-    async def may_call(self, connection: Connection, cls: Any, name: str) -> str | None:
-        """Why this connection may not call a method of the agent, in words for it; `None` when it may."""
+    async def may_call(self, identity: Any, cls: Any, name: str) -> str | None:
+        """Why somebody may not call a method of the agent, in words for them; `None` when they may."""
         try:
-            await self._authorized(connection.identity, "call", AgentAddress(cls, name))
+            await self._authorized(identity, "call", AgentAddress(cls, name))
         except _Refused:
             return "Not allowed"
         except HTTPException as error:
@@ -227,7 +246,7 @@ class Access:
         return None
 
     async def _authenticated(self, connection: HTTPConnection) -> Pass:
-        check = self._app.authenticate
+        check = self.checks.authenticate
         if check is None:
             return Pass()
         said = await call_hook(check, connection)
@@ -242,7 +261,7 @@ class Access:
         if not identity and granted.permissions is None:  # a guest is one by what they may do
             raise _Refused(PlainTextResponse("Unauthorized", 401), "not authenticated")
         _check_somebody(identity)
-        if until is not None and until * 1000 <= self._app.clock.now_ms():
+        if until is not None and until * 1000 <= self._clock.now_ms():
             raise _Refused(PlainTextResponse("Session expired", 401), "expired")
         permissions = PERMISSIONS
         if granted.permissions is not None:
@@ -250,7 +269,7 @@ class Access:
         return Pass(identity, kept(identity), mark_of(identity), until, permissions)
 
     async def _authorized(self, identity: Any, action: Action, agent: AgentAddress) -> frozenset[Permission]:
-        check = self._app.authorize
+        check = self.checks.authorize
         if check is None:
             return PERMISSIONS
         said = await call_hook(check, identity, action, agent)
@@ -274,7 +293,7 @@ class Access:
     async def _before(self, connection: HTTPConnection, cls: Any, name: str) -> None:
         is_socket = connection.scope["type"] == "websocket"
         hook = "on_before_connect" if is_socket else "on_before_request"
-        check: Callable[..., Any] | None = getattr(self._app, hook)
+        check: Callable[..., Any] | None = getattr(self.checks, hook)
         if check is None:
             return
         said = await call_hook(check, connection, cls, name)
@@ -307,14 +326,6 @@ def address_of(connection: HTTPConnection) -> str | None:
 
 
 # --- reading the answers
-
-
-def _undecided(app: App) -> str:
-    """The ways in for which nobody decides about agents by name."""
-    if app.authenticate is None or app.authorize is not None:
-        return ""
-    ways = {"sockets": app.on_before_connect, "HTTP requests": app.on_before_request}
-    return " and ".join(way for way, check in ways.items() if check is None)
 
 
 def _check_somebody(identity: Any) -> None:
