@@ -24,9 +24,7 @@ class Limits:
     """Bytes of one frame, or of one HTTP body."""
     frame_nodes: int = 200_000
     """Values, keys and brackets in one frame; more than 80,000 only in a frame with 13 bytes for each.
-
-    Numbers that are slow to read count as more, and none has more than 40 digits.
-    """
+    Numbers that are slow to read count as more."""
     frame_depth: int = 128
     """Levels of lists and objects in one frame."""
     request_messages: int = 20_000
