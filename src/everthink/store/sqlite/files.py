@@ -3,8 +3,8 @@
     open_database --> make_folder, claim, private --> the database, its log, its lock          0700, 0600
 
 Whatever the umask is, what we make is private from its first moment; what is ours and can be read by
-others is made private. A link in the place of one of the files is refused: following it would let
-whoever may write to the folder choose what we write to.
+others is made private. A link in the place of one of the files is refused, a hard link as well: following
+it would let whoever may write to the folder choose what we write to.
 """
 
 from __future__ import annotations
@@ -98,10 +98,23 @@ def _check_begins(path: Path, descriptor: int) -> None:
 
 def _check(path: Path, descriptor: int) -> None:
     facts = os.fstat(descriptor)
-    if not stat.S_ISREG(facts.st_mode):
-        raise _link(path, "it is no file")
+    _check_facts(path, facts)
     if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
         os.fchmod(descriptor, stat.S_IMODE(facts.st_mode) & ~_OTHERS)
+
+
+def _check_facts(path: Path, facts: os.stat_result) -> None:
+    if not stat.S_ISREG(facts.st_mode):
+        raise _link(path, "it is no file")
+    if facts.st_nlink > 1:
+        raise StoreUnreadable(
+            f"The file {path} is not used: it has another name as well (a hard link), and what we write would"
+            " be written there too.",
+            kept="Nothing was changed.",
+            next_step="If the other name is a backup of yours, copy the database, and its -wal if there is"
+            " one, to a new name with `cp`, and use that. A .lock or -shm that is not yours can be removed."
+            " Keep the database in a folder that only this user may write to.",
+        )
 
 
 def claim(path: Path) -> tuple[int, int]:
@@ -124,8 +137,7 @@ def _tighten(path: Path, *, is_database: bool = False) -> None:
     facts = path.lstat()
     if stat.S_ISLNK(facts.st_mode):
         raise _link(path, "it is a link")
-    if not stat.S_ISREG(facts.st_mode):
-        raise _link(path, "it is no file")
+    _check_facts(path, facts)
     if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
         os.close(private(path, doing="make private", is_database=is_database))
 
