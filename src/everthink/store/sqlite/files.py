@@ -17,7 +17,7 @@ from pathlib import Path
 from ...errors import StoreError, StoreUnreadable
 from .failures import from_os
 
-__all__ = ["BESIDE", "claim", "file_at", "make_folder", "private", "resolved"]
+__all__ = ["BESIDE", "check_beside", "claim", "file_at", "make_folder", "private", "resolved"]
 
 BESIDE = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside the database, by how their names end."""
@@ -133,13 +133,26 @@ def claim(path: Path) -> tuple[int, int]:
     return file_at(path)
 
 
+def check_beside(path: Path) -> None:
+    """Raise when what SQLite would open beside the database at `path` is a link. Nothing is changed."""
+    for ending in BESIDE:
+        beside = path.with_name(path.name + ending)
+        if os.path.lexists(beside):
+            _checked(beside)
+
+
 def _tighten(path: Path, *, is_database: bool = False) -> None:
+    facts = _checked(path)
+    if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
+        os.close(private(path, doing="make private", is_database=is_database))
+
+
+def _checked(path: Path) -> os.stat_result:
     facts = path.lstat()
     if stat.S_ISLNK(facts.st_mode):
         raise _link(path, "it is a link")
     _check_facts(path, facts)
-    if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
-        os.close(private(path, doing="make private", is_database=is_database))
+    return facts
 
 
 def file_at(path: Path) -> tuple[int, int]:
