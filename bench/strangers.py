@@ -224,6 +224,9 @@ def inputs(quick: bool) -> dict[str, Callable[[Stranger], object]]:
         "frame of 16 MiB, half emoji": lambda a: a.send(padded(foreign + b'"', rb"\ud83d", b'"}')),
         "frame of 16 MiB, emoji": lambda a: a.send(padded(foreign + b'"', "😀".encode(), b'"}')),
         "frame of 16 MiB, numbers": lambda a: a.send(padded(foreign + b"[1", b",1", b"]}")),
+        "call with 198,000 slow numbers": lambda a: a.send(_numbers(b"1.2345678901234567e-300", 198_000)),
+        "call with 490 slow numbers": lambda a: a.send(_numbers(b"1.7976931348623157e308", 490)),
+        "call with 39,000 long numbers": lambda a: a.send(_numbers(b"9007199254740993.0", 39_000)),
         "frame of 16 MiB, lists": lambda a: a.send(padded(foreign + b"[[]", b",[]", b"]}")),
         "frame of 16 MiB, brackets": lambda a: a.send(padded(foreign, b"[", b"")),
         "frame of 190,000 keys": lambda a: a.send(
@@ -289,6 +292,12 @@ def _many(payload: bytes, count: int) -> list[bytes]:
 
 def _call(*args: Any) -> bytes:
     return json.dumps({"type": "rpc", "id": "many", "method": "ping", "args": args}).encode()
+
+
+def _numbers(number: bytes, count: int) -> bytes:
+    """A call with numbers, and a text that gives it room for them."""
+    head = b'{"type":"rpc","id":"many","method":"nobody","args":["' + b"x" * (5 * MIB // 2) + b'"'
+    return head + (b"," + number) * count + b"]}"
 
 
 def _long_conversation(a: Stranger) -> None:

@@ -23,7 +23,8 @@ class Limits:
     frame_bytes: int = 16 * MIB
     """Bytes of one frame, or of one HTTP body."""
     frame_nodes: int = 200_000
-    """Values, keys and brackets in one frame; more than 80,000 only in a frame with 13 bytes for each."""
+    """Values, keys and brackets in one frame; more than 80,000 only in a frame with 13 bytes for each.
+    Numbers that are slow to read count as more."""
     frame_depth: int = 128
     """Levels of lists and objects in one frame."""
     request_messages: int = 20_000

@@ -164,6 +164,31 @@ async def test_many_go_in_one_tidying_up(url: str, clock: ManualClock) -> None:
         assert await store.fetch("SELECT class, COUNT(*) FROM agents GROUP BY class") == [("Stranger", 120)]
 
 
+async def test_one_that_cannot_be_erased_stands_in_nobodys_way(
+    tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given rows that nobody of ours wrote, of agents that come first: a time that is none, and one agent's
+    # row under another's name
+    async with open_app(f"sqlite:///{tmp_path}/x.db", clock) as app:
+        for name in ("broken", "old"):
+            await app.agent(Room, name).add_messages("hello")
+        await tidied(app, clock)
+        store = (await app.open()).store
+        mixed_up = "INSERT INTO agents (agent, class, name, created_at, seen_at) VALUES (?, ?, ?, 0, 0)"
+        await store.apply(
+            [
+                Statement("UPDATE messages SET created_at = 'once' WHERE agent = ?", ("Room/broken",)),
+                Statement("UPDATE agents SET seen_at = 1 WHERE agent = ?", ("Room/broken",)),
+                Statement(mixed_up, ("Room/somebody", "Room", "else")),
+            ]
+        )
+        # When the time of all of them is over
+        await asyncio.wait_for(tidied(app, clock, 31 * DAY), 30)
+        # Then those that can go are gone, and it is said of the other
+        assert await there(app) == {"broken", "else"}
+        assert "Room/broken could not be erased and stays for now" in caplog.text
+
+
 async def test_without_the_setting_nobody_goes(url: str, clock: ManualClock) -> None:
     async with open_app(url, clock, retention=None) as app:
         await app.agent(Room, "old").add_messages("hello")
@@ -172,7 +197,7 @@ async def test_without_the_setting_nobody_goes(url: str, clock: ManualClock) -> 
 
 
 @pytest.mark.parametrize(
-    "wrong", [-1, 30, timedelta(0), "0 days", "thirty", True, float("nan"), float("inf")]
+    "wrong", [-1, 30, timedelta(0), "0 days", "thirty", "99999999999 days", True, float("nan"), float("inf")]
 )
 def test_a_setting_that_means_nothing_is_refused(wrong: Any) -> None:
     with pytest.raises(AgentError, match="retention"):

@@ -133,6 +133,9 @@ def file(url: str) -> dict[str, Any]:
         (crafted("u", "user", file("gs://bucket/x")), "URL is not http"),
         (crafted("u", "user", file("/etc/passwd")), "URL is not http"),
         (crafted("u", "user", file("http:")), "URL is not http"),
+        (crafted("u", "user", file(" https://example.com/x.png")), "URL is not http"),
+        (crafted("u", "user", file("https://example.com/x.png ")), "URL is not http"),
+        (crafted("u", "user", file(" data:image/png;base64,AAAA")), "URL is not http"),
         (crafted("u", "user", file("https://[bad")), "URL is not http"),
         (crafted("u", "user", {**file("https://x"), "mediaType": "image/png\r\nX: y"}), "media type"),
         (Message("u", "user", [{"type": "text", "text": "Hi"}], {"x": "y" * 70_000}), "more than 65536"),
@@ -313,6 +316,22 @@ async def test_regenerating_names_a_message_of_ours(serve: Serve, last: Message)
     assert done["error"]
     assert "no such message" in done["body"]
     assert [m.text for m in await server.app.agent(cls, "room").messages()] == ["First", "One."]
+
+
+@pytest.mark.parametrize("id", ["nobody", "u1"])
+async def test_the_list_says_what_is_answered_again_and_an_id_beside_it_chooses_nothing(
+    serve: Serve, id: str
+) -> None:
+    seen: list[Any] = []
+    cls = shop(ScriptedModel.forever(says("Fine.")), before_turn=lambda self, turn: seen.append(turn.body))
+    server = await serve(cls)
+    (one,) = await people(server, cls, "a")
+    await tell(one, [said("u1", "First")])
+    await tell(one, [*one.messages, said("u2", "Second")])
+    await tell(one, one.messages[:3], trigger="regenerate-message", messageId=id)
+    texts = [m.text for m in await server.app.agent(cls, "room").messages()]
+    assert texts == ["First", "Fine.", "Second", "Fine."]
+    assert seen[-1] == {"messageId": id}
 
 
 async def test_metadata_that_only_we_may_set_is_ours(serve: Serve) -> None:

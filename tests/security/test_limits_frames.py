@@ -52,6 +52,10 @@ BOMBS = {
     "objects": '{"":1},' * 200_000 + "1",
     "texts": '"",' * 400_000 + '""',
     "numbers": "1," * 400_000 + "1",
+    "slow numbers": "1.2345678901234567e-300," * 198_000 + "1",
+    "few bytes of slow numbers": "1e300," * 250 + "1",
+    "long numbers": ("9" * 4200 + ",") * 1800 + "1",
+    "a long number": "9" * 41,
     "levels": "[" * 500 + "]" * 500,
     "endless levels": "[" * 1_000_000,
 }
@@ -93,6 +97,38 @@ async def test_a_request_whose_body_would_unfold_is_an_error_of_that_request(ser
     assert bad.closed is None
     assert await is_served(good)
     assert [message.text for message in good.messages] == ["Hi", "ok"]
+
+
+SLOW = "1.7976931348623157e308," * 70_000 + "1"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        '"parts":[{"type":"text","text":"x"},{"type":"data-x","data":[%s]}]',
+        '"parts":[],"metadata":{"x":[%s]}',
+    ],
+    ids=["data", "metadata"],
+)
+async def test_slow_numbers_in_a_message_are_never_stored(serve: Serve, part: str) -> None:
+    server = await serve(Assistant)
+    bad, good = await server.connect(Assistant, id="bad"), await server.connect(Assistant, id="good")
+    await bad.send(request("r1", '{"messages":[{"id":"u1","role":"user",' + part % SLOW + "}]}"))
+    done = await bad.until_done("r1")
+    assert done["error"] is True
+    assert "slow to read" in done["body"]
+    assert await is_served(good)
+    assert [message.text for message in good.messages] == ["Hi", "ok"]
+
+
+async def test_slow_numbers_as_the_result_of_a_tool_end_the_socket(serve: Serve) -> None:
+    server = await serve(Assistant)
+    bad, good = await server.connect(Assistant, id="bad"), await server.connect(Assistant, id="good")
+    await bad.send('{"type":"cf_agent_tool_result","toolCallId":"c1","output":[' + "1e300," * 250 + "1]}")
+    code, reason = await bad.until_closed()
+    assert code == 1008
+    assert "slow to read" in reason
+    assert await is_served(good)
 
 
 async def test_a_frame_longer_than_the_bound_ends_its_socket_with_the_bound(serve: Serve) -> None:
@@ -247,6 +283,7 @@ async def test_what_is_honest_passes_at_its_full_size(serve: Serve) -> None:
     chat = await server.connect(Assistant)
     assert (await chat.call("size", "\U0001f600" + "x" * (15 * MIB)))[-1]["result"] == 15 * MIB + 1
     assert (await chat.call("size", list(range(70_000))))[-1]["result"] == 70_000
+    assert (await chat.call("size", [n / 7 for n in range(3072)]))[-1]["result"] == 3072
     deep: Any = []
     for _ in range(120):
         deep = [deep]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -93,6 +94,45 @@ async def test_a_planted_link_is_refused_and_its_target_is_not_touched(
         assert not victim.exists()
     else:
         assert (victim.read_text(), mode(victim)) == ("precious", 0o644)
+
+
+@pytest.mark.parametrize("name", [*FILES, "everthink.db-journal"])
+@pytest.mark.parametrize("rights", [0o600, 0o644])
+async def test_a_planted_hard_link_is_refused_and_what_it_names_is_not_touched(
+    tmp_path: Path, name: str, rights: int
+) -> None:
+    # Given a file of ours under a second name, where the database would write
+    folder, victim = tmp_path / ".everthink", tmp_path / "victim"
+    folder.mkdir()
+    if name != "everthink.db":
+        await (await open_store(folder / "everthink.db", MIGRATIONS)).close()
+        (folder / name).unlink(missing_ok=True)
+    victim.write_bytes(b"SQLite format 3\0precious")
+    victim.chmod(rights)
+    os.link(victim, folder / name)
+
+    # When the database is opened
+    with pytest.raises(StoreUnreadable) as refusal:
+        await open_store(folder / "everthink.db", MIGRATIONS)
+
+    # Then nothing is written there, and it says which file
+    assert "hard link" in str(refusal.value)
+    assert str(folder / name) in str(refusal.value)
+    assert (victim.read_bytes(), mode(victim)) == (b"SQLite format 3\0precious", rights)
+
+
+async def test_a_database_that_was_backed_up_by_a_hard_link_is_used_from_a_copy(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    store = await open_store(folder / "everthink.db", MIGRATIONS)
+    await store.close()
+    os.link(folder / "everthink.db", tmp_path / "backup.db")
+    with pytest.raises(StoreUnreadable, match="to a new name with `cp`"):
+        await open_store(folder / "everthink.db", MIGRATIONS)
+    shutil.copyfile(folder / "everthink.db", folder / "copy.db")
+    store = await open_store(folder / "copy.db", MIGRATIONS)
+    assert await store.fetch("SELECT 1")
+    await store.close()
 
 
 @pytest.mark.parametrize("name", ["everthink.db", "everthink.db.lock"])

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import io
 import json
+import os
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,6 +161,61 @@ def test_inspect_shows_names_and_errors_and_obeys_none(stored: str, options: lis
     assert "[bold]" in ran.output
     if options:
         assert json.loads(ran.output)["agents"][0]["name"] == "room\x1b[31m\u202e[bold]\n"
+
+
+WRITTEN = {
+    "no JSON": "UPDATE messages SET content = '{evil}'",
+    "JSON": 'UPDATE messages SET content = \'{{"parts":[{{"type":"text","text":"{evil}"}}]}}\'',
+    "no text": "UPDATE messages SET content = CAST(x'ff1b5b324afe' AS TEXT)",
+    "bytes": "UPDATE messages SET content = x'ff1b5b324afe'",
+    "deep": "UPDATE messages SET content = '" + "[" * 900 + "]" * 900 + "'",
+    "a long number": "UPDATE messages SET content = '" + "9" * 5_000 + "'",
+    "no time of a turn": "UPDATE turns SET created_at = '{evil}', ended_at = '{evil}'",
+    "a time far away": "UPDATE turns SET created_at = 9e18, started_at = -9e18",
+    "no time of an agent": "UPDATE agents SET created_at = '{evil}'",
+    "a status": "UPDATE turns SET status = '{evil}'",
+    "a value": "INSERT INTO kv (agent, name, value) SELECT agent, '{evil}', '\"{evil}\"' FROM agents",
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_rows_that_a_stranger_wrote_are_exported_and_inspected_and_obeyed_by_nobody(
+    stored: str, kind: str
+) -> None:
+    # Given what none of our code writes
+    evil = "".join(attack for attack in ATTACKS.values() if attack.isascii() and "\0" not in attack)
+    with contextlib.closing(sqlite3.connect(stored.removeprefix("sqlite:///"))) as database:
+        database.execute(WRITTEN[kind].format(evil=evil + "\u202e\x9b31m"))
+        [name] = database.execute("SELECT name FROM agents").fetchone()
+        database.commit()
+
+    # When an operator looks
+    exported = CliRunner().invoke(cli, ["export", f"Odd/{name}", "--store", stored])
+    shown = [CliRunner().invoke(cli, ["inspect", "--store", stored, *more]) for more in ([], ["--json"])]
+
+    # Then they see it all, as text
+    for ran in (exported, *shown):
+        assert ran.exit_code == 0, ran.output
+        assert harmless(ran.output)
+    kinds = [json.loads(line)["kind"] for line in exported.stdout.splitlines()]
+    assert kinds[0] == "export"
+    assert {"agent", "message", "turn"} <= set(kinds)
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["export", "Odd/x"], ["release", "Odd/x"]])
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_looking_into_a_database_writes_to_no_file_that_a_link_names(
+    stored: str, tmp_path: Path, command: list[str], ending: str
+) -> None:
+    database, victim = Path(stored.removeprefix("sqlite:///")), tmp_path / "victim"
+    victim.write_text("precious" * 5_000)
+    database.with_name(database.name + "-wal").touch()
+    database.with_name(database.name + ending).unlink(missing_ok=True)
+    os.link(victim, database.with_name(database.name + ending))
+    ran = CliRunner().invoke(cli, [*command, "--store", stored])
+    assert ran.exit_code == 1
+    assert "hard link" in ran.output
+    assert victim.read_text() == "precious" * 5_000
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])

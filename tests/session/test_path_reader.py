@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 
 from everthink.messages import Message, stored_content
 from everthink.session import queries
+from everthink.session.path_reader import AT_ONCE, PathReader
 from everthink.session.session import Session
 from everthink.store.port import Statement
 from tests.support.memory import fill, ids, said, texts
@@ -241,3 +243,33 @@ async def test_what_is_read_along_between_two_branches_stays_within_a_portion(
     fresh = await open_session()
     assert texts(fresh.path) == ["root", "s0", "s1", "s2", "s3", "s4"]
     assert [len(text) for text in texts(await fresh.get_history("h4"))] == [4, *[1_500_000] * 5]
+
+
+async def test_others_have_their_turn_while_a_long_path_is_read(open_session: OpenSession) -> None:
+    # Given a path of a megabyte, and somebody who counts the turns of the loop
+    session = await open_session()
+    await put_all(session, [said(f"m{n}", "x" * 10_000) for n in range(100)])
+    loop, turn = asyncio.get_running_loop(), 0
+
+    def count() -> None:
+        nonlocal turn, handle
+        turn += 1
+        handle = loop.call_soon(count)
+
+    # When what the rows hold is read
+    read: dict[int, int] = {}
+    parsed = session._shelf.parsed
+
+    def counted(id: str, role: str, content: str, at: int) -> Message | None:
+        read[turn] = read.get(turn, 0) + len(content)
+        return parsed(id, role, content, at)
+
+    reader = type("Counting", (PathReader,), {"parsed": staticmethod(counted)})
+    shelf = reader(session._store, "Assistant/room", session.id)
+    handle = loop.call_soon(count)
+    found = await shelf.read(await shelf.walk())
+    handle.cancel()
+
+    # Then it is read bit by bit
+    assert len(found) == 100
+    assert max(read.values()) <= AT_ONCE

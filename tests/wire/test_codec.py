@@ -127,7 +127,7 @@ def test_a_frame_may_be_deep_and_long_but_not_endlessly_so() -> None:
     assert isinstance(decode(long.replace("x" * 1000, "", 1)), wire.CallMethod)
 
 
-@pytest.mark.parametrize("number", [str(2**64), "9" * 400, "-" + "9" * 30])
+@pytest.mark.parametrize("number", [str(2**64), "9" * 40, "-" + "9" * 30])
 def test_a_big_number_travels_unchanged(number: str) -> None:
     read = decode(f'{{"type":"cf_agent_state","state":[{number}]}}')
     assert isinstance(read, wire.SetState)

@@ -198,7 +198,10 @@ def retention_of(given: Any) -> float | None:
     if NUMBER.fits(given):
         raise InvalidSettings(f"App(retention={given!r}) does not say of what.", next_step=_EXAMPLES)
     found = _SPAN.fullmatch(given) if isinstance(given, str) else None
-    span = timedelta(**{f"{found[2].lower()}s": float(found[1])}) if found else given
+    try:
+        span = timedelta(**{f"{found[2].lower()}s": float(found[1])}) if found else given
+    except OverflowError:
+        span = None  # longer than anybody can wait
     if not isinstance(span, timedelta) or span <= timedelta(0):
         raise InvalidSettings(
             f"App(retention=…) is {shown(given)}.",

@@ -366,17 +366,17 @@ def _unknown(error: AgentError, url: str) -> AgentError:
 
 def known_agents(base: str) -> list[dict[str, Any]] | None:
     """The agents of a server. A development server tells; others keep it to themselves."""
-    import json
+    from http.client import HTTPException
     from urllib.request import urlopen
 
     from .page import AGENTS_LIST
+    from .received import agents_in
 
     try:
         plain = base.replace("ws", "http", 1) if base.startswith("ws") else base
         with urlopen(plain + AGENTS_LIST, timeout=5) as answer:
-            found = json.load(answer)
-            return [one for one in found if {"kebab", "prefix"} <= one.keys()]
-    except (ValueError, LookupError, AttributeError, TypeError):
+            return agents_in(answer)
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError, HTTPException):
         return None
     except OSError as error:
         if getattr(error, "code", None):  # It answers, and does not tell.

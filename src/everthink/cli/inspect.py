@@ -166,12 +166,15 @@ def _who(row: dict[str, Any]) -> str:
 def _when(milliseconds: int | None) -> str:
     if milliseconds is None:
         return ""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return str(milliseconds)[:20]  # no time, whoever wrote it
     today = moment.date() == datetime.now().astimezone().date()
     return f"{moment:%H:%M:%S}" if today else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def _took(begun: int | None, ended: int | None) -> str:
-    if begun is None or ended is None:
+    if not isinstance(begun, int) or not isinstance(ended, int):
         return ""
     return f"{(ended - begun) / 1000:.1f} s"

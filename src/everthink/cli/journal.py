@@ -29,6 +29,7 @@ from ..session import queries as session
 from ..settings import nearest
 from ..store.migrate import READ_APPLIED, outstanding
 from ..store.port import Statement
+from ..store.sqlite.files import check_beside
 from ..store.urls import check_url
 
 __all__ = [
@@ -128,7 +129,7 @@ def agents(journal: Journal, only: str | None = None) -> list[Row]:
                 "last_turn_at": counted.get("last_turn_at"),
             }
         )
-    found.sort(key=lambda row: (-(row["last_turn_at"] or row["created_at"]), row["class"], row["name"]))
+    found.sort(key=lambda row: (-_time(row["last_turn_at"] or row["created_at"]), row["class"], row["name"]))
     return found
 
 
@@ -213,8 +214,13 @@ def _latest(journal: Journal, only: str | None, many: str, one: str, time: str, 
         classes = sorted({_escaped(row["class"]) for row in chosen.values()})
         for pattern in [f"{cls}/%" for cls in classes] if only else ["%"]:
             found += [row for row in journal.rows(many, pattern, limit) if row["agent"] in chosen]
-    found.sort(key=lambda row: -row[time])
+    found.sort(key=lambda row: -_time(row[time]))
     return [_with_names(row, chosen) for row in found[:limit]]
+
+
+def _time(value: Any) -> float:
+    """A time to sort by. SQLite keeps a text in its place, if somebody wrote one."""
+    return value if isinstance(value, int | float) else 0
 
 
 def _with_names(row: Row, known: dict[str, Row]) -> Row:
@@ -258,6 +264,7 @@ class _Sqlite:
         if path.is_dir():
             file = shlex.quote(str(path / "everthink.db"))
             raise StoreUnreadable(f"{path} is a folder.", next_step=f"Name the file: --store {file}")
+        check_beside(path.resolve())  # SQLite writes to the WAL's index also when it only reads
         # A read-only connection cannot make the WAL's index. Without a WAL there is nothing to miss.
         has_wal = path.with_name(path.name + "-wal").exists()
         mode = "mode=rw" if writes else "mode=ro" if has_wal else "mode=ro&immutable=1"
@@ -266,6 +273,8 @@ class _Sqlite:
                 f"file:{quote(str(path.resolve()))}?{mode}", uri=True, timeout=5
             )
             self._connection.row_factory = sqlite3.Row
+            # A text that is none stands in nobody's way.
+            self._connection.text_factory = lambda data: data.decode(errors="replace")  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
             self._connection.execute("SELECT 1 FROM agents LIMIT 1").fetchall()
         except sqlite3.Error as error:
             is_strange = "no such table" in str(error)

@@ -14,10 +14,12 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from ..errors import AgentError
+from ..plain import plain
+from .received import LONGEST_FRAME, Direct, chunk_of, frame_of, words_of
 
 __all__ = ["Ending", "Line", "is_unknown"]
 
@@ -25,6 +27,7 @@ Json = dict[str, Any]
 CONNECT_TIMEOUT = 10.0
 STAY_AWAY = (1008, *range(4000, 5000))
 """Close codes after which a client does not come back."""
+TOO_LONG = 1009
 SHORT, MOST_IN_VAIN = 2.0, 6
 """A connection that ends within so many seconds was in vain, and so many of them in a row are enough."""
 LOST = "(connection lost; reconnecting…)"
@@ -80,14 +83,14 @@ class Line:
 
     async def _connect(self) -> ClientConnection:
         try:
-            return await connect(
+            return await Direct(
                 f"{self.url}{'&' if '?' in self.url else '?'}_pk=terminal-{secrets.token_hex(4)}",
-                max_size=None,
+                max_size=LONGEST_FRAME,
                 open_timeout=CONNECT_TIMEOUT,
             )
         except InvalidStatus as error:
             status = error.response.status_code
-            said = bytes(error.response.body or b"").decode(errors="replace")[:200].strip().rstrip(".")
+            said = words_of(error.response)
             raise AgentError(
                 f"{self._place} refused the connection: {status} {said}".strip() + ".",
                 next_step=_what_to_do(status),
@@ -108,14 +111,16 @@ class Line:
             try:
                 await self._send({"type": "cf_agent_stream_resume_request", "probeId": "p"})
                 async for text in self._socket:
-                    self._receive(json.loads(text))
-            except ConnectionClosed:
-                pass
+                    self._receive(frame_of(text))
+            except ConnectionClosed as ended:
+                if ended.rcvd is None and ended.sent is not None and ended.sent.code == TOO_LONG:
+                    self._fail(AgentError(f"The server sent a frame of more than {LONGEST_FRAME} bytes."))
+                    return
             except Exception as error:  # noqa: BLE001 - nobody can be shown what came: a closed pipe, say
                 self._fail(error)
                 return
             code, why, self._socket = self._socket.close_code, self._socket.close_reason, None
-            said = f"code {code}: {why.rstrip('.')}" if why else f"code {code}"
+            said = f"code {code}: {plain(why).rstrip('.')}" if why else f"code {code}"
             self._up.clear()
             if code in STAY_AWAY:
                 self._fail(AgentError(f"The server closed the conversation with {said}."))
@@ -319,7 +324,7 @@ class Line:
             if seq < self._next_seq:
                 return
             self._next_seq = seq + 1
-        chunk: Json = json.loads(frame["body"])
+        chunk = chunk_of(frame)
         if chunk["type"] == "start":
             self._answer_id = chunk.get("messageId")
         elif chunk["type"] == "text-delta":
@@ -366,6 +371,8 @@ def _what_to_do(status: int) -> str:
             return "You may not enter here. Name one that is yours (AGENT/NAME), or give another --token."
         case 400 | 404:  # the first for a class that is not there, the second for any other address
             return "Check the agent's name."
+        case _ if 300 <= status < 400:
+            return "chat goes nowhere by itself: if you trust that address, give it instead of this one."
         case _ if status >= 500:
             return "The fault is the server's: its log says more. Try again later."
         case _:

@@ -113,7 +113,7 @@ class Screen:
                 case {"toolCallId": _, "state": state}:
                     self.call(name_of(part), part.get("input"))
                     if state == "output-available":
-                        self.line(f"  ← {part['output']}", "tool")
+                        self.line(f"  ← {part.get('output')}", "tool")
                     elif state in ("output-error", "output-denied"):
                         self.line(f"  ! {part.get('errorText', 'not allowed')}", "bad")
                 case _:
@@ -152,7 +152,7 @@ class Screen:
 
     def _from(self, chunk: Json) -> str:
         # With several calls under way, say whose result this is.
-        name = self._calls.get(chunk["toolCallId"])
+        name = self._calls.get(str(chunk.get("toolCallId")))
         return f"{plain(name)}: " if name and len(self._calls) > 1 else ""
 
 

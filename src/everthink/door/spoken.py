@@ -99,10 +99,10 @@ def is_open_url(url: str) -> bool:
     """True for a URL that a provider may be given: `http:`, `https:` or `data:`."""
     if url[:5].lower() == "data:":
         return True  # looked at no further: it may be megabytes
-    if len(url) > MAX_URL:
+    if len(url) > MAX_URL or url != url.strip():
         return False
     try:
-        parts = urlsplit(url.strip())
+        parts = urlsplit(url)
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable()

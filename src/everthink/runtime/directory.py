@@ -67,6 +67,8 @@ STARTS = 3
 """So often a start is begun anew that was cut because of the database, or by another process."""
 HELD = 0.05
 """Seconds after which those hear of a lost agent who were not stopped with it."""
+MOST_FAILED = 10
+"""When so many idle agents could not be erased it is not them: the others are tried the next time."""
 STOPPING = 5.0
 """Seconds that an agent which is erased gets to stop. What does not stop then can write nothing any more."""
 
@@ -465,18 +467,25 @@ class Directory:
     async def _erase_idle(self, retention: Retention) -> None:
         """Erase the agents to whom nothing has happened for too long, one after the other."""
         await self._note_seen(retention)
-        rows = 0
-        while idle := await retention.idle():
+        rows = failures = 0
+        met = set[Address]()
+        # One that stays where it is, whatever its rows hold, is met once and stands in nobody's way.
+        while idle := [key for key in await retention.idle() if key not in met]:
+            met.update(idle)
             for key in idle:
-                if self._closed:
-                    return
+                if self._closed or failures == MOST_FAILED:
+                    break
                 if key in self._live or key in self._leaving:
                     await retention.seen([key.id])  # reached since we looked
-                else:
-                    expiring = asyncio.create_task(self._expire(key, retention), name=f"expire {key}")
-                    self._note_leaving(key, expiring)  # whoever reaches it now waits until it is decided
+                    continue
+                expiring = asyncio.create_task(self._expire(key, retention), name=f"expire {key}")
+                self._note_leaving(key, expiring)  # whoever reaches it now waits until it is decided
+                try:
                     rows += await expiring
-        if rows:
+                except Exception as error:  # noqa: BLE001 - told, and the next one may go
+                    failures += 1
+                    log.warning("%s could not be erased and stays for now: %s", key.id, error)
+        if rows and not self._closed:
             await self.store.scrub(patience=cleaning.PATIENCE)
 
     async def _expire(self, key: Address, retention: Retention) -> int:

@@ -9,6 +9,7 @@ overlay covers is stepped over: a conversation that was summarised is as quick t
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ __all__ = ["PathReader", "RowStats", "Shape", "Step"]
 
 MAX_ROWS, MAX_BYTES = 200, 4 * 1024 * 1024
 """So much is read by one query."""
+AT_ONCE = 64 * 1024
+"""After so many characters of contents others have their turn: what is slow to read is so bit by bit."""
 
 
 class RowStats(NamedTuple):
@@ -183,12 +186,18 @@ class PathReader:
         rest = [step for step in shape.steps if isinstance(step, Step) and step.id not in contents]
         for first, last in _pieces(rest):
             contents |= {row[0]: row[2] for row in await self.fetch(queries.BETWEEN, first, last)}
-        said = [
-            step.message()
-            if isinstance(step, Overlay)
-            else self.parsed(step.id, step.role, contents.get(step.id, ""), step.at)
-            for step in shape.steps
-        ]
+        said: list[Message | None] = []
+        at_once = 0
+        for step in shape.steps:
+            if isinstance(step, Overlay):
+                said.append(step.message())
+                continue
+            content = contents.get(step.id, "")
+            at_once += len(content)
+            if at_once > AT_ONCE:
+                await asyncio.sleep(0)
+                at_once = len(content)
+            said.append(self.parsed(step.id, step.role, content, step.at))
         return [message for message in said if message is not None]
 
     def parsed(self, id: str, role: str, content: str, at: int) -> Message | None:

@@ -3,8 +3,9 @@
     text --check--> why it is too much | None --> decode
 
 A byte of JSON can become thirty in memory (`[],[],…`), so values are counted in the text itself: brackets,
-commas and colons outside strings. Counting makes no object for a value and stops early. Pure. What passes
-takes at most eight times its bytes, once it is a MiB or more.
+commas and colons outside strings, and numbers by what reading them takes (`numbers.py`). Counting makes no
+object for a value and stops early. Pure. What passes takes at most eight times its bytes, once it is a MiB
+or more.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from ..limits import Limits
+from .numbers import LONGEST, Numbers, at_most
 
-__all__ = ["PIECE", "check", "mend", "pieces"]
+__all__ = ["PIECE", "check", "mend"]
 
 PIECE = 64 * 1024
 """So much is looked at in one go: what that takes is gone before the next."""
@@ -35,13 +37,11 @@ def check(text: str | bytes, limits: Limits) -> str | None:
     if len(text) > limits.frame_bytes:
         return f"is longer than {limits.frame_bytes} bytes"
     nodes = min(limits.frame_nodes, max(FREE_NODES, len(text) // BYTES_PER_NODE))
-    # What stands in strings counts here as well: for most texts even that is not much.
-    brackets = _count(text, _OPEN)
-    is_flat = brackets <= limits.frame_depth
-    if is_flat and (len(text) <= nodes or brackets + _count(text, b",:") <= nodes):
+    # What stands in strings counts here as well: for most short texts even that is not much.
+    is_short = len(text) <= min(nodes, PIECE) and _count(text, _OPEN) <= limits.frame_depth
+    if is_short and len(text) + at_most(_encoded(text)) <= nodes:
         return None
-    data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
-    return _exactly(data, nodes, limits.frame_depth)
+    return _exactly(text, nodes, limits.frame_depth)
 
 
 def _count(text: str | bytes, marks: bytes) -> int:
@@ -50,16 +50,18 @@ def _count(text: str | bytes, marks: bytes) -> int:
     return sum(text.count(chr(mark)) for mark in marks)
 
 
-def _exactly(data: bytes, nodes: int, depth: int) -> str | None:
+def _exactly(text: str | bytes, nodes: int, depth: int) -> str | None:
     too_many = f"holds more than {nodes} values"
-    data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if data.count(b'"') > 2 * (nodes + 1):
-        return too_many  # beside each string, but for one, stands a mark
-    found = level = 0
-    for outside in _outside_strings(data):
+    found = level = strings = 0
+    numbers = Numbers()
+    for outside, quotes in _outside_strings(text):
+        strings += quotes
         found += _count(outside, _NODES)
-        if found > nodes:
+        if found > nodes or strings > 2 * (nodes + 1):  # beside each string, but for one, stands a mark
             return too_many
+        numbers.add(outside)
+        if why := _too_much(numbers, nodes - found, nodes):
+            return why
         steps = outside.translate(_STEPS, _BRACKETS_ONLY)
         if level + steps.count(b"\x01") > depth:
             highest = max(accumulate((1 if step == 1 else -1 for step in steps), initial=level))
@@ -68,22 +70,43 @@ def _exactly(data: bytes, nodes: int, depth: int) -> str | None:
         level += 2 * steps.count(b"\x01") - len(steps)
         if level < 0:
             return None  # not JSON: the decoder will say so
+    numbers.end()
+    return _too_much(numbers, nodes - found, nodes)
+
+
+def _too_much(numbers: Numbers, room: int, nodes: int) -> str | None:
+    if numbers.is_too_long:
+        return f"holds a number of more than {LONGEST} digits"
+    if numbers.more > room:
+        return f"holds more than {nodes} values, numbers that are slow to read counted many times"
     return None
 
 
-def _outside_strings(data: bytes) -> Iterator[bytes]:
-    """What stands outside strings, in pieces. No quote is escaped any more."""
+def _outside_strings(text: str | bytes) -> Iterator[tuple[bytes, int]]:
+    """What stands outside strings, in pieces, each with the quotes that were between."""
     inside = 0
-    for piece in pieces(data):
+    for piece in _unescaped(text):
         parts = piece.split(b'"')
-        yield b"".join(parts[inside::2])
+        yield b"".join(parts[inside::2]), len(parts) - 1
         inside ^= len(parts) & 1 ^ 1
 
 
-def pieces(data: bytes) -> Iterator[bytes]:
-    """`data` bit by bit."""
-    for start in range(0, len(data), PIECE):
-        yield data[start : start + PIECE]
+def _unescaped(text: str | bytes) -> Iterator[bytes]:
+    """The text bit by bit, without backslashes and quotes that are escaped."""
+    start = 0
+    while start < len(text):
+        end = start + PIECE
+        piece = _encoded(text[start:end])
+        if b"\\" in piece:
+            if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+                piece, end = piece[:-1], end + 1  # what it escapes goes with it
+            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+        yield piece
+        start = end
+
+
+def _encoded(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
 
 
 # --- half surrogates

@@ -3,8 +3,8 @@
     open_database --> make_folder, claim, private --> the database, its log, its lock          0700, 0600
 
 Whatever the umask is, what we make is private from its first moment; what is ours and can be read by
-others is made private. A link in the place of one of the files is refused: following it would let
-whoever may write to the folder choose what we write to.
+others is made private. A link in the place of one of the files is refused, a hard link as well: following
+it would let whoever may write to the folder choose what we write to.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from ...errors import StoreError, StoreUnreadable
 from .failures import from_os
 
-__all__ = ["BESIDE", "claim", "file_at", "make_folder", "private", "resolved"]
+__all__ = ["BESIDE", "check_beside", "claim", "file_at", "make_folder", "private", "resolved"]
 
 BESIDE = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside the database, by how their names end."""
@@ -98,10 +98,23 @@ def _check_begins(path: Path, descriptor: int) -> None:
 
 def _check(path: Path, descriptor: int) -> None:
     facts = os.fstat(descriptor)
-    if not stat.S_ISREG(facts.st_mode):
-        raise _link(path, "it is no file")
+    _check_facts(path, facts)
     if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
         os.fchmod(descriptor, stat.S_IMODE(facts.st_mode) & ~_OTHERS)
+
+
+def _check_facts(path: Path, facts: os.stat_result) -> None:
+    if not stat.S_ISREG(facts.st_mode):
+        raise _link(path, "it is no file")
+    if facts.st_nlink > 1:
+        raise StoreUnreadable(
+            f"The file {path} is not used: it has another name as well (a hard link), and what we write would"
+            " be written there too.",
+            kept="Nothing was changed.",
+            next_step="If the other name is a backup of yours, copy the database, and its -wal if there is"
+            " one, to a new name with `cp`, and use that. A .lock or -shm that is not yours can be removed."
+            " Keep the database in a folder that only this user may write to.",
+        )
 
 
 def claim(path: Path) -> tuple[int, int]:
@@ -120,14 +133,26 @@ def claim(path: Path) -> tuple[int, int]:
     return file_at(path)
 
 
+def check_beside(path: Path) -> None:
+    """Raise when what SQLite would open beside the database at `path` is a link. Nothing is changed."""
+    for ending in BESIDE:
+        beside = path.with_name(path.name + ending)
+        if os.path.lexists(beside):
+            _checked(beside)
+
+
 def _tighten(path: Path, *, is_database: bool = False) -> None:
+    facts = _checked(path)
+    if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
+        os.close(private(path, doing="make private", is_database=is_database))
+
+
+def _checked(path: Path) -> os.stat_result:
     facts = path.lstat()
     if stat.S_ISLNK(facts.st_mode):
         raise _link(path, "it is a link")
-    if not stat.S_ISREG(facts.st_mode):
-        raise _link(path, "it is no file")
-    if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
-        os.close(private(path, doing="make private", is_database=is_database))
+    _check_facts(path, facts)
+    return facts
 
 
 def file_at(path: Path) -> tuple[int, int]:
