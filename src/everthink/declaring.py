@@ -19,7 +19,7 @@ from typing import Any, cast
 from .errors import AgentError, InvalidSettings
 from .json_values import check_json
 from .kinds import KINDS, check
-from .runtime.rpc import callable_of
+from .runtime.rpc import callable_of, check_callable
 from .runtime.state import NO_STATE
 from .settings import is_ours, near_miss, settings_of, slip, uncalled
 from .tools.tool import Tool
@@ -34,7 +34,10 @@ def check_settings(cls: type) -> None:
     if is_ours(cls):
         return
     for name, value in list(vars(cls).items()):
-        if isinstance(value, Tool) or callable_of(cls, name) is not None:
+        if (info := callable_of(cls, name)) is not None:
+            check_callable(f"{cls.__name__}.{name}", value, info)
+            continue
+        if isinstance(value, Tool):
             continue
         if (next_step := slip(name, value, cls)) is not None:
             raise InvalidSettings(_none_of_ours(cls, name), next_step=next_step)

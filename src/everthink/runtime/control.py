@@ -54,7 +54,7 @@ from ..session.tree import Plan
 from ..settings import check_call, setting
 from ..store.port import Statement
 from ..surface import check_function
-from ..tools.collect import as_tools, client_tools_from
+from ..tools.collect import as_tools, check_client_tools, client_tools_from
 from ..tools.tool import Tool
 from ..turn.attempt import with_stamps
 from ..turn.model_timeout import Patient
@@ -219,7 +219,9 @@ def stream(
 
 def _own_client_tools(schemas: Any, answer: Callable[..., Any] | None) -> dict[str, Tool]:
     """Client tools of one `chat()`; with `answer` they are run by whoever called it."""
-    declared = client_tools_from(list(schemas or []))
+    given = list(schemas or [])
+    check_client_tools(given)
+    declared = client_tools_from(given)
     if answer is None:
         return declared
     check_function("on_client_tool_call", answer, ("name", "input", "call_id"))
