@@ -52,7 +52,7 @@ from ..store.port import Statement
 from ..turn.attempt import explain
 from ..wire import frames as wire
 from ..wire.body import read_body
-from ..wire.codec import Refused, encode
+from ..wire.codec import Refused, encode, misshapen
 from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
 from .connections import Connection, Parcel
 from .expiry import EXPIRED, is_expired
@@ -460,6 +460,7 @@ class ChatSockets:
                 if given is None:
                     connection.close(1007, "This is not UTF-8")
                 else:
+                    self._tell_misshapen(connection, given)
                     await call_hook(self.actor.agent.on_message, connection, given)
                 return
             message = b""  # a long one is not kept while it is handled
@@ -536,6 +537,12 @@ class ChatSockets:
             connection.close(POLICY_VIOLATION, refused.words[:MAX_REASON])
         self._audit(connection, "frame", refused.type, refused.why)
 
+    def _tell_misshapen(self, connection: Connection, message: str | bytes) -> None:
+        """Tell observers of a frame of ours in another shape. Its sender gets no answer: so it is agreed."""
+        type = misshapen(message) if isinstance(message, str) else None
+        if type is not None:
+            self._audit(connection, "frame", type, "its fields are not those of such a frame; it is ignored")
+
     def _correct(self, connection: Connection) -> None:
         """Show a client the conversation as it is, now and at most once in a while."""
         if connection in self._corrected:
@@ -609,6 +616,8 @@ class ChatSockets:
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
             return
         if body is None:
+            why = "its body is no JSON object with a list `messages`, sent with POST; it is ignored"
+            self._audit(connection, "frame", "cf_agent_use_chat_request", why)
             return
         frame.init.body = None  # it may be long, and has been read
         tools = connection.client_tools if body.client_tools is None else body.client_tools

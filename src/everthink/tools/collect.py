@@ -108,9 +108,9 @@ def client_tools_from(schemas: Any) -> dict[str, Tool]:
     return tools
 
 
-def check_client_tools(schemas: Any) -> None:
+def check_client_tools(schemas: list[Any]) -> None:
     """Refuse what is unknown in client tools that code declares. Browsers may send more than we read."""
-    for found in schemas if isinstance(schemas, list | tuple) else ():
+    for found in schemas:
         if isinstance(found, Mapping):
             keys = map(str, cast("Mapping[Any, Any]", found))
             refuse_unknown(keys, ("name", "description", "parameters"), "A client tool")

@@ -174,15 +174,16 @@ class TypedInput:
         """
         blank = self._model.model_construct()
         for field, parameter in self._fields.items():
-            if not isinstance(parameter.default, str | int | float | list | tuple | dict):
+            default: Any = parameter.default
+            if type(default) not in (str, int, float, bool, list, tuple, dict):
                 continue
             try:
-                self._model.__pydantic_validator__.validate_assignment(blank, field, parameter.default)
+                self._model.__pydantic_validator__.validate_assignment(blank, field, default)
             except ValidationError as error:
                 if any(one["type"].endswith(("_type", "_parsing")) for one in error.errors()):
                     raise refuse(
                         self._signature.fn,
-                        f"the default of parameter {parameter.name!r} is {parameter.default!r:.60}, "
+                        f"the default of parameter {parameter.name!r} is {default!r:.60}, "
                         f"and its type {_type_name(self._hints[parameter.name])}",
                         "Give it a default of that type, or change the type.",
                     ) from None
