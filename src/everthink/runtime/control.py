@@ -86,8 +86,10 @@ log = logging.getLogger("everthink.turn")
 RESET = "Turn state reset"
 
 
-def _input(home: Actor, given: Any, channel: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
-    check_call("chat", channel=channel)
+def _input(
+    home: Actor, call: str, given: Any, channel: str | None, metadata: dict[str, Any] | None
+) -> dict[str, Any]:
+    check_call(call, channel=channel)
     if callable(given):
         return {"compute_input": given}
     messages = as_messages(given, new_id=home.new_id)
@@ -110,7 +112,7 @@ async def save(
     metadata = json_object(metadata, "metadata")
     turn = home.door.new_turn(
         "programmatic",
-        **_input(home, messages, channel, metadata),
+        **_input(home, "save_messages", messages, channel, metadata),
         body=home.last_body,
         channel=channel,
         metadata=metadata,
@@ -207,7 +209,7 @@ def stream(
         marks = json_object(metadata, "metadata")
         turn = home.door.new_turn(
             "rpc",
-            **_input(home, given, channel, marks),
+            **_input(home, "chat", given, channel, marks),
             client_tools=_own_client_tools(client_tools, on_client_tool_call),
             channel=channel,
             metadata=marks,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that only look: they make no agent."""
 FROM_ANYWHERE = ("GET", "HEAD")
 """Methods that pages of other origins may use: what is answered they cannot read."""
+NOT_YET = "This agent does not exist yet, and nothing is made by looking. It begins with its first message."
 READING = ("GET", "HEAD", "POST")
 """Methods for the conversation."""
 NO_CHILDREN = "An agent has no agents below it here: the address goes on after its name with /sub/."
@@ -239,13 +241,21 @@ class Gate:
             return self._access.wrong_host(request)
         found = self._address(request)
         if found is None:
-            return await self._app.on_other_request(request)
+            return await self._other(request)
         if isinstance(found, Response):
             return found
         response = await self._agent_http(request, *found)
         if self._app.cors:
             response.headers.update(CORS if self._app.cors is True else self._app.cors)
         return response
+
+    async def _other(self, request: Request) -> Response:
+        """What the app itself answers, in any of the forms that `on_request` may answer in."""
+        answer: Any = self._app.on_other_request(request)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        if isinstance(answer, Response):
+            return answer
+        return PlainTextResponse("Not Found", 404) if answer is None else JSONResponse(answer)
 
     async def _agent_http(self, request: Request, cls: Any, name: str, rest: str) -> Response:
         if request.method == "OPTIONS" and self._app.cors:
@@ -262,7 +272,7 @@ class Gate:
             return entered
         try:
             if (reads or request.method in SAFE) and not await (await self._app.open()).exists(cls, name):
-                return JSONResponse([]) if reads else PlainTextResponse("Not implemented", 404)
+                return JSONResponse([]) if reads else PlainTextResponse(NOT_YET, 404)
             hall = await self._hall(request, cls, name)
             if isinstance(hall, Response):
                 return hall
