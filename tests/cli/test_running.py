@@ -195,6 +195,41 @@ def test_serve_logs_requests_and_refuses_a_second_owner_of_the_database(project:
         assert serve.ended() == 0
 
 
+SLOW = """
+import asyncio
+from everthink import App, Think
+from fastapi import FastAPI
+
+class Helper(Think):
+    model = "demo"
+
+site = FastAPI()
+
+@site.get("/slow")
+async def slow():
+    print("it waits", flush=True)
+    await asyncio.Event().wait()
+
+site.mount("/one", App(Helper, store=":memory:"))
+"""
+
+
+def test_a_second_signal_ends_it_at_once_and_without_a_traceback(project: Path) -> None:
+    (project / "slow.py").write_text(SLOW)
+    with Command(project, "serve", "slow:site", "--port", "0", "--log-level", "info") as serve:
+        host, port = serve.until(r"at http://([\d.]+):(\d+)").groups()
+        with socket.create_connection((host, int(port))) as asking:
+            asking.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            serve.until("it waits")
+            serve.process.send_signal(signal.SIGTERM)
+            serve.until("Waiting for connections to close")
+            serve.process.send_signal(signal.SIGTERM)
+            serve.ended()
+    said = "\n".join(serve.seen)
+    assert "Traceback" not in said
+    assert "CancelledError" not in said
+
+
 def test_a_serving_process_does_not_outlive_dev(project: Path) -> None:
     with Command(project, "dev", "--port", "0") as dev:
         dev.until("Open http")

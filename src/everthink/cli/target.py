@@ -273,7 +273,7 @@ def _served(value: Any, target: str, ask: Asked) -> Loaded:
     if isinstance(value, App):
         return _of_app(value, target)
     if not mounts:  # it may have one all the same: mounted at its start, or used in its own routes
-        return Loaded(value, target, notes=[f"no agent is seen in it. {MOUNT_ONE}"])
+        return Loaded(WithLifespan(value, []), target, notes=[f"no agent is seen in it. {MOUNT_ONE}"])
     return Loaded(WithLifespan(value, apps), target, apps[0], mounts=mounts)
 
 
