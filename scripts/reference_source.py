@@ -208,7 +208,9 @@ def members(item: Item, hidden: list[str]) -> tuple[list[Attribute], list[Group]
         if isinstance(child, Function):
             if child.name == "__init__":
                 attributes += instance_attributes(child)
-            elif child.name.startswith("_"):
+            elif child.name.startswith("_") or any(
+                unparse(decorator) == f"{child.name}.setter" for decorator in child.decorator_list
+            ):
                 continue
             elif {unparse(decorator) for decorator in child.decorator_list} & {"property", "cached_property"}:
                 attributes.append(

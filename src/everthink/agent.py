@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .current import current_connection
-from .declaring import check_setting, check_settings
+from .declaring import check_added, check_own, check_setting, check_settings, size_of
 from .errors import AgentError
 from .fibers.values import FiberRecovery
 from .holds import Hold, while_held
@@ -47,6 +47,8 @@ class Agent:
 
     _home: Actor
     _reserved: ClassVar[Mapping[str, Any]] = {}
+    _own: ClassVar[set[str]] = set()
+    _size: ClassVar[int] = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the names and values of a new agent class, so that a mistake shows where it was made."""
@@ -54,12 +56,20 @@ class Agent:
         check_class(cls)
         check_settings(cls)
         cls._reserved = reserved_of(cls)
+        cls._own, cls._size = set(), 0
+        cls._size = size_of(cls)
 
     if not TYPE_CHECKING:  # a type checker knows which names there are
+
+        def __new__(cls, *args, **kwargs):
+            """Check what was added to the class since it was written."""
+            cls._size = check_added(cls, cls._size)
+            return super().__new__(cls)
 
         def __setattr__(self, name, value):
             check_assigned(self, name, self._reserved)
             check_setting(self, name, value)
+            check_own(self, name, value, self._own)
             object.__setattr__(self, name, value)
 
         def __getattr__(self, name):

@@ -2,12 +2,15 @@
 
     class Assistant(Think): ...   --check_settings--> InvalidSettings, where it was written
     self.max_steps = "three"      --check_setting-->  the same, for one agent
+    self.max_step = 3             --check_own-->      the same: nobody would read it
+    Assistant.max_step = 3        --check_added-->    the same, when the next agent of the class starts
 
 Nothing of the class runs to find out. What a property gives is looked at when it is used.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from types import FunctionType
@@ -16,12 +19,14 @@ from typing import Any, cast
 from .errors import AgentError, InvalidSettings
 from .json_values import check_json
 from .kinds import KINDS, check
-from .runtime.rpc import callable_of
+from .runtime.rpc import callable_of, check_callable
 from .runtime.state import NO_STATE
-from .settings import is_ours, settings_of, slip
+from .settings import is_ours, near_miss, settings_of, slip, uncalled
 from .tools.tool import Tool
 
-__all__ = ["check_setting", "check_settings"]
+__all__ = ["check_added", "check_own", "check_setting", "check_settings", "size_of"]
+
+log = logging.getLogger("everthink.agent")
 
 
 def check_settings(cls: type) -> None:
@@ -29,17 +34,59 @@ def check_settings(cls: type) -> None:
     if is_ours(cls):
         return
     for name, value in list(vars(cls).items()):
-        if isinstance(value, Tool) or callable_of(cls, name) is not None:
+        if (info := callable_of(cls, name)) is not None:
+            check_callable(f"{cls.__name__}.{name}", value, info)
+            continue
+        if isinstance(value, Tool):
             continue
         if (next_step := slip(name, value, cls)) is not None:
-            base = next(filter(is_ours, cls.__mro__)).__name__
-            raise InvalidSettings(
-                f"{cls.__name__}.{name} is no hook or setting of {base}.", next_step=next_step
-            )
+            raise InvalidSettings(_none_of_ours(cls, name), next_step=next_step)
+        if (advice := uncalled(name, value, cls)) is not None:
+            log.warning("%s Nobody calls it. %s", _none_of_ours(cls, name, "hook"), advice)
     for name in sorted(settings_of(cls)):
         owner = next(base for base in cls.__mro__ if name in vars(base))
         if not is_ours(owner):
             _check_value(name, vars(owner)[name], f"{owner.__name__}.{name}")
+
+
+def check_added(cls: type, size: int) -> int:
+    """Look at a class again when names were added to it since it had this `size_of`. Returns what it has."""
+    now = size_of(cls)
+    if now != size:
+        for base in cls.__mro__:
+            if issubclass(base, _agents(cls)):
+                check_settings(base)
+    return now
+
+
+def size_of(cls: type) -> int:
+    """How many names a class and its bases have."""
+    return sum(len(vars(base)) for base in cls.__mro__)
+
+
+def _agents(cls: type) -> type:
+    """The first class of everthink's that `cls` is one of: what every agent is."""
+    return [base for base in cls.__mro__ if is_ours(base)][-1]
+
+
+def check_own(agent: object, name: str, value: Any, own: set[str]) -> None:
+    """Raise `InvalidSettings` when a new attribute of an agent was meant to be a setting or hook.
+
+    `own` are the names that were looked at before.
+    """
+    if name in own or name.startswith("_"):
+        return
+    cls = type(agent)
+    if (near := near_miss(name, value, cls)) is not None:
+        raise InvalidSettings(
+            _none_of_ours(cls, name), next_step=f"Did you mean {near!r}? Otherwise give it another name."
+        )
+    own.add(name)
+
+
+def _none_of_ours(cls: type, name: str, what: str = "hook or setting") -> str:
+    base = next(filter(is_ours, cls.__mro__)).__name__
+    return f"{cls.__name__}.{name} is no {what} of {base}."
 
 
 def check_setting(agent: object, name: str, value: Any) -> None:

@@ -27,7 +27,7 @@
     ├── SubmissionConflict          id and idempotency key name different submissions
     ├── InvalidFiber                a fiber's id, key, checkpoint or outcome that makes no sense
     ├── FiberConflict               id and idempotency key name different fibers
-    ├── NotInFiber                  a checkpoint outside a fiber
+    ├── NotInFiber                  a checkpoint outside a fiber and a turn
     ├── FiberStopped                the process is stopping while the fiber runs
     ├── FiberHandlerTimeout         a handler of the framework took too long over a fiber
     ├── InvalidRetry                retry options that make no sense
@@ -370,9 +370,10 @@ class NotInFiber(AgentError):
 
     def __init__(self) -> None:
         super().__init__(
-            "stash() called outside a fiber.",
+            "stash() called outside a fiber and outside a turn.",
             kept="Nothing was stored.",
-            next_step="Call it in the function given to run_fiber() or start_fiber(), while that runs.",
+            next_step="Call it in the function given to run_fiber() or start_fiber(), or in a tool or hook of"
+            " a turn, while that runs.",
         )
 
 
@@ -419,8 +420,12 @@ class ToolError(AgentError):
     """Raise it in a tool to tell people why it did not work: `raise ToolError("There is no order 17.")`.
 
     The model reads it as it reads every exception of a tool. People and their browsers read the words of
-    this one only: of any other they learn that the tool failed, and the log has the rest.
+    this one only: of any other they learn that the tool failed, and the log has the rest. `what` may be an
+    exception, or anything else that has a text.
     """
+
+    def __init__(self, what: object, *, kept: str = "", next_step: str = "") -> None:
+        super().__init__(str(what), kept=kept, next_step=next_step)
 
 
 class ToolInputError(ToolError):

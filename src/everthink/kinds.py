@@ -414,6 +414,7 @@ CALLS: dict[str, dict[str, Kind]] = {
     "list_fibers": {"limit": WHOLE},
     "delete_fibers": {"settled_before": optional(INSTANT), "limit": WHOLE},
     "chat": {"channel": optional(TEXT)},
+    "save_messages": {"channel": optional(TEXT)},
     "submit_messages": {
         "submission_id": optional(SOME_TEXT),
         "idempotency_key": optional(SOME_TEXT),
@@ -430,6 +431,21 @@ CALLS: dict[str, dict[str, Kind]] = {
     "ScriptedModel": {"play": _PLAY},
     "ScriptedModel.add": {"play": _PLAY},
     "says": {"text": TEXT},
+    "calls": {
+        "name": Kind('the name of a tool, as text: calls("weather")', lambda value: isinstance(value, str)),
+        "input": optional(
+            Kind(
+                'a dict; or give the arguments by name: calls("weather", city="Paris")',
+                lambda value: isinstance(value, Mapping),
+            )
+        ),
+    },
+    "waits": {
+        "gate": Kind(
+            "an asyncio.Event, or a function that returns something to await",
+            lambda value: callable(value) or callable(getattr(value, "wait", None)),
+        )
+    },
     "apply_tool_approval": {"tool_call_id": id_of("a call", "tool_call_id")},
 }
 """What methods of an agent are given, where another kind of it would fail far from here, or do nothing."""

@@ -38,6 +38,7 @@ __all__ = [
     "hooks_of",
     "is_ours",
     "meant",
+    "near_miss",
     "nearest",
     "nearest_zone",
     "setting",
@@ -45,6 +46,7 @@ __all__ = [
     "shown",
     "slip",
     "snake",
+    "uncalled",
     "with_article",
 ]
 
@@ -156,11 +158,26 @@ _METHODS_OTHERWISE = {
     "validate_state": "validate_state_change",
 }
 """What others call it: methods."""
+_LIKEST = {
+    "after_message": "on_chat_response",
+    "before_message": "before_turn",
+    "on_approval": "before_tool_call",
+    "on_chat_message": "before_turn",
+    "on_delete": "on_close",
+    "on_exception": "on_error",
+    "on_open": "on_connect",
+    "on_tool_end": "after_tool_call",
+    "on_tool_error": "after_tool_call",
+    "on_tool_start": "before_tool_call",
+    "on_user_message": "before_turn",
+}
+"""Hooks that do what a method of another name may have been meant for. Too far off to be sure."""
 _OF_A_TURN_OTHERWISE = {"max_tokens": "max_output_tokens"}
 """What others call what a turn is given."""
 _OF_THE_APP = ("authenticate", "authorize", "on_before_connect", "on_before_request")
 """Functions that the app is given: one for all of its agents."""
 _HOOK = re.compile(r"(before|after|on|should|classify|repair|validate)_")
+_SOUNDS_CALLED = re.compile(r"(before|after|on)_")
 _GIVES = (
     "configure_session",
     "get_capability_prompt",
@@ -245,8 +262,48 @@ def meant(name: str, value: Any, cls: type) -> str | None:
     )
     found = others.get(ours)
     if found not in hooks | settings:
-        found = _run_together(ours, known) or nearest(ours, known, like=like) or _untwisted(ours, known)
+        found = _slipped(ours, known, like)
     return None if found is None or _is_read(name, cls) else found
+
+
+def near_miss(name: str, value: Any, cls: type) -> str | None:
+    """The hook or setting that `self.name = …` was meant to be; `None` for an attribute of its own.
+
+    Slips of the pen only: what others call a setting (`self.tools`) may well be something of one's own. So is
+    what the class declares, or reads somewhere.
+    """
+    if not _is_new(name, cls) or name in vars(cls) or name in inspect.get_annotations(cls):
+        return None
+    ours, hooks, settings = snake(name), hooks_of(cls), settings_of(cls)
+    if ours != name and ours in hooks | settings:
+        found = ours
+    else:
+        found = _slipped(ours, hooks if callable(value) else settings, 0.92)
+    return None if found is None or _is_loaded(name, cls) else found
+
+
+def uncalled(name: str, value: Any, cls: type) -> str | None:
+    """What to do about a method in the body of `cls` that is called as hooks are, and is none.
+
+    `None` for what the class itself mentions, and for what a decorator or a later class has a use for.
+    """
+    function: Any = getattr(value, "__func__", value)
+    if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
+        return None
+    if not _SOUNDS_CALLED.match(name) or not _is_new(name, cls) or name in hooks_of(cls):
+        return None
+    if getattr(function, "__isabstractmethod__", False) or _is_read(name, cls):
+        return None
+    likest = _LIKEST.get(name)
+    near = likest if likest in hooks_of(cls) else nearest(name, hooks_of(cls))
+    hint = f"The nearest hook is {near}(). " if near else ""
+    return (
+        f"{hint}If your own code calls it, give it a name that does not begin with {name.partition('_')[0]}_."
+    )
+
+
+def _slipped(name: str, known: Collection[str], like: float) -> str | None:
+    return _run_together(name, known) or nearest(name, known, like=like) or _untwisted(name, known)
 
 
 def _is_new(name: str, cls: type) -> bool:
@@ -274,9 +331,24 @@ def _is_read(name: str, cls: type) -> bool:
 
     As an attribute (`self.timeout`), or as a text (`self.schedule(60, "after_turn")`).
     """
+    return any(name in code.co_names or name in code.co_consts for code in _written(cls))
+
+
+def _is_loaded(name: str, cls: type) -> bool:
+    """The same, where writing it (`self.max_step = 2`) is no use of it."""
+    import dis  # for what looks like a slip only
+
+    return any(
+        one.argval == name and not one.opname.startswith(("STORE", "DELETE"))
+        for code in _written(cls)
+        for one in dis.get_instructions(code)
+    )
+
+
+def _written(cls: type) -> Iterator[CodeType]:
+    """The code of a class, and of its bases that are not everthink's."""
     theirs = set(cls.__mro__) - set(_ours(cls)) - {object}
-    codes = (code for base in theirs for value in vars(base).values() for code in _codes(value))
-    return any(name in code.co_names or name in code.co_consts for code in codes)
+    return (code for base in theirs for value in vars(base).values() for code in _codes(value))
 
 
 def _codes(value: Any) -> Iterator[CodeType]:

@@ -318,7 +318,8 @@ class Think(Agent):
         """Answer a message, streaming: `async for chunk in agent.chat("hi")`, or `await` it for the result.
 
         `client_tools` live for this turn only; with `on_client_tool_call(name, input, call_id)` they
-        are answered within it. Nothing happens until the stream is iterated or awaited.
+        are answered within it. `tools` is ignored, with a warning: tools belong to the class, or to
+        `TurnConfig(tools=…)`. Nothing happens until the stream is iterated or awaited.
         """
         return control.stream(
             self._home,

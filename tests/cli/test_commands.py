@@ -166,6 +166,33 @@ def test_inspect_shows_agents_turns_and_calls(run: CliRunner, tmp_path: Path) ->
     assert [call["tool"] for call in told["calls"]] == ["stamp"]
 
 
+def test_inspect_shows_an_approved_call_once(run: CliRunner, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/clerk.db"
+
+    @tool(needs_approval=True)
+    def sign() -> str:
+        """Sign a paper."""
+        return "signed"
+
+    class Notary(Think):
+        model = ScriptedModel(calls("sign"), says("Done."))
+
+        def get_tools(self) -> object:
+            return [sign]
+
+    async def work() -> None:
+        async with App(Notary, store=store) as app:
+            desk = app.agent(Notary, "desk")
+            asked = await desk.save_messages("Sign it")
+            await desk.apply_tool_approval(asked.message.tool_parts[0]["toolCallId"], True)
+            await desk.continue_last_turn()
+
+    asyncio.run(work())
+    (call,) = json.loads(run.invoke(cli, ["inspect", "--store", store, "--json"]).output)["calls"]
+    assert (call["tool"], call["state"]) == ("sign", "done")
+    assert call["asked_at"] <= call["started_at"] <= call["settled_at"]
+
+
 def test_inspect_reads_beside_the_owner_and_changes_nothing(run: CliRunner, tmp_path: Path) -> None:
     store = a_database(tmp_path)
 

@@ -155,6 +155,51 @@ async def test_a_mounted_app_that_cannot_be_opened_keeps_the_server_from_startin
     assert str(tmp_path) in said[0]["message"]
 
 
+LOCKED = """
+from contextlib import asynccontextmanager
+from everthink import App, Think
+from fastapi import FastAPI
+
+class Helper(Think):
+    model = "demo"
+
+class Clerk(Think):
+    model = "demo"
+
+app = App(Helper, store="sqlite:///agents.db")
+
+@asynccontextmanager
+async def lifespan(site):
+    async with app:
+        yield
+
+site = FastAPI(lifespan=lifespan)
+site.mount("/chat", app)
+
+two = FastAPI()
+two.mount("/one", App(Helper, store="sqlite:///two.db"))
+two.mount("/two", App(Clerk, store="sqlite:///two.db"))
+"""
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+@pytest.mark.parametrize("target", ["main:site", "main:two"])
+def test_a_database_that_is_held_is_told_in_sentences_however_the_app_is_opened(
+    tmp_path: Path, command: str, target: str
+) -> None:
+    (tmp_path / "main.py").write_text(LOCKED)
+    words = [command, target, "--port", "0", *(["--no-reload"] if command == "dev" else [])]
+    with Command(tmp_path, "serve", "main:site", "--port", "0") as holder:
+        holder.until("everthink serves")
+        with Command(tmp_path, *words) as second:
+            assert second.ended() != 0
+        holder.interrupt()
+    said = "\n".join(second.seen)
+    assert "is held by" in said or "is already open in" in said
+    assert "Traceback" not in said
+    assert "CancelledError" not in said
+
+
 def load_value(site: Any, name: str) -> Any:
     """What `load` makes of an application in a module."""
     import sys

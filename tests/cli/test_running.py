@@ -195,6 +195,41 @@ def test_serve_logs_requests_and_refuses_a_second_owner_of_the_database(project:
         assert serve.ended() == 0
 
 
+SLOW = """
+import asyncio
+from everthink import App, Think
+from fastapi import FastAPI
+
+class Helper(Think):
+    model = "demo"
+
+site = FastAPI()
+
+@site.get("/slow")
+async def slow():
+    print("it waits", flush=True)
+    await asyncio.Event().wait()
+
+site.mount("/one", App(Helper, store=":memory:"))
+"""
+
+
+def test_a_second_signal_ends_it_at_once_and_without_a_traceback(project: Path) -> None:
+    (project / "slow.py").write_text(SLOW)
+    with Command(project, "serve", "slow:site", "--port", "0", "--log-level", "info") as serve:
+        host, port = serve.until(r"at http://([\d.]+):(\d+)").groups()
+        with socket.create_connection((host, int(port))) as asking:
+            asking.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            serve.until("it waits")
+            serve.process.send_signal(signal.SIGTERM)
+            serve.until("Waiting for connections to close")
+            serve.process.send_signal(signal.SIGTERM)
+            serve.ended()
+    said = "\n".join(serve.seen)
+    assert "Traceback" not in said
+    assert "CancelledError" not in said
+
+
 def test_a_serving_process_does_not_outlive_dev(project: Path) -> None:
     with Command(project, "dev", "--port", "0") as dev:
         dev.until("Open http")
@@ -341,6 +376,46 @@ def test_chat_with_an_unknown_agent_of_a_server_that_tells_nothing(project: Path
         with Command(project, "chat", "nosuch/x", "--server", base, "-m", "hello") as chat:
             assert chat.ended() == 1
         assert "names its agents where it was started" in "\n".join(chat.seen)
+
+
+MOUNTED = """
+from everthink import App, Think
+from fastapi import FastAPI
+
+class Helper(Think):
+    model = "demo"
+
+site = FastAPI()
+site.mount("/one", App(Helper, store=":memory:"))
+"""
+
+
+def test_chat_finds_an_app_below_a_path_and_says_what_a_wrong_path_may_mean(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(MOUNTED)
+
+    def chat(*words: str) -> tuple[int, str]:
+        with Command(tmp_path, "chat", *words, "-m", "hello") as one:
+            return one.ended(), "\n".join(one.seen)
+
+    with Command(tmp_path, "serve", "main:site", "--port", "0") as serve:
+        base = serve.until(r"at (http://\S+)")[1]
+
+        # The path of --server is used; a whole address needs none, and that is said
+        assert chat("helper/x", "--server", f"{base}/one")[0] == 0
+        assert chat("helper/x", "--server", f"{base}/one/agents/")[0] == 0
+        code, said = chat(f"{base}/one/agents/helper/x", "--server", "http://nowhere.example")
+        assert code == 0
+        assert "--server is not used" in said
+
+        # A path that is not there is not blamed on the token alone, and plain HTTP not on nobody
+        code, said = chat("helper/x", "--server", base)
+        assert code == 1
+        assert "--server http://host/path" in said
+        code, said = chat("helper/x", "--server", base.replace("http:", "https:"))
+        assert code == 1
+        assert "does not speak TLS" in said
+        assert "http:// instead of https://" in said
+        serve.interrupt()
 
 
 def test_chat_ends_when_nobody_reads_its_answer_any_more(project: Path) -> None:

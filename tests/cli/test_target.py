@@ -30,13 +30,17 @@ FILES = {
     "site_broken.py": "def broken(:\n",
     "site_pkg/inner.py": AGENT + "\nfront = App(Helper)\n",
     "site_agents/helper.py": AGENT,
+    "site_shop/agents/helper.py": AGENT,
+    "site_shop/settings.py": "x = 1\n",
+    "site_both.py": AGENT
+    + "from fastapi import FastAPI\n\nagents = App(Helper)\nsite = FastAPI()\nsite.mount('/', agents)\n",
 }
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for path, text in FILES.items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -93,6 +97,10 @@ WRONG = [
     ("site_app:ap", "has no 'ap'", "everthink serve site_app:app"),
     ("site_class:app", "has no 'app'", "everthink serve site_class:Helper"),
     ("site_none:app", "has no 'app'", "app = App(YourAgent)"),
+    ("site_shop", "cannot be used", "everthink serve site_shop/agents"),
+    ("site_both:sit", "site_both has no 'sit'", "everthink serve site_both:site"),
+    ("site_both:agent", "site_both has no 'agent'", "everthink serve site_both:agents"),
+    ("site_both:xyz", "site_both has no 'xyz'", "everthink serve site_both:agents"),
     ("site_none:x", "is 1, an int, which cannot be served", ""),
     ("site_made:later", "is the async function later, not an application", "app = later()"),
     ("site_made:made", "is the function made, not an application", "app = made()"),

@@ -24,6 +24,18 @@ def test_the_reference_is_fresh() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+def slug(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def test_the_table_of_plays_says_what_each_takes_and_does() -> None:
+    page = (ROOT / "docs" / "reference" / "testing.md").read_text()
+    for name in ("says", "thinks", "calls", "waits", "cites"):
+        [(fields, words)] = re.findall(rf"^\| `{name}` \| (.*) \| (.*) \|$", page, re.M)
+        assert fields.strip()
+        assert words.strip()
+
+
 @pytest.mark.parametrize("name", everthink.__all__)
 def test_every_export_has_its_place(name: str) -> None:
     pages = ROOT / "docs" / "reference"
@@ -31,7 +43,11 @@ def test_every_export_has_its_place(name: str) -> None:
         rf"^\| \[`{name}`\]\((\w+\.md)#([\w-]+)\)", (pages / "index.md").read_text(), re.M
     )
     assert anchor.startswith(name.lower())
-    assert re.search(rf"^#+ {name}$", (pages / page).read_text(), re.M)
+    text = (pages / page).read_text()
+    assert re.search(rf"^#+ {name}( \((class|function)\))?$", text, re.M)
+    # One title has this anchor: those who show Markdown number equal ones each in their own way.
+    titles = [slug(title) for title in re.findall(r"^#+ (.+)$", text, re.M)]
+    assert titles.count(anchor) == 1
 
 
 # --- the script itself

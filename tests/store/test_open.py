@@ -153,6 +153,16 @@ async def test_a_name_that_only_looks_a_little_like_it_is_a_file(
             "postgresql://localhost/db?sslmode=on",
             "It takes disable, allow, prefer, require, verify-ca or verify-full.",
         ),
+        (
+            "postgresql://localhost/db?ssl=true",
+            "does not know: 'ssl'. Nothing was opened. Write sslmode=require.",
+        ),
+        (
+            "postgresql://localhost/db?schema=x",
+            "does not know: 'schema'. Nothing was opened. Write search_path=NAME.",
+        ),
+        ("postgresql://localhost/db?pool_size=5", "Connections are an argument: App(…, readers=5)."),
+        ("postgresql://localhost/db?sslmod=require", "Did you mean sslmode=?"),
     ],
 )
 async def test_a_url_of_a_server_that_is_written_wrongly_is_told_as_that(url: str, words: str) -> None:
@@ -181,6 +191,12 @@ async def test_a_server_without_tls_is_told_as_one(postgres_url: str) -> None:
     joint = "&" if "?" in postgres_url else "?"
     with pytest.raises(StoreUnavailable, match=r"without TLS, and the URL asks for it .*sslmode=prefer"):
         await open_store(f"{postgres_url}{joint}sslmode=require", SCHEMA, patience=0.0)
+
+
+async def test_an_option_that_the_server_does_not_know_is_told_as_one(postgres_url: str) -> None:
+    joint = "&" if "?" in postgres_url else "?"
+    with pytest.raises(StoreError, match=r'does not know "fancy", an option of the URL\. Nothing was opened'):
+        await open_store(f"{postgres_url}{joint}fancy=1", SCHEMA, patience=0.0)
 
 
 async def test_sqlite_does_not_load_the_driver_of_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,8 @@ class App:
         await self._gate(scope, receive, send)
 
     async def on_other_request(self, request: Any) -> Any:
-        """Answer an HTTP request that is not about an agent. Override it; default: 404."""
+        """Answer an HTTP request that is not about an agent. Override it: a response, a JSON value, or `None`
+        for 404, which is the default."""
         from starlette.responses import PlainTextResponse
 
         return PlainTextResponse("Not Found", 404)

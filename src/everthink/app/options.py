@@ -97,6 +97,33 @@ def check_options(**options: Any) -> None:
             check_function(name, value, GIVEN[name])
         else:
             check(OPTIONS[name], value, f"App({name}=…)")
+        if name == "cors" and isinstance(value, Mapping):
+            _check_headers(cast("Mapping[str, str]", value))
+
+
+_OF_CORS = (
+    "Access-Control-Allow-Origin",
+    "Access-Control-Allow-Methods",
+    "Access-Control-Allow-Headers",
+    "Access-Control-Allow-Credentials",
+    "Access-Control-Allow-Private-Network",
+    "Access-Control-Expose-Headers",
+    "Access-Control-Max-Age",
+)
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse a header that is nearly one that browsers read: they would not tell."""
+    known = {name.lower(): name for name in _OF_CORS}
+    for name in headers:
+        asked = name.lower()
+        like = 0.6 if asked.startswith("access-control-") else 0.9
+        near = None if asked in known else nearest(asked, known, like=like)
+        if near is not None:
+            raise InvalidSettings(
+                f"App(cors=…) has the header {name!r}, which no browser reads.",
+                next_step=f"Did you mean {known[near]!r}?",
+            )
 
 
 def _check_yields_nothing(name: str, function: Any) -> None:

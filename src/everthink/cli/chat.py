@@ -72,6 +72,7 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
             import readline  # noqa: F401  # pyright: ignore[reportUnusedImport] - arrow keys and history
 
     screen = Screen()
+    _tell_unused(whom)
     url = address_of(whom, server, token)
     with _loop() as here:
         try:
@@ -268,6 +269,17 @@ def _loop() -> Generator[Here]:
 # --- addresses
 
 
+def _tell_unused(whom: str | None) -> None:
+    """Say that --server, when somebody typed it, has no part in a whole address."""
+    from click.core import ParameterSource
+
+    from .output import say_error
+
+    typed = click.get_current_context().get_parameter_source("server") is ParameterSource.COMMANDLINE
+    if typed and whom and "://" in whom:
+        say_error(f"--server is not used: {whom.partition('?')[0]} is a whole address.")
+
+
 def address_of(whom: str | None, server: str, token: str | None) -> str:
     """The WebSocket address of an agent, from what the person wrote."""
     from ..address import Address, from_address
@@ -280,18 +292,25 @@ def address_of(whom: str | None, server: str, token: str | None) -> str:
             whom, query = _from_page(query)  # the address of the page, copied
     else:
         base, path, query = server.rstrip("/"), "", ""
-    scheme = _scheme_of(base)
+    scheme, below = _scheme_of(base), urlsplit(base).path.strip("/")
     if not path and whom:
         written = Address.parse(whom.strip("/"))
         agent = written.cls_name
         _check_is_agent(agent, whom)
         name = quote(from_address(written.name or "default").replace("%2F", "/"), safe="")
-        path = f"agents/{_as_address(agent)}/{name}"
+        path = f"{_prefix_below(below)}/{_as_address(agent)}/{name}"
     elif not path:
         path = f"{_first_agent(base)}/default"
     if token:
         query = f"{query}&token={quote(token, safe='')}".lstrip("&")
     return urlunsplit((scheme, urlsplit(base).netloc, "/" + path, query, ""))
+
+
+def _prefix_below(path: str) -> str:
+    """Where the agents are of an app that is mounted below this path, or whose agents are just there."""
+    if path.rpartition("/")[2] == "agents":
+        return path
+    return f"{path}/agents".lstrip("/")
 
 
 def _scheme_of(base: str) -> str:
@@ -337,6 +356,7 @@ def _unknown(error: AgentError, url: str) -> AgentError:
     """A refusal for a name that nobody has, with the names that there are."""
     from ..errors import AgentError
     from ..settings import nearest
+    from .line import is_closed
 
     parts = urlsplit(url)
     base = f"{parts.scheme.replace('ws', 'http', 1)}://{parts.netloc}"
@@ -344,13 +364,15 @@ def _unknown(error: AgentError, url: str) -> AgentError:
     above, _, name = parts.path.strip("/").rpartition("/")
     prefix, _, asked = above.rpartition("/")
     agents = known_agents(base)
+    places = {str(one["kebab"]): f"{base}/{one['prefix']}/{one['kebab']}" for one in agents or []}
+    if is_closed(error) and (not agents or whole.rpartition("/")[0] in places.values()):
+        return error
     if not agents:
         return AgentError(
             error.what,
             next_step="Check the agent's name (class names are written-in-kebab-case): the server names its "
             "agents where it was started, and to nobody else.",
         )
-    places = {str(one["kebab"]): f"{base}/{one['prefix']}/{one['kebab']}" for one in agents}
     if whole in places.values():
         return AgentError(
             f"{whole} is an agent without a name.", next_step=f"Add one: everthink chat {whole}/default"
@@ -373,7 +395,8 @@ def known_agents(base: str) -> list[dict[str, Any]] | None:
     from .received import agents_in
 
     try:
-        plain = base.replace("ws", "http", 1) if base.startswith("ws") else base
+        parts = urlsplit(base.replace("ws", "http", 1) if base.startswith("ws") else base)
+        plain = f"{parts.scheme}://{parts.netloc}"  # it is told for all that is served there
         with urlopen(plain + AGENTS_LIST, timeout=5) as answer:
             return agents_in(answer)
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError, HTTPException):

@@ -139,8 +139,14 @@ def turns(journal: Journal, only: str | None = None, *, limit: int = 20) -> list
 
 
 def calls(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
-    """The latest tool calls."""
-    return _latest(journal, only, turn.LATEST_CALLS, turn.CALLS_OF, "asked_at", limit)
+    """The latest tool calls, each once: one that a person approved has a row of the turn that asked for it,
+    and another of the turn that ran it."""
+    rows = _latest(journal, only, turn.LATEST_CALLS, turn.CALLS_OF, "asked_at", 2 * limit)
+    found: dict[tuple[str, str, str], Row] = {}
+    for row in rows:  # the latest first, which is the one that ran
+        kept = found.setdefault((row["class"], row["name"], row["call_id"]), row)
+        kept["asked_at"] = row["asked_at"]
+    return list(found.values())[:limit]
 
 
 def set_aside(journal: Journal, only: str | None = None) -> list[Row]:

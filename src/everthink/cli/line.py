@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..errors import AgentError
 from ..plain import plain
 from .received import LONGEST_FRAME, Direct, chunk_of, frame_of, words_of
 
-__all__ = ["Ending", "Line", "is_unknown"]
+__all__ = ["Ending", "Line", "is_closed", "is_unknown"]
 
 Json = dict[str, Any]
 CONNECT_TIMEOUT = 10.0
@@ -93,7 +94,17 @@ class Line:
             said = words_of(error.response)
             raise AgentError(
                 f"{self._place} refused the connection: {status} {said}".strip() + ".",
-                next_step=_what_to_do(status),
+                next_step=_what_to_do(status) if said else _what_to_do_unsaid(status),
+            ) from error
+        except ssl.SSLCertVerificationError as error:
+            raise AgentError(
+                f"The certificate of {self._place} is not trusted: {error.verify_message}.",
+                next_step="Check the address; for a certificate of your own, set SSL_CERT_FILE.",
+            ) from error
+        except ssl.SSLError as error:
+            raise AgentError(
+                f"What answers at {self._place} does not speak TLS.",
+                next_step="Write http:// instead of https://, if that is where the server is.",
             ) from error
         except (OSError, InvalidHandshake, TimeoutError) as error:
             raise AgentError(
@@ -359,7 +370,27 @@ def _is_meant(refused: InvalidStatus) -> bool:
 def is_unknown(error: AgentError) -> bool:
     """True for a refusal because nobody has that name."""
     cause = error.__cause__
-    return isinstance(cause, InvalidStatus) and cause.response.status_code in (400, 404)
+    if not isinstance(cause, InvalidStatus):
+        return False
+    return cause.response.status_code in (400, 404) or is_closed(error)
+
+
+def is_closed(error: AgentError) -> bool:
+    """True for a refusal without a word: what a site says of a path that it does not have, too."""
+    cause = error.__cause__
+    if not isinstance(cause, InvalidStatus):
+        return False
+    return cause.response.status_code == 403 and not bytes(cause.response.body or b"").strip()
+
+
+def _what_to_do_unsaid(status: int) -> str:
+    """The same for a refusal that does not say why."""
+    if status != 403:
+        return _what_to_do(status)
+    return (
+        "Either nothing is at that path (for an app that is mounted below one, write it:"
+        " --server http://host/path), or you may not enter: then give another --token."
+    )
 
 
 def _what_to_do(status: int) -> str:

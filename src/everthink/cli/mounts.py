@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from ..app.app import App
+from ..errors import AgentError
 
 __all__ = ["WithLifespan", "mounts_in"]
 
@@ -67,17 +68,54 @@ class WithLifespan:
         if scope["type"] != "lifespan":
             await self._asgi(scope, receive, send)
             return
+        failed: dict[str, Any] = {}
+        has_started = False
 
         async def sending(message: Any) -> None:
+            nonlocal has_started
             if message["type"] == "lifespan.startup.complete":
-                try:
-                    for app in self._apps:
-                        await app.open()
-                except Exception as error:  # noqa: BLE001 - the server prints it and stops
-                    message = {"type": "lifespan.startup.failed", "message": str(error)}
+                await self._open()  # what it raises ends the application's own lifespan first
+                has_started = True
+            elif message["type"] == "lifespan.startup.failed":
+                failed.update(message)  # said below, in the words of what was raised
+                return
             elif message["type"] == "lifespan.shutdown.complete":
-                for app in self._apps:
-                    await app.close()
+                await self._close(self._apps)
             await send(message)
 
-        await self._asgi(scope, receive, sending)
+        try:
+            await self._asgi(scope, receive, sending)
+        except Exception as error:
+            letter = None if has_started else _letter_in(error)
+            if letter is None and failed:
+                await send(failed)
+            if letter is None:
+                raise
+            await send({"type": "lifespan.startup.failed", "message": str(letter)})
+        else:
+            if failed:
+                await send(failed)
+
+    async def _open(self) -> None:
+        opened: list[App] = []
+        try:
+            for app in self._apps:
+                await app.open()
+                opened.append(app)
+        except BaseException:
+            await self._close(opened)
+            raise
+
+    async def _close(self, apps: Sequence[App]) -> None:
+        for app in apps:
+            await app.close()
+
+
+def _letter_in(error: BaseException) -> AgentError | None:
+    """The letter in what was raised: itself, or the only one of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        inside = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        if len(inside) != 1:
+            return None
+        error = inside[0]
+    return error if isinstance(error, AgentError) else None

@@ -238,8 +238,13 @@ def quiet_logs(*, access: bool, level: str = "warning") -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of uvicorn's says more than we have said ourselves."""
+    """Whether a line of uvicorn's says more than we have said ourselves. That something was cancelled when
+    the server ended at once, on a second signal, is no news."""
+    if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
+        return False
     said = record.getMessage()
+    if said.startswith("Traceback") and said.rstrip().endswith("CancelledError"):
+        return False
     return "Application startup failed" not in said and "without completing handshake" not in said
 
 

@@ -13,11 +13,12 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from ..address import kebab
 from ..app.app import DEFAULT_STORE, App
-from ..errors import AgentError
+from ..errors import AgentError, DiscoveryFailed
 from ..settings import nearest, shown
 from ..think import Think
 from .mounts import WithLifespan, mounts_in
@@ -119,7 +120,7 @@ def load(target: str | None, *, ask: Asked | None = None) -> Loaded:
     target = "agents" if target is None else target
     path = Path(target)
     if target and path.is_dir():
-        return _of_app(App.discover(path, **ask.options), f"the agents in {target}")
+        return _of_app(_discovered(path, ask), f"the agents in {target}")
     if target and path.is_file():
         return _in_file(path, ask)
     if ":" in target:
@@ -150,6 +151,17 @@ def watched(target: str | None) -> Path | None:
 
 def _of_app(app: App, source: str) -> Loaded:
     return Loaded(app, source, app)
+
+
+def _discovered(folder: Path, ask: Asked) -> App:
+    try:
+        return App.discover(folder, **ask.options)
+    except DiscoveryFailed as error:
+        inner = folder / "agents"
+        if not any(inner.glob("*.py")) and not any(inner.glob("*/agent.py")):
+            raise
+        hint = f"Its agents are in a folder of their own: everthink {ask.command} {shlex.quote(str(inner))}"
+        raise WrittenWrongly(error.what, next_step=hint) from error
 
 
 def _nothing_at(target: str, ask: Asked) -> WrittenWrongly:
@@ -231,7 +243,10 @@ def _named(target: str, ask: Asked) -> Loaded:
 def _not_in(value: Any, module: str, name: str, ask: Asked) -> WrittenWrongly:
     inside: dict[str, Any] = getattr(value, "__dict__", {})
     offers = [known for known, thing in inside.items() if isinstance(thing, App) or _is_agent(thing)]
-    offers.sort(key=lambda known: (known != nearest(name, offers), not isinstance(inside[known], App)))
+    sites = [known for known, thing in inside.items() if known not in offers and _is_site(thing)]
+    near = nearest(name, [*offers, *sites])
+    offers.sort(key=lambda known: not isinstance(inside[known], App))
+    offers = [near, *offers] if near else offers or sites
     return WrittenWrongly(
         f"{module} has no {name!r}.",
         next_step=f"It has {offers[0]!r}: everthink {ask.command} {module}:{offers[0]}"
@@ -258,7 +273,7 @@ def _served(value: Any, target: str, ask: Asked) -> Loaded:
     if isinstance(value, App):
         return _of_app(value, target)
     if not mounts:  # it may have one all the same: mounted at its start, or used in its own routes
-        return Loaded(value, target, notes=[f"no agent is seen in it. {MOUNT_ONE}"])
+        return Loaded(WithLifespan(value, []), target, notes=[f"no agent is seen in it. {MOUNT_ONE}"])
     return Loaded(WithLifespan(value, apps), target, apps[0], mounts=mounts)
 
 
@@ -273,6 +288,13 @@ def _is_application(value: Any) -> bool:
     except ValueError:
         return True  # made in C: nobody knows
     return True
+
+
+def _is_site(value: Any) -> bool:
+    """Whether something in a module is an application of another kind: an object, not a function."""
+    if isinstance(value, type | ModuleType) or inspect.isroutine(value) or not callable(value):
+        return False
+    return _is_application(value)
 
 
 def _called(value: Any) -> str:

@@ -18,6 +18,7 @@ from ..errors import InvalidContext
 from ..models.tokens import estimate_tokens
 from ..settings import as_settings
 from ..store.port import Store
+from ..surface import refuse_unknown
 
 __all__ = [
     "Abilities",
@@ -166,9 +167,18 @@ def block_options(label: str, options: Mapping[str, Any] | None, **given: Any) -
 
 
 def as_provider(provider: Any) -> Any:
-    """A provider that is written as a dict of functions (`{"get": …, "set": …}`), as an object with them."""
+    """A provider that is written as a dict of functions (`{"get": …, "set": …}`), as an object with them.
+
+    Raises `InvalidSettings` for a key that nobody reads.
+    """
     written: Mapping[str, Any] = cast("Any", provider) if isinstance(provider, Mapping) else {}
-    return SimpleNamespace(**written) if callable(written.get("get")) else cast("Any", provider)
+    if not callable(written.get("get")):
+        return cast("Any", provider)
+    refuse_unknown(map(str, written), _OF_A_PROVIDER, "A provider that is a dict")
+    return SimpleNamespace(**written)
+
+
+_OF_A_PROVIDER = ("get", "set", "load", "search", "writable", "init", "bind")
 
 
 def check_provider(label: str, provider: Any) -> None:

@@ -19,6 +19,7 @@ from ..errors import InvalidSettings
 from ..messages import UNSET, Message, tool_name
 from ..models import port as model
 from ..settings import as_settings, check_call, check_fields, shown, snake
+from ..surface import refuse_unknown
 from ..tools.tool import Tool
 from .given import to_read
 
@@ -98,6 +99,10 @@ class Timeouts:
         check_fields(self, "Timeouts")
 
 
+TELEMETRY = ("function_id", "metadata", "is_enabled", "record_inputs", "record_outputs")
+"""What traces of a turn can be told."""
+
+
 @dataclass(slots=True, kw_only=True)
 class TurnConfig:
     """What one turn does differently. Return it from `before_turn`; the next turn starts afresh."""
@@ -143,7 +148,8 @@ class TurnConfig:
     provider_options: dict[str, Any] | None = None
     """Settings of the provider that have no name here."""
     telemetry: dict[str, Any] | None = None
-    """For traces of this turn: `function_id`, `metadata` (a dict), `is_enabled=False` for none."""
+    """For traces of this turn: `function_id`, `metadata` (a dict), `is_enabled=False` for none,
+    `record_inputs` and `record_outputs` for what is said in it."""
     experimental_telemetry: dict[str, Any] | None = None
     """The older name of `telemetry`, which wins over it."""
     experimental_transform: Transform | None = None
@@ -153,6 +159,8 @@ class TurnConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "TurnConfig")
+        for given in (self.telemetry, self.experimental_telemetry):
+            refuse_unknown(given or (), TELEMETRY, "TurnConfig.telemetry")
 
 
 @dataclass(slots=True, frozen=True)
@@ -471,7 +479,17 @@ def step_count_is(count: int) -> StopCondition:
 def has_tool_call(name: str) -> StopCondition:
     """Stop after a step that called `name`."""
     check_call("has_tool_call", name=name)
-    return lambda steps: any(call.tool_name == name for call in steps[-1].tool_calls)
+    return HasToolCall(name)
+
+
+@dataclass(slots=True, frozen=True)
+class HasToolCall:
+    """What `has_tool_call` returns: a condition that can be asked which tool it waits for."""
+
+    tool_name: str
+
+    def __call__(self, steps: list[StepResult]) -> bool:
+        return any(call.tool_name == self.tool_name for call in steps[-1].tool_calls)
 
 
 # --- what hooks return

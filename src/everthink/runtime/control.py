@@ -54,7 +54,7 @@ from ..session.tree import Plan
 from ..settings import check_call, setting
 from ..store.port import Statement
 from ..surface import check_function
-from ..tools.collect import as_tools, client_tools_from
+from ..tools.collect import as_tools, check_client_tools, client_tools_from
 from ..tools.tool import Tool
 from ..turn.attempt import with_stamps
 from ..turn.model_timeout import Patient
@@ -86,8 +86,10 @@ log = logging.getLogger("everthink.turn")
 RESET = "Turn state reset"
 
 
-def _input(home: Actor, given: Any, channel: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
-    check_call("chat", channel=channel)
+def _input(
+    home: Actor, call: str, given: Any, channel: str | None, metadata: dict[str, Any] | None
+) -> dict[str, Any]:
+    check_call(call, channel=channel)
     if callable(given):
         return {"compute_input": given}
     messages = as_messages(given, new_id=home.new_id)
@@ -110,7 +112,7 @@ async def save(
     metadata = json_object(metadata, "metadata")
     turn = home.door.new_turn(
         "programmatic",
-        **_input(home, messages, channel, metadata),
+        **_input(home, "save_messages", messages, channel, metadata),
         body=home.last_body,
         channel=channel,
         metadata=metadata,
@@ -207,7 +209,7 @@ def stream(
         marks = json_object(metadata, "metadata")
         turn = home.door.new_turn(
             "rpc",
-            **_input(home, given, channel, marks),
+            **_input(home, "chat", given, channel, marks),
             client_tools=_own_client_tools(client_tools, on_client_tool_call),
             channel=channel,
             metadata=marks,
@@ -219,7 +221,9 @@ def stream(
 
 def _own_client_tools(schemas: Any, answer: Callable[..., Any] | None) -> dict[str, Tool]:
     """Client tools of one `chat()`; with `answer` they are run by whoever called it."""
-    declared = client_tools_from(list(schemas or []))
+    given = list(schemas or [])
+    check_client_tools(given)
+    declared = client_tools_from(given)
     if answer is None:
         return declared
     check_function("on_client_tool_call", answer, ("name", "input", "call_id"))

@@ -13,7 +13,15 @@ from ..settings import shown
 from ..surface import note_definition, refuse_unknown
 from ..tools.tool import Tool
 
-__all__ = ["CallableInfo", "StreamingResponse", "callable", "callable_of", "callables_of", "has_method"]
+__all__ = [
+    "CallableInfo",
+    "StreamingResponse",
+    "callable",
+    "callable_of",
+    "callables_of",
+    "check_callable",
+    "has_method",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__everthink_callable__"
@@ -85,6 +93,33 @@ def _info(found: Any) -> CallableInfo | None:
     if info is None and isinstance(found, Tool):
         info = getattr(getattr(cast("Any", found), "__wrapped__", None), _MARK, None)
     return info if isinstance(info, CallableInfo) else None
+
+
+def check_callable(where: str, written: Any, info: CallableInfo) -> None:
+    """Refuse a method that no client could call: arguments come in order, after the agent itself."""
+    function = inspect.unwrap(getattr(written, "__func__", written))
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return  # it shows when it is called
+    places = [p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.kind is not p.VAR_KEYWORD]
+    rest = any(p.kind is p.VAR_POSITIONAL for p in places)
+    if isinstance(written, Tool | FunctionType) and not places:
+        raise InvalidSettings(
+            f"@callable {where} has no `self`.", next_step="Write `self` as its first parameter."
+        )
+    needed = (0 if isinstance(written, staticmethod) else 1) + info.streaming
+    if not rest and len(places) < needed:
+        raise InvalidSettings(
+            f"@callable {where} streams, and takes no stream.",
+            next_step="Its first parameter after `self` is the StreamingResponse.",
+        )
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise InvalidSettings(
+                f"@callable {where} needs {parameter.name!r} by name, and clients give arguments in order.",
+                next_step="Leave out the `*`, or give it a default.",
+            )
 
 
 def has_method(cls: type, name: str) -> bool:

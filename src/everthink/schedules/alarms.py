@@ -218,8 +218,8 @@ class Alarms:
             self._home.id,
             id=id,
             type=type,
-            start=None if start is None else as_ms(start),
-            end=None if end is None else as_ms(end),
+            start=None if start is None else as_ms(start, kept=""),
+            end=None if end is None else as_ms(end, kept=""),
         )
         rows = await self._home.store.fetch(query.sql, *query.params)
         return [_schedule(AlarmRow.of(row)) for row in rows]

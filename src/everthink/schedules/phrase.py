@@ -30,6 +30,8 @@ _WORD = re.compile(r"[a-z]{2,}")
 _NO_COUNT = re.compile(r"^every (minute|hour)$")
 _CLOSE_HOUR = re.compile(r"\b([0-9]:[0-9]{2})\b")
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAY = f"(?:{'|'.join(f'{day}s?|{day[:3]}' for day in _DAYS)})"
+_DAYS_ALONE = re.compile(rf"^every (?:week )?({_DAY}(?: ?, ?{_DAY})*) at")
 _UNITS = ("minute", "minutes", "hour", "hours")
 _WORDS = ("every", "day", "weekday", "week", "on", "at", *_UNITS, *_DAYS, *(day[:3] for day in _DAYS))
 
@@ -61,9 +63,10 @@ def parse(phrase: str, *, zone: str | None = None, default_zone: str | None = No
 
     What the phrase says is read before its zone is looked for: who says it wrong needs no zone yet.
     """
-    text = _SPACES.sub(" ", phrase.strip()).lower()
+    written = _SPACES.sub(" ", phrase.strip())
+    text = written.lower()
     found = _ZONE.fullmatch(text)
-    inline = found["zone"] if found else None
+    inline = written[-len(found["zone"]) :] if found else None
     text = found["rest"] if found else text
     interval = _INTERVAL.fullmatch(text)
     if interval is not None:
@@ -88,6 +91,7 @@ def _instead(text: str) -> str:
         return f'This is a cron expression: give it to a timer, self.schedule("{text}", …). {_UNDERSTOOD}'
     meant = _CLOSE_HOUR.sub(r"0\1", _NO_COUNT.sub(r"every 1 \1", text))
     meant = _WORD.sub(lambda word: nearest(word[0], _WORDS, like=0.75) or word[0], meant)
+    meant = _DAYS_ALONE.sub(r"every week on \1 at", meant)
     is_close = _INTERVAL.fullmatch(meant) or _WALL.fullmatch(meant)
     return f'Did you mean "{meant}"? {_UNDERSTOOD}' if is_close else _UNDERSTOOD
 

@@ -156,12 +156,12 @@ def _bounded(time: int) -> int:
     return max(0, time)
 
 
-def as_ms(instant: datetime) -> int:
+def as_ms(instant: datetime, *, kept: str = KEPT) -> int:
     """An aware datetime as milliseconds since 1970."""
     if instant.utcoffset() is None:
         raise InvalidSchedule(
             f"The time {instant.isoformat()} has no time zone.",
-            kept=KEPT,
+            kept=kept,
             next_step="Give an aware datetime: datetime(2027, 1, 1, 9, tzinfo=ZoneInfo('Europe/London')).",
         )
     return (instant - EPOCH) // timedelta(milliseconds=1)

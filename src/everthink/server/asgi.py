@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -57,6 +58,7 @@ SET_ASIDE = "The agent is set aside: its start stopped the server too often. It 
 """Why a socket is closed; a reason may have 123 bytes."""
 ELSEWHERE = "Another server process has this conversation open. Please try again in a moment."
 LATER = {"Retry-After": "1"}
+NOT_YET = "This agent does not exist yet, and nothing is made by looking. It begins with its first message."
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that only look: they make no agent."""
 FROM_ANYWHERE = ("GET", "HEAD")
@@ -282,8 +284,16 @@ class Gate:
             return self._access.wrong_host(request)
         found = self._requests.find(segments_of(request.scope))
         if found is None:
-            return await self._served.other(request)
+            return await self._other(request)
         return await found.route.handler(request, found)
+
+    async def _other(self, request: Request) -> Response:
+        """What the app itself answers, in any of the forms that `on_request` may answer in."""
+        answer: Any = self._served.other(request)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        if isinstance(answer, Response):
+            return answer
+        return PlainTextResponse("Not Found", 404) if answer is None else JSONResponse(answer)
 
     async def _no_children(self, request: Request, found: Found[Any]) -> Response:
         agent = self._agent(request, found.values)
@@ -304,7 +314,7 @@ class Gate:
                 return PlainTextResponse("Not implemented", 404)
             return answer if isinstance(answer, Response) else JSONResponse(answer)
 
-        nobody = PlainTextResponse("Not implemented", 404)
+        nobody = PlainTextResponse(NOT_YET, 404)
         way = _Way("request", answer, nobody, makes_none=request.method in SAFE)
         return await self._agent_http(request, found, way)
 

@@ -52,6 +52,8 @@ class Asking:
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
             return
         if body is None:
+            why = "its body is no JSON object with a list `messages`, sent with POST; it is ignored"
+            self._audit.tell(connection, "frame", "cf_agent_use_chat_request", why)
             return
         frame.init.body = None  # it may be long, and has been read
         tools = connection.client_tools if body.client_tools is None else body.client_tools

@@ -28,7 +28,7 @@ from ..recovery.recover import RECOVERING_TTL_MS
 from ..runtime import stopping
 from ..runtime.actor import Actor
 from ..wire import frames as wire
-from ..wire.codec import Refused, encode
+from ..wire.codec import Refused, encode, misshapen
 from .asking import Asking
 from .audience import Audience
 from .connections import Connection, Parcel
@@ -175,6 +175,7 @@ class ChatSockets:
                 if given is None:
                     connection.close(1007, "This is not UTF-8")
                 else:
+                    self._tell_misshapen(connection, given)
                     await call_hook(self.actor.agent.on_message, connection, given)
                 return
             message = b""  # a long one is not kept while it is handled
@@ -251,6 +252,13 @@ class ChatSockets:
         else:
             connection.close(POLICY_VIOLATION, refused.words[:MAX_REASON])
         self._audit.tell(connection, "frame", refused.type, refused.why)
+
+    def _tell_misshapen(self, connection: Connection, message: str | bytes) -> None:
+        """Tell observers of a frame of ours in another shape. Its sender gets no answer: so it is agreed."""
+        type = misshapen(message) if isinstance(message, str) else None
+        if type is not None:
+            why = "its fields are not those of such a frame; it is ignored"
+            self._audit.tell(connection, "frame", type, why)
 
     # --- state
 

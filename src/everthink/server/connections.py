@@ -16,9 +16,11 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from struct import pack
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from ..errors import InvalidSettings
 from ..identity import PERMISSIONS, Permission
+from ..settings import nearest, shown
 from ..wire.codec import encode
 from ..wire.frames import ServerFrame
 from ..wire.offers import Offers
@@ -116,8 +118,8 @@ class Connection:
     # fmt: off
     __slots__ = (
         "__dict__", "__weakref__", "_at", "_buffered", "_buffers", "_closing", "_cut", "_idle",
-        "_largest", "_longs", "_now", "_out", "_own", "_socket", "_stall", "_taken", "address",
-        "agent_id", "called", "calls", "client_tools", "id", "identity", "is_open", "is_readonly", "key",
+        "_largest", "_longs", "_now", "_out", "_own", "_readonly", "_socket", "_stall", "_taken", "address",
+        "agent_id", "called", "calls", "client_tools", "id", "identity", "is_open", "key",
         "mark", "offers", "permissions", "request", "state", "until", "wants_protocol", "who",
     )
     # fmt: on
@@ -146,7 +148,7 @@ class Connection:
         """What it calls the agent, as it stands in the address."""
         self.state: Any = None
         """Yours to keep something about this connection."""
-        self.is_readonly = False
+        self._readonly = False
         self.identity: Any = None
         """Who it is, as `authenticate` said."""
         self.who: Any = None
@@ -184,8 +186,25 @@ class Connection:
         return f"<Connection {self.id}>"
 
     def may(self, permission: Permission) -> bool:
-        """Whether it may do that now."""
-        return not self.is_readonly and permission in self.permissions
+        """Whether it may do that now. Raises for what is no permission."""
+        if permission not in PERMISSIONS:
+            near = nearest(str(permission), PERMISSIONS)
+            hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(sorted(PERMISSIONS))}."
+            raise InvalidSettings(f"connection.may: {permission!r} is no permission.", next_step=hint)
+        return not self._readonly and permission in self.permissions
+
+    @property
+    def is_readonly(self) -> bool:
+        """True when it may do nothing but read. Yours to set."""
+        return self._readonly
+
+    @is_readonly.setter
+    def is_readonly(self, reads: bool) -> None:
+        if not isinstance(cast("Any", reads), bool):
+            raise InvalidSettings(
+                f"connection.is_readonly is {shown(reads)}.", next_step="It takes True or False."
+            )
+        self._readonly = reads
 
     @property
     def is_closing(self) -> bool:

@@ -5,12 +5,14 @@
 A connection has so many calls at once, and each is asked about first (`authorize`). Only methods marked with
 `@callable` are reached, and nothing runs to find out which those are. What they raise is told to the caller
 in its own words, so that one may raise what is meant to be read; what the database said is not.
+Where it was raised is in the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from typing import Any
 
 from ..access.access import Access
@@ -66,6 +68,9 @@ class Calls:
             await answer_call(actor, connection, frame)
 
 
+log = logging.getLogger("everthink.server")
+
+
 async def answer_call(actor: Actor, connection: Connection, call: wire.CallMethod) -> None:
     """Call the method for this connection. Raises nothing but being cancelled."""
     agent = actor.agent
@@ -90,11 +95,15 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
             answer({"success": True, "done": True} | ({} if result is None else {"result": result}))
     except asyncio.CancelledError:
         raise
-    except Exception as error:  # noqa: BLE001 - the caller is told, the agent goes on
+    except Exception as error:
         text = mask(str(error)) or "Unknown error occurred"
         if _is_our_call(error):
             text = f"Method {call.method} takes other arguments than these {len(call.args)}"
-        actor.emit(RpcError(method=call.method, error=text))
+        else:
+            log.warning(
+                "%s: @callable %s, which a client called, raised", actor.id, call.method, exc_info=error
+            )
+        actor.emit(RpcError(method=call.method, error=text if str(error) else type(error).__name__))
         if not stream.is_closed:
             answer({"success": False, "error": UNTOLD if isinstance(error, StoreError) else text})
 

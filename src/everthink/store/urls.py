@@ -30,6 +30,52 @@ _SCHEME = re.compile(r"(sqlite3?|file|postgres(?:ql)?):/*(.*)", re.IGNORECASE | 
 _VARIABLE = re.compile(r"(^|/)(\$\{?[A-Za-z_]|%[A-Za-z_]+%)")
 
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_OPTIONS = (
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "sslpassword",
+    "sslcrl",
+    "sslnegotiation",
+    "ssl_min_protocol_version",
+    "ssl_max_protocol_version",
+    "target_session_attrs",
+    "host",
+    "port",
+    "user",
+    "password",
+    "passfile",
+    "dbname",
+    "database",
+    "service",
+    "servicefile",
+    "krbsrvname",
+    "gsslib",
+    "application_name",
+    "search_path",
+    "statement_timeout",
+    "options",
+)
+"""What is read from a URL. Any other name is told to the server as a setting of the session."""
+_OF_OTHERS = {
+    "ssl": "Write sslmode=require.",
+    "tls": "Write sslmode=require.",
+    "schema": "Write search_path=NAME.",
+    "currentschema": "Write search_path=NAME.",
+    "pool_size": "Connections are an argument: App(…, readers=5).",
+    "pool_max_size": "Connections are an argument: App(…, readers=5).",
+    "max_overflow": "Connections are an argument: App(…, readers=5).",
+    "connection_limit": "Connections are an argument: App(…, readers=5).",
+    "timeout": "Leave it out, or write statement_timeout=MILLISECONDS.",
+    "connect_timeout": "Leave it out: a connection is waited for 10 seconds.",
+    "pool_timeout": "Leave it out.",
+    "pgbouncer": "Leave it out; a pooler must give each client a session of its own.",
+    "channel_binding": "Leave it out.",
+    "sslaccept": "Write sslmode=require.",
+}
+"""What other drivers take, and what to write instead."""
+_TAKEN = "It takes sslmode, sslrootcert and the other options of TLS, and settings of the server."
 _AS_WRITTEN = (
     "Write postgresql://user:password@host:5432/database. In the user and the password write @ as %40, "
     ": as %3A, / as %2F, # as %23, ? as %3F and % as %25."
@@ -109,6 +155,8 @@ def _check_server(url: str) -> None:
         port = host.rpartition("]")[2].partition(":")[2]
         if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
             raise _wrong_server("has a port that is no number from 1 to 65535")
+    for option in parse_qs(parts.query, keep_blank_values=True):
+        _check_option(option)
     mode = parse_qs(parts.query).get("sslmode", [_SSL_MODES[0]])[-1]
     if mode not in _SSL_MODES:
         import difflib  # for letters only
@@ -118,6 +166,20 @@ def _check_server(url: str) -> None:
         raise _wrong_server(
             f"has an sslmode that does not exist: {mode!r}", f"{hint}It takes {_or(_SSL_MODES)}."
         )
+
+
+def _check_option(option: str) -> None:
+    """Refuse what other drivers call an option. Any other name is a setting of the server, which knows it."""
+    if option in _OPTIONS:
+        return
+    known = _OF_OTHERS.get(option.lower())
+    if known is None:
+        import difflib  # for letters only
+
+        near = difflib.get_close_matches(option, _OPTIONS, n=1, cutoff=0.8)
+        known = f"Did you mean {near[0]}=?" if near else None
+    if known is not None:
+        raise _wrong_server(f"has an option that PostgreSQL does not know: {option!r}", f"{known} {_TAKEN}")
 
 
 def _is_split(url: str) -> bool:

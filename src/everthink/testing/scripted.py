@@ -10,12 +10,13 @@ error that shows what was asked, and a request that real providers refuse is ref
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Callable
-from typing import Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
-from ..errors import ScriptExhausted
+from ..errors import InvalidSettings, ScriptExhausted
 from ..models.port import (
     Failed,
     Finish,
@@ -27,7 +28,7 @@ from ..models.port import (
     ToolResultPart,
     UserMessage,
 )
-from ..settings import check_call
+from ..settings import check_call, shown
 from .scripted_plays import (
     OPENING,
     Play,
@@ -163,7 +164,13 @@ class ScriptedModel:
                 next_step="Add a play, or find out why the model was asked once more.",
             )
         play = self._plays[number]
-        return play if isinstance(play, Play) else play(request)
+        made = play if isinstance(play, Play) else cast("Any", play(request))
+        if not isinstance(made, Play):
+            raise InvalidSettings(
+                f"A function in the script of {self.name!r} returned {shown(made)}.",
+                next_step='It returns a play: lambda request: says("…").',
+            )
+        return made
 
     def _new_id(self, taken: set[str]) -> str:
         while True:
@@ -176,6 +183,11 @@ class ScriptedModel:
 def _check_plays(call: str, plays: tuple[Scripted, ...]) -> None:
     for play in plays:
         check_call(call, play=play)
+        if inspect.iscoroutinefunction(play):
+            raise InvalidSettings(
+                f"{call}: {play.__name__} is async, and nobody awaits it.",
+                next_step="Write a function that returns a play. A play can wait: waits(event).says(…).",
+            )
 
 
 def _copy(request: Request) -> Request:

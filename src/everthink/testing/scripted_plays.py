@@ -176,6 +176,7 @@ class Play:
         **arguments: Any,
     ) -> Play:
         """A tool call. Give the input as keywords or as one mapping. Ids are made when left out."""
+        check_call("calls", name=name, input=input)
         text = json.dumps({**(input or {}), **arguments}, ensure_ascii=False)
         return self._and(_Call(name, text, id, provider_executed))
 
@@ -210,6 +211,7 @@ class Play:
 
     def waits(self, gate: Gate) -> Play:
         """Hold until the event is set (or the function's awaitable is done). No sleeping."""
+        check_call("waits", gate=gate)
         return self._and(Cue(gate=gate))
 
     def then_hangs(self) -> Play:

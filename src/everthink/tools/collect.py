@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from ..errors import ToolDefinitionError
+from ..surface import refuse_unknown
 from .bounds import SchemaBounds
 from .tool import Tool, client_tool, tool
 
-__all__ = ["as_tools", "client_tools_from", "collect_tools", "tools_of"]
+__all__ = ["as_tools", "check_client_tools", "client_tools_from", "collect_tools", "tools_of"]
 
 log = logging.getLogger("everthink.tools")
 
@@ -70,8 +71,8 @@ def _check_removed(cls: type, owner: type, name: str) -> None:
     )
 
 
-def as_tools(value: Any) -> dict[str, Tool]:
-    """What `get_tools()` returned, as `name -> Tool`.
+def as_tools(value: Any, where: str = "get_tools()") -> dict[str, Tool]:
+    """What `get_tools()` returned, or what else `where` names was given, as `name -> Tool`.
 
     A mapping of names to tools or functions (the key is the name), or an iterable of them.
     """
@@ -81,12 +82,12 @@ def as_tools(value: Any) -> dict[str, Tool]:
         return {value.name: value}
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return {name: _made(one, name=name) for name, one in items}
+        return {name: _made(one, where, name=name) for name, one in items}
     tools: dict[str, Tool] = {}
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
-        raise _not_tools(value)
+        raise _not_tools(value, where)
     for one in cast("Iterable[Any]", value):
-        _add(tools, _made(one))
+        _add(tools, _made(one, where))
     return tools
 
 
@@ -105,6 +106,14 @@ def client_tools_from(schemas: Any) -> dict[str, Tool]:
             del tools[made.name]
         tools[made.name] = made
     return tools
+
+
+def check_client_tools(schemas: list[Any]) -> None:
+    """Refuse what is unknown in client tools that code declares. Browsers may send more than we read."""
+    for found in schemas:
+        if isinstance(found, Mapping):
+            keys = map(str, cast("Mapping[Any, Any]", found))
+            refuse_unknown(keys, ("name", "description", "parameters"), "A client tool")
 
 
 def _client_tool(found: Any, where: str, bounds: SchemaBounds) -> Tool:
@@ -134,14 +143,14 @@ def _tool_in(value: Any) -> Tool | None:
     return None
 
 
-def _made(one: Any, *, name: Any = None) -> Tool:
+def _made(one: Any, where: str, *, name: Any = None) -> Tool:
     if name is not None and not isinstance(name, str):
         raise ToolDefinitionError(f"{name!r} is not the name of a tool.", next_step="Names are text.")
     if isinstance(one, Tool):
         found = cast("Tool", one)
         return found if name is None else found.named(name)
     if isinstance(one, type) or not callable(one):
-        raise _not_tools(one)
+        raise _not_tools(one, where)
     return tool(one, name=name)
 
 
@@ -155,10 +164,10 @@ def _add(tools: dict[str, Tool], found: Tool) -> None:
     tools[found.name] = found
 
 
-def _not_tools(value: Any) -> ToolDefinitionError:
+def _not_tools(value: Any, where: str) -> ToolDefinitionError:
     return ToolDefinitionError(
-        f"{value!r:.200} is not a tool.",
-        next_step="Return tools or functions from get_tools(), in a list or as {name: tool}.",
+        f"{where}: {value!r:.200} is not a tool.",
+        next_step="It takes tools or functions, in a list or as {name: tool}.",
     )
 
 

@@ -26,6 +26,7 @@ from .function_input import FunctionInput
 from .json_input import JsonInput
 from .run import run, runs_on_loop, stream, streams
 from .signature import Kind, enclosing_names, place, read_signature, refuse, takes
+from .written import does_something, tell_unknown_help
 
 if TYPE_CHECKING:  # their defaults let users write `Tool` alone
     from typing_extensions import ParamSpec, TypeVar
@@ -465,6 +466,13 @@ def _from_function(fn: Callable[..., Any], names: Mapping[str, Any], options: To
     name = given.pop("name", None)
     name = signature.name if name is None else name
     told = given.pop("description", None)
+    if is_client and does_something(signature.fn):
+        raise refuse(
+            fn,
+            "with client=True its body never runs: the browser does the work",
+            "Leave the body empty (`...`), or leave out client=True.",
+        )
+    tell_unknown_help(signature, help_)
     input = FunctionInput(signature, help_)
     made = Tool(
         name,

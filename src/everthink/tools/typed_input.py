@@ -44,6 +44,7 @@ class TypedInput:
         given = [p for p in signature.parameters if p.name not in self.context]
         self._fields = {f"p{index}": parameter for index, parameter in enumerate(given)}
         self._model = self._make_model()
+        self._check_defaults()
         self._keys = {name: _keys(self._model.model_fields[field], name) for field, name in self._named()}
         self._known = {key: name for name, keys in self._keys.items() for key in keys}
         self._reserved = {*signature.reserved, *self.context, *self.parameters} - set(self._known)
@@ -165,6 +166,27 @@ class TypedInput:
         if not model.__pydantic_complete__:
             raise NameError("a type among the parameters mentions another that is not defined yet")
         return model
+
+    def _check_defaults(self) -> None:
+        """Refuse a default of another type: a model that leaves the argument out would give just that.
+
+        `None` often says "not given", and so does an object made for it, or a number out of bounds.
+        """
+        blank = self._model.model_construct()
+        for field, parameter in self._fields.items():
+            default: Any = parameter.default
+            if type(default) not in (str, int, float, bool, list, tuple, dict):
+                continue
+            try:
+                self._model.__pydantic_validator__.validate_assignment(blank, field, default)
+            except ValidationError as error:
+                if any(one["type"].endswith(("_type", "_parsing")) for one in error.errors()):
+                    raise refuse(
+                        self._signature.fn,
+                        f"the default of parameter {parameter.name!r} is {default!r:.60}, "
+                        f"and its type {_type_name(self._hints[parameter.name])}",
+                        "Give it a default of that type, or change the type.",
+                    ) from None
 
     def _make_schema(self, help_: Mapping[str, str]) -> dict[str, Any]:
         try:

@@ -166,7 +166,7 @@ async def _configured(
     chosen: model.Model,
 ) -> Assembled:
     if config.tools is not None:
-        tools = {**tools, **as_tools(config.tools)}
+        tools = {**tools, **as_tools(config.tools, "TurnConfig.tools")}
     override = config.instructions if config.instructions is not None else config.system
     final = list(config.messages) if config.messages is not None else messages
     max_steps = config.max_steps if config.max_steps is not None else setting(host.agent, "max_steps")

@@ -447,11 +447,11 @@ class StepCalls:
         said_so = isinstance(error, ToolError)
         log.log(
             logging.INFO if said_so and not isinstance(error, ToolOutputError) else logging.ERROR,
-            "%stool %s of %s %s",
+            "%stool %s of %s%s",
             f"{hook} failed for " if hook else "",
             called.tool_name,
             host.id,
-            "was not run" if hook else "raised",
+            ", which was not run" if hook else " raised",
             exc_info=error,
         )
         if said_so:

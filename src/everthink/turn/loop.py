@@ -10,7 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Set
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +32,11 @@ from ..clock import Timer
 from ..errors import InvalidSettings, ModelError, StreamCut
 from ..hooks.given import ReadList
 from ..hooks.values import (
+    HasToolCall,
     StepConfig,
     StepContext,
     StepResult,
+    StopCondition,
     TurnConfig,
     tool_choice_of,
 )
@@ -314,6 +325,8 @@ class Loop:
             hook, active = "before_turn", config.active_tools
         tools = assembled.tools if active is None else _only(assembled.tools, active, hook)
         choice = _chosen(change, config, tools)
+        if not number:
+            _check_awaited(assembled.stop_when, assembled.tools)
         settings = assembled.settings
         if change.provider_options is not None:
             settings = msgspec.structs.replace(settings, provider_options=change.provider_options)
@@ -661,6 +674,21 @@ def _chosen(change: StepConfig, config: TurnConfig, tools: Mapping[str, Tool]) -
         f"{hook}: tool_choice names {name!r}, and there is no such tool in this step.",
         next_step=f"Did you mean {near!r}?" if near else f"There are: {', '.join(tools) or 'none'}.",
     )
+
+
+def _check_awaited(conditions: Sequence[StopCondition], tools: Mapping[str, Tool]) -> None:
+    """Tell a `has_tool_call` of what is no tool of the turn. Raises for what is nearly one; a name that is
+    far from all may be a tool of the provider's own."""
+    for condition in conditions:
+        if isinstance(condition, HasToolCall) and condition.tool_name not in tools:
+            name, near = condition.tool_name, nearest(condition.tool_name, tools)
+            told = InvalidSettings(
+                f"before_turn: stop_when waits for a call of {name!r}, which is no tool of this turn.",
+                next_step=f"Did you mean {near!r}?" if near else f"There are: {', '.join(tools) or 'none'}.",
+            )
+            if near:
+                raise told
+            log.warning("%s", told)
 
 
 def _cited(source: model.Source) -> ui.SourceUrl | ui.SourceDocument:

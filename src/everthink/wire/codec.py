@@ -25,7 +25,7 @@ from . import frames as wire
 from .bounds import check, mend
 from .frames import ClientFrame, ServerFrame, UseChat
 
-__all__ = ["Refused", "decode", "encode", "mending"]
+__all__ = ["Refused", "decode", "encode", "mending", "misshapen"]
 
 T = TypeVar("T")
 
@@ -60,6 +60,25 @@ def decode(text: str | bytes, limits: Limits) -> ClientFrame | Refused | None:
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
     return frame if frame is None or isinstance(frame, Refused) else _with_fair_ids(frame, limits)
+
+
+class _Named(msgspec.Struct):
+    type: Any = None
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
+def misshapen(text: str) -> str | None:
+    """The type of a frame of ours that could not be decoded: what it holds is not in the shape of that frame.
+
+    `None` for what is not ours at all.
+    """
+    try:
+        type = _decode_named(text).type
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    return type if isinstance(type, str) and type in _TYPES else None
 
 
 def _slim(frame: ClientFrame) -> ClientFrame:

@@ -8,6 +8,7 @@ guessing, and never send it twice.
 
 from __future__ import annotations
 
+import re
 import ssl
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 NO_PERMISSION = "42501"
+_UNKNOWN_OPTION = re.compile(r"unrecognized configuration parameter (\S+)")
 
 
 def failures() -> tuple[type[Exception], ...]:
@@ -117,6 +119,13 @@ def from_state(state: str, message: str, where: str, *, kept: str = NOTHING_WRIT
             f"The server of the database {where} is not available ({message}).",
             kept=kept,
             next_step="The store connects again by itself; try again when the server is up.",
+        )
+    if state == "42704" and (option := _UNKNOWN_OPTION.search(message)):
+        return StoreError(
+            f"The server of the database {where} does not know {option[1]}, an option of the URL.",
+            kept="Nothing was opened.",
+            next_step="Leave it out. A URL takes sslmode, sslrootcert and the other options of TLS, and"
+            " settings of the server, such as search_path.",
         )
     return rejected(f"The database {where}", f"{message} ({state})")
 
