@@ -27,6 +27,7 @@ __all__ = [
     "check_assigned",
     "check_class",
     "check_function",
+    "check_method",
     "check_words",
     "nearest_method",
     "note_definition",
@@ -139,14 +140,51 @@ def _check_hook(cls: type, name: str, written: Any, ours: _Hook, settings: Itera
             f"{where} is a tool, and everthink would call it too: it is the name of a hook.",
             next_step=f"Give the method another name; @tool(name={name!r}) keeps it for the model.",
         )
+    _check_call(cls, name, written, given, may_yield=name == "get_tools")
+
+
+_RECEIVERS = ("self", "cls", "klass", "this", "me", "agent", "app", "obj", "instance")
+"""What people call the object a method belongs to; what begins with `_` is read by nobody."""
+
+
+def _check_receiver(cls: type, where: str, written: Any, given: Sequence[str], example: str) -> None:
+    """Refuse a method whose first parameter was meant for what it is given: it would get the object."""
     inner = getattr(written, "__func__", written)
-    if inspect.isasyncgenfunction(inner) or (inspect.isgeneratorfunction(inner) and name != "get_tools"):
+    if isinstance(written, staticmethod) or not isinstance(inner, FunctionType) or not given:
+        return
+    parameters = list(inspect.signature(inner).parameters.values())
+    places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not places or (any(p.kind is p.VAR_POSITIONAL for p in parameters) and places[0] not in given):
+        return
+    first = places[0]
+    is_receiver = first.startswith("_") or first in (*_RECEIVERS, snake(cls.__name__).lower())
+    if first in given or (len(places) == 1 and not is_receiver):
+        raise InvalidSettings(
+            f"{where}{parameters_of(inner)} has no `self`: its {first!r} would get the object itself.",
+            next_step=f"Write it as `{example}`.",
+        )
+
+
+def check_method(cls: type, name: str, written: Any, given: Sequence[str]) -> None:
+    """Refuse what stands in the place of a method that is called with what is `given`, and cannot be."""
+    where, example = f"{cls.__name__}.{name}", f"def {name}({', '.join(['self', *given])})"
+    if isinstance(written, property | functools.cached_property) or not _can_be_called(written):
+        what = "a property" if isinstance(written, property | functools.cached_property) else shown(written)
+        raise InvalidSettings(f"{where} is {what}.", next_step=f"Write it as `{example}`.")
+    _check_call(cls, name, written, given)
+
+
+def _check_call(cls: type, name: str, written: Any, given: Sequence[str], *, may_yield: bool = False) -> None:
+    where, example = f"{cls.__name__}.{name}", f"def {name}({', '.join(['self', *given])})"
+    inner = getattr(written, "__func__", written)
+    if inspect.isasyncgenfunction(inner) or (inspect.isgeneratorfunction(inner) and not may_yield):
         raise InvalidSettings(
             f"{where} has a `yield`, so that calling it runs nothing of it.", next_step="Use `return`."
         )
     parameters = _parameters(written)
     if parameters is None:
         raise InvalidSettings(f"{where} has no `self`.", next_step=f"Write it as `{example}`.")
+    _check_receiver(cls, where, written, given, example)
     _check_given(where, inner, parameters, given, example)
 
 
