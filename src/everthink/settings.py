@@ -37,6 +37,7 @@ __all__ = [
     "check_returned",
     "hooks_of",
     "is_ours",
+    "is_read",
     "meant",
     "nearest",
     "nearest_zone",
@@ -208,7 +209,7 @@ def slip(name: str, value: Any, cls: type) -> str | None:
     if (ours := meant(name, value, cls)) is not None:
         return f"Did you mean {ours!r}? Otherwise give it another name."
     elsewhere = _elsewhere(snake(name), value, cls)
-    return None if elsewhere is None or not _is_new(name, cls) or _is_read(name, cls) else elsewhere
+    return None if elsewhere is None or not _is_new(name, cls) or is_read(name, cls) else elsewhere
 
 
 def _elsewhere(name: str, value: Any, cls: type) -> str | None:
@@ -246,7 +247,7 @@ def meant(name: str, value: Any, cls: type) -> str | None:
     found = others.get(ours)
     if found not in hooks | settings:
         found = _run_together(ours, known) or nearest(ours, known, like=like) or _untwisted(ours, known)
-    return None if found is None or _is_read(name, cls) else found
+    return None if found is None or is_read(name, cls) else found
 
 
 def _is_new(name: str, cls: type) -> bool:
@@ -269,7 +270,7 @@ def _untwisted(name: str, known: Collection[str]) -> str | None:
     return next((twist for twist in twists if twist in known and twist != name), None)
 
 
-def _is_read(name: str, cls: type) -> bool:
+def is_read(name: str, cls: type) -> bool:
     """True when a method of the class, or of a base that is not everthink's, has this name in its code.
 
     As an attribute (`self.timeout`), or as a text (`self.schedule(60, "after_turn")`).
