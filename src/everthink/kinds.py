@@ -393,6 +393,7 @@ _PLAY = Kind(
 
 CALLS: dict[str, dict[str, Kind]] = {
     "tool": _optional({"description": TEXT, "title": TEXT, "strict": YES_NO}),
+    "@callable": {"description": optional(TEXT), "streaming": YES_NO, "reads": YES_NO},
     "has_tool_call": {"name": TEXT},
     "step_count_is": {"count": at_least(1)},
     "compact_after": {"threshold": at_least(1), "token_counter": optional(FUNCTION)},

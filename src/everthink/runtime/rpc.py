@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any, TypeVar, cast, overload
 
 from ..errors import InvalidSettings
-from ..settings import shown
+from ..settings import check_call, shown
 from ..surface import note_definition, refuse_unknown
 from ..tools.tool import Tool
 
@@ -41,6 +41,7 @@ def callable(fn: Any = None, /, **options: Any) -> Any:
     """
 
     refuse_unknown(options, CallableInfo.__dataclass_fields__, "callable()")
+    check_call("@callable", **options)
 
     def mark(method: Any) -> Any:
         note_definition(method, 1)
@@ -60,8 +61,20 @@ def _marked(
             f"@callable is given {shown(method)}, in the place of a method.",
             next_step="Decorate a method; options have names: @callable(description=…).",
         )
+    if streaming and _yields(method):
+        raise InvalidSettings(
+            f"{getattr(method, '__qualname__', 'it')} is @callable(streaming=True) and has a `yield`, so that"
+            " calling it runs nothing of it.",
+            next_step="Send each piece: stream.send(piece), and at the end stream.end(). The stream is the"
+            " first argument after self.",
+        )
     setattr(method, _MARK, CallableInfo(description or method.__doc__, streaming, reads))
     return method
+
+
+def _yields(method: Any) -> bool:
+    inner = inspect.unwrap(getattr(method, "__func__", method))
+    return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
 
 
 def callables_of(cls: type) -> dict[str, CallableInfo]:
