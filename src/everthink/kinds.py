@@ -435,7 +435,22 @@ CALLS: dict[str, dict[str, Kind]] = {
 }
 """What methods of an agent are given, where another kind of it would fail far from here, or do nothing."""
 
+_LOOKING_ON = {
+    "after_tool_call": " To answer in the place of a tool, return Substitute(…) from before_tool_call.",
+    "on_chat_response": " The answer is stored already.",
+    "on_chunk": " What is said is shown as it is.",
+    "on_close": "",
+    "on_connect": ' To refuse somebody, use App(authorize=…), or connection.close(4003, "why").',
+    "on_error": "",
+    "on_message": " To answer, use connection.send(…).",
+    "on_state_changed": " To refuse a state, raise in validate_state_change.",
+    "on_step_finish": " To change a step, return StepConfig(…) from before_step; stop_when ends a turn.",
+    "on_submission_status": "",
+}
+"""Hooks that only look on, and what to do instead of returning something."""
+
 RETURNS: dict[str, Kind] = {
+    **dict.fromkeys(_LOOKING_ON, NOTHING),
     "validate_state_change": NOTHING,
     "should_connection_be_readonly": optional(YES_NO),
     "should_send_protocol_messages": optional(YES_NO),
@@ -447,5 +462,5 @@ RETURNS: dict[str, Kind] = {
 }
 """What hooks and functions may return, where it is one value and no settings."""
 
-_NOT_SO = {"validate_state_change": " To refuse the state, raise."}
+_NOT_SO = {**_LOOKING_ON, "validate_state_change": " To refuse the state, raise."}
 """What is done otherwise than by returning it."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..abort import AbortController, AbortSignal
-from ..calling import call_hook
+from ..calling import show
 from ..current import InTurn, enclosing_turns, in_active_turn
 from ..errors import (
     UNTOLD,
@@ -444,7 +444,7 @@ class Door:
         async with self._hooks:
             _HOOK.set(_HOOK.get() | {host.id})
             try:
-                await call_hook(host.agent.on_chat_response, response)
+                await show(host.agent, "on_chat_response", response)
             except Exception as error:  # noqa: BLE001 - the reply is stored; nothing changes that
                 host.log_hook_error("on_chat_response", error)
 

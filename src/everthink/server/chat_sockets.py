@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from ..address import kebab
-from ..calling import ask, call_hook
+from ..calling import ask, show
 from ..current import current_connection
 from ..door.requests import (
     ChatRequest,
@@ -395,7 +395,7 @@ class ChatSockets:
         self.actor.emit(Connect(connection_id=connection.id))
         token = current_connection.set(connection)
         try:
-            await call_hook(agent.on_connect, connection, request)
+            await show(agent, "on_connect", connection, request)
         finally:
             current_connection.reset(token)
 
@@ -432,7 +432,7 @@ class ChatSockets:
         self._expecting.discard(connection)
         self.actor.emit(Disconnect(connection_id=connection.id, code=code, reason=reason))
         try:
-            await call_hook(self.actor.agent.on_close, connection, code, reason)
+            await show(self.actor.agent, "on_close", connection, code, reason)
         except Exception as error:  # noqa: BLE001 - it is gone already
             self.actor.log_hook_error("on_close", error)
 
@@ -460,7 +460,7 @@ class ChatSockets:
                 if given is None:
                     connection.close(1007, "This is not UTF-8")
                 else:
-                    await call_hook(self.actor.agent.on_message, connection, given)
+                    await show(self.actor.agent, "on_message", connection, given)
                 return
             message = b""  # a long one is not kept while it is handled
             if isinstance(frame, Refused):

@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from .. import chunks as ui
-from ..calling import call_hook
+from ..calling import call_hook, show
 from ..errors import TooDeep, ToolError, ToolInputError, ToolInterrupted, ToolOutputError
 from ..hooks.values import (
     Allow,
@@ -365,7 +365,7 @@ class StepCalls:
             error=failure,
         )
         try:
-            await call_hook(host.agent.after_tool_call, outcome)
+            await show(host.agent, "after_tool_call", outcome)
         except Exception as error:  # noqa: BLE001 - the tool has run; nothing can undo that
             host.log_hook_error("after_tool_call", error)
 
