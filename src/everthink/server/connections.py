@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from ..identity import PERMISSIONS, Permission
 from ..wire.codec import encode
 from ..wire.frames import ServerFrame
+from .goodbye import goodbye
 from .offers import Offers
 from .waiting import Buffers, Long
 
@@ -240,9 +241,13 @@ class Connection:
         self._buffers.forget(self)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Close the connection after what was sent so far."""
+        """Close the connection after what was sent so far.
+
+        `code` is one that may be sent (1000, or 3000 to 4999 for your own meanings); `reason` has at most 123
+        bytes. Another code is told in the log, and 1008 is sent; a longer reason is cut.
+        """
         if self._closing is None:
-            self._closing = (code, reason)
+            self._closing = goodbye(code, reason)
             self._rouse()
             self.cut_later()
 
