@@ -29,12 +29,14 @@ __all__ = [
     "check_function",
     "check_method",
     "check_words",
+    "is_tool",
     "nearest_method",
     "note_definition",
     "parameters_of",
     "refuse_unknown",
     "refuse_unknown_to",
     "reserved_of",
+    "yields",
 ]
 
 _MARKED = "__everthink_marked__"
@@ -97,7 +99,7 @@ def _is_override(written: Any) -> bool:
 
 def _taken(cls: type, name: str, written: Any, ours: Any) -> InvalidSettings:
     home = next(base.__name__ for base in cls.__mro__ if vars(base).get(name) is ours)
-    if _is_tool(written):
+    if is_tool(written):
         rather = f"Give the method another name; @tool(name={name!r}) keeps it for the model."
     elif name in _INSTEAD:
         rather = f"{_INSTEAD[name]}; or give yours another name."
@@ -116,7 +118,8 @@ def _summary(ours: Any) -> str:
     return f" ({said})" if said else ""
 
 
-def _is_tool(written: Any) -> bool:
+def is_tool(written: Any) -> bool:
+    """True for what `@tool` made of a function."""
     inner: object = getattr(written, "__func__", written)
     return hasattr(type(inner), "input_schema")
 
@@ -135,7 +138,7 @@ def _check_hook(cls: type, name: str, written: Any, ours: _Hook, settings: Itera
             f"{where} is {what}, and everthink calls it: it is a hook.",
             next_step=f"Write it as `{example}`{rather}, or leave it out.",
         )
-    if _is_tool(written):
+    if is_tool(written):
         raise InvalidSettings(
             f"{where} is a tool, and everthink would call it too: it is the name of a hook.",
             next_step=f"Give the method another name; @tool(name={name!r}) keeps it for the model.",
@@ -216,6 +219,12 @@ def _check_given(
                 f"{where}{parameters_of(function)}: its {name!r} would get the {gets}, which comes there.",
                 next_step=f"Write it as `{example}`; only what stands at the end may be left out.",
             )
+
+
+def yields(function: Any) -> bool:
+    """True for a function with a `yield`: calling it runs nothing of it."""
+    inner = getattr(function, "__func__", function)
+    return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
 
 
 def _can_be_called(written: Any) -> bool:

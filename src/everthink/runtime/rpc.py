@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast, overload
 
 from ..errors import InvalidSettings
 from ..settings import check_call, shown
-from ..surface import note_definition, refuse_unknown
+from ..surface import note_definition, refuse_unknown, yields
 from ..tools.tool import Tool
 
 __all__ = ["CallableInfo", "StreamingResponse", "callable", "callable_of", "callables_of", "has_method"]
@@ -61,7 +61,7 @@ def _marked(
             f"@callable is given {shown(method)}, in the place of a method.",
             next_step="Decorate a method; options have names: @callable(description=…).",
         )
-    if streaming and _yields(method):
+    if streaming and yields(method):
         raise InvalidSettings(
             f"{getattr(method, '__qualname__', 'it')} is @callable(streaming=True) and has a `yield`, so that"
             " calling it runs nothing of it.",
@@ -70,11 +70,6 @@ def _marked(
         )
     setattr(method, _MARK, CallableInfo(description or method.__doc__, streaming, reads))
     return method
-
-
-def _yields(method: Any) -> bool:
-    inner = inspect.unwrap(getattr(method, "__func__", method))
-    return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
 
 
 def callables_of(cls: type) -> dict[str, CallableInfo]:
