@@ -56,6 +56,7 @@ from ..turn.attempt import (
 )
 from ..turn.host import Host
 from ..turn.outcome import Outcome, Postponed
+from ..turn.said_before import refuse_other_words
 from .queue import Ticket, TurnQueue
 
 __all__ = ["Admitted", "Door", "Record"]
@@ -283,6 +284,9 @@ class Door:
     ) -> None:
         host = self._host
         await host.session.note_stored_ids(turn.input)
+        if plan is None and turn.input:  # a window's request has looked at its own
+            waiting = [m for other in (*self.turns, *self._arriving) for m in other.input]
+            refuse_other_words(host.session, turn.input, waiting)
         # From here to the commit nothing is awaited, so a reset comes either before or after it.
         if ticket is not None and host.generation != turn.generation:
             return  # it will be told so when its time comes
@@ -294,7 +298,7 @@ class Door:
             planned = plan()
         elif at_once:
             planned = host.session.plan_append(turn.input)
-            turn.message_ids = [message.id for message in turn.input]
+            turn.message_ids = planned.new
         turn.is_applied = planned is not None
         turn.cut = planned.cut if planned is not None else []
         if at_once:

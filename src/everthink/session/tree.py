@@ -45,6 +45,11 @@ class Plan:
     """Belong behind `statements`: what is stored already gets another place."""
 
     @property
+    def new(self) -> list[str]:
+        """The messages it appends. One that was stored already stays where it is, and is none of them."""
+        return [message.id for message, _, seq in self.writes if seq is not None]
+
+    @property
     def cut(self) -> list[str]:
         """The messages that were too large for a row, and are not stored as they were given."""
         return [message.id for message, _, _ in self.writes if is_cut(message)]
