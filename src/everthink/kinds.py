@@ -398,6 +398,7 @@ CALLS: dict[str, dict[str, Kind]] = {
     "step_count_is": {"count": at_least(1)},
     "compact_after": {"threshold": at_least(1), "token_counter": optional(FUNCTION)},
     "create_compact_function": {"summarize": FUNCTION, "token_counter": optional(FUNCTION)},
+    "delete_messages": {"ids": Kind('a list of message ids: ["m1"]', _are_texts)},
     "session.search": {"query": TEXT, "limit": WHOLE},
     "get_schedule": {"id": id_of("a Schedule", "id")},
     "cancel_schedule": {"id": id_of("a Schedule", "id")},

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from ..errors import InvalidMessage, UnknownMessage
 from ..messages import UNSET, Message, Unset, encode_json
 from ..models.tokens import estimate_message
+from ..settings import check_call
 from ..store.port import Rows, Statement, Store
 from . import attachments, authors, queries
 from .overlay import OVERLAY_PREFIX, Overlay, applied, is_overlay
@@ -443,6 +444,7 @@ class Tree:
 
     async def delete_messages(self, ids: Sequence[str]) -> None:
         """Remove messages; what hung below one of them hangs below its parent afterwards."""
+        check_call("delete_messages", ids=ids)
         for id in ids:
             rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
             if not rows:
