@@ -165,10 +165,39 @@ def test_a_hook_that_needs_more_than_it_is_given_is_told(name: str, hook: Any, w
         type("Support", (Think,), {name: hook})
 
 
+async def forgets_self(call: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("name", "hook", "words"),
+    [
+        ("before_tool_call", forgets_self, r"before_tool_call\(call\) has no `self`: its 'call' would get"),
+        ("before_turn", lambda turn: None, r"Write it as `def before_turn\(self, turn\)`"),
+        ("before_turn", lambda t: None, r"its 't' would get the object itself"),
+        ("before_turn", classmethod(lambda turn: None), "has no `self`"),
+        ("on_chat_error", lambda error, ctx: None, r"Write it as `def on_chat_error\(self, error, ctx\)`"),
+        ("after_tool_call", lambda outcome, *more: None, "has no `self`"),
+        ("on_connect", lambda connection: None, "has no `self`"),
+        ("on_start", lambda props: None, "has no `self`"),
+    ],
+)
+def test_a_hook_whose_first_parameter_was_meant_for_what_it_is_given_is_told(
+    name: str, hook: Any, words: str
+) -> None:
+    with pytest.raises(InvalidSettings, match=words):
+        type("Support", (Think,), {name: hook})
+
+
 @pytest.mark.parametrize(
     ("name", "hook"),
     [
         ("before_turn", lambda self: None),
+        ("before_turn", lambda _: None),
+        ("before_turn", lambda agent: None),
+        ("before_turn", lambda support: None),
+        ("before_turn", lambda a, turn: None),
+        ("get_model", lambda a: "demo"),
+        ("before_turn", staticmethod(lambda turn: None)),
         ("before_turn", lambda self, turn, more=1: None),
         ("before_turn", lambda *given: None),
         ("before_turn", lambda self, *given, **more: None),

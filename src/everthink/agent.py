@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from .current import current_connection
 from .declaring import check_added, check_own, check_setting, check_settings, size_of
@@ -137,11 +137,11 @@ class Agent:
         """Answer an HTTP request below the agent's address: a response, a JSON value, or `None` for 404."""
         return None
 
-    def broadcast(self, message: str, *, without: Sequence[str] = ()) -> None:
-        """Send text to every connected client except those ids."""
-        _check_broadcast(message, without)
+    def broadcast(self, message: str, *, without: Sequence[Any] = ()) -> None:
+        """Send text to every connected client except those: connections, or their ids."""
+        left_out = _check_broadcast(message, without)
         if self._home.hall is not None:
-            self._home.hall.broadcast(message, without=without)
+            self._home.hall.broadcast(message, without=left_out)
 
     @property
     def connections(self) -> list[Any]:
@@ -389,7 +389,8 @@ class Agent:
         log.error("work of %s in the background failed", self.id, exc_info=error)
 
 
-def _check_broadcast(message: Any, without: Any) -> None:
+def _check_broadcast(message: Any, without: Any) -> list[str]:
+    """Refuse what cannot be sent, or to whom not. Returns the ids of those who are left out."""
     if not isinstance(message, str):
         raise AgentError(
             f"broadcast sends text, and is given {shown(message)}.",
@@ -402,3 +403,13 @@ def _check_broadcast(message: Any, without: Any) -> None:
             kept="Nothing was sent.",
             next_step=f"Write without=[{without!r}].",
         )
+    is_many = isinstance(without, Iterable)
+    ids: list[Any] = [getattr(one, "id", one) for one in cast("Iterable[Any]", without if is_many else [])]
+    wrong = [one for one in ids if not isinstance(one, str)] if is_many else [without]
+    if wrong:
+        raise AgentError(
+            f"broadcast(without=…) is given {shown(wrong[0])}, which names no connection.",
+            kept="Nothing was sent.",
+            next_step="Give a list of connections, or of their ids: without=[connection].",
+        )
+    return ids

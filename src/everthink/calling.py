@@ -1,19 +1,25 @@
 """Call what a developer wrote: plain or async, with as many arguments as it takes.
 
 call_hook(agent.before_turn, context) --> before_turn(self) | before_turn(self, turn) | async def …
+ask("stop_when", function, steps)     --> what it says, or InvalidSettings when it may not say that
+show(agent, "on_chunk", context)      --> nothing: the hook looks on, and an answer of it is told in the log
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+from .errors import InvalidSettings
 from .kinds import check_returned
 
-__all__ = ["ask", "call_hook", "fitted"]
+__all__ = ["ask", "call_hook", "fitted", "show"]
+
+log = logging.getLogger("everthink.agent")
 
 T = TypeVar("T")
 
@@ -31,6 +37,27 @@ async def ask(name: str, hook: Callable[..., Any], *args: Any) -> Any:
     answer = await call_hook(hook, *args)
     check_returned(name, answer)
     return answer
+
+
+async def show(agent: object, name: str, *args: Any) -> None:
+    """Let a hook look on. What it returns is read by nobody, which is told once for its class."""
+    answer = await call_hook(getattr(agent, name), *args)
+    if answer is not None:
+        _tell_unread(type(agent), name, answer)
+
+
+_TOLD: WeakKeyDictionary[type, set[str]] = WeakKeyDictionary()
+
+
+def _tell_unread(cls: type, name: str, answer: Any) -> None:
+    told = _TOLD.setdefault(cls, set())
+    if name in told:
+        return
+    told.add(name)
+    try:
+        check_returned(name, answer)
+    except InvalidSettings as unread:
+        log.error("%s.%s It has no effect.", cls.__name__, unread)
 
 
 def fitted(hook: Callable[..., Any], *args: Any) -> tuple[Any, ...]:

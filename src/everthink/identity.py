@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NoReturn, cast, get_args
@@ -27,6 +27,7 @@ __all__ = [
     "mark_of",
     "moment_of",
     "name_of",
+    "nobody_by",
     "permissions_of",
 ]
 
@@ -44,6 +45,8 @@ LATEST_SECONDS = 100_000_000_000
 
 _NAMES = ("id", "sub", "user_id", "username")
 """What names somebody; the first that there is."""
+_ADDRESSES = ("email",)
+"""What names somebody where there is no better name; people change it."""
 _HOMES = ("iss", "tenant", "tenant_id", "org", "org_id")
 """Where that name counts: the same name elsewhere is another person."""
 
@@ -125,6 +128,31 @@ def name_of(identity: Any) -> str | None:
     return str(plain) if isinstance(plain, str | int) and not isinstance(plain, bool) else None
 
 
+def nobody_by(identity: Any) -> str | None:
+    """Why what was returned for a person is nobody, though it is not falsy; `None` when it may be somebody.
+
+    `{"id": None}`, an anonymous user with an empty `username`, a pair of a user and an error, a class.
+    """
+    if isinstance(identity, type):
+        return "which is a class"
+    if isinstance(identity, list | set | frozenset) or (
+        isinstance(identity, tuple) and not hasattr(cast("Any", identity), "_fields")
+    ):
+        return "which may hold anybody, or nobody"
+    missing = object()
+    found = {name: _field(identity, name, missing) for name in (*_NAMES, *_ADDRESSES)}
+    named = {name: value for name, value in found.items() if value is not missing and not callable(value)}
+    if named and all(value is None or value == "" for value in named.values()):
+        return f"whose {next(iter(named))!r} says nothing"
+    return None
+
+
+def _field(identity: Any, name: str, missing: object) -> Any:
+    if isinstance(identity, Mapping):
+        return cast("Mapping[str, Any]", identity).get(name, missing)
+    return getattr(identity, name, missing)
+
+
 # --- reading a grant
 
 
@@ -132,6 +160,12 @@ def permissions_of(given: Collection[Any], what: str) -> frozenset[Permission]:
     """The permissions of these names. Raises for one that is none."""
     if isinstance(given, str):
         _unknown(what, given, f"Write a list: [{given!r}].")
+    if isinstance(given, Mapping):
+        _unknown(
+            what,
+            dict(cast("Any", given)),
+            "Write a list of those that they have: a dict's values are read by nobody.",
+        )
     for name in given:
         if name != READING and name not in PERMISSIONS:
             import difflib  # for letters only

@@ -393,10 +393,12 @@ _PLAY = Kind(
 
 CALLS: dict[str, dict[str, Kind]] = {
     "tool": _optional({"description": TEXT, "title": TEXT, "strict": YES_NO}),
+    "@callable": {"description": optional(TEXT), "streaming": YES_NO, "reads": YES_NO},
     "has_tool_call": {"name": TEXT},
     "step_count_is": {"count": at_least(1)},
     "compact_after": {"threshold": at_least(1), "token_counter": optional(FUNCTION)},
     "create_compact_function": {"summarize": FUNCTION, "token_counter": optional(FUNCTION)},
+    "delete_messages": {"ids": Kind('a list of message ids: ["m1"]', _are_texts)},
     "session.search": {"query": TEXT, "limit": WHOLE},
     "get_schedule": {"id": id_of("a Schedule", "id")},
     "cancel_schedule": {"id": id_of("a Schedule", "id")},
@@ -450,7 +452,22 @@ CALLS: dict[str, dict[str, Kind]] = {
 }
 """What methods of an agent are given, where another kind of it would fail far from here, or do nothing."""
 
+_LOOKING_ON = {
+    "after_tool_call": " To answer in the place of a tool, return Substitute(…) from before_tool_call.",
+    "on_chat_response": " The answer is stored already.",
+    "on_chunk": " What is said is shown as it is.",
+    "on_close": "",
+    "on_connect": ' To refuse somebody, use App(authorize=…), or connection.close(4003, "why").',
+    "on_error": "",
+    "on_message": " To answer, use connection.send(…).",
+    "on_state_changed": " To refuse a state, raise in validate_state_change.",
+    "on_step_finish": " To change a step, return StepConfig(…) from before_step; stop_when ends a turn.",
+    "on_submission_status": "",
+}
+"""Hooks that only look on, and what to do instead of returning something."""
+
 RETURNS: dict[str, Kind] = {
+    **dict.fromkeys(_LOOKING_ON, NOTHING),
     "validate_state_change": NOTHING,
     "should_connection_be_readonly": optional(YES_NO),
     "should_send_protocol_messages": optional(YES_NO),
@@ -462,5 +479,5 @@ RETURNS: dict[str, Kind] = {
 }
 """What hooks and functions may return, where it is one value and no settings."""
 
-_NOT_SO = {"validate_state_change": " To refuse the state, raise."}
+_NOT_SO = {**_LOOKING_ON, "validate_state_change": " To refuse the state, raise."}
 """What is done otherwise than by returning it."""

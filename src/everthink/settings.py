@@ -37,6 +37,7 @@ __all__ = [
     "check_returned",
     "hooks_of",
     "is_ours",
+    "is_read",
     "meant",
     "near_miss",
     "nearest",
@@ -225,7 +226,7 @@ def slip(name: str, value: Any, cls: type) -> str | None:
     if (ours := meant(name, value, cls)) is not None:
         return f"Did you mean {ours!r}? Otherwise give it another name."
     elsewhere = _elsewhere(snake(name), value, cls)
-    return None if elsewhere is None or not _is_new(name, cls) or _is_read(name, cls) else elsewhere
+    return None if elsewhere is None or not _is_new(name, cls) or is_read(name, cls) else elsewhere
 
 
 def _elsewhere(name: str, value: Any, cls: type) -> str | None:
@@ -263,7 +264,7 @@ def meant(name: str, value: Any, cls: type) -> str | None:
     found = others.get(ours)
     if found not in hooks | settings:
         found = _slipped(ours, known, like)
-    return None if found is None or _is_read(name, cls) else found
+    return None if found is None or is_read(name, cls) else found
 
 
 def near_miss(name: str, value: Any, cls: type) -> str | None:
@@ -292,7 +293,7 @@ def uncalled(name: str, value: Any, cls: type) -> str | None:
         return None
     if not _SOUNDS_CALLED.match(name) or not _is_new(name, cls) or name in hooks_of(cls):
         return None
-    if getattr(function, "__isabstractmethod__", False) or _is_read(name, cls):
+    if getattr(function, "__isabstractmethod__", False) or is_read(name, cls):
         return None
     likest = _LIKEST.get(name)
     near = likest if likest in hooks_of(cls) else nearest(name, hooks_of(cls))
@@ -326,7 +327,7 @@ def _untwisted(name: str, known: Collection[str]) -> str | None:
     return next((twist for twist in twists if twist in known and twist != name), None)
 
 
-def _is_read(name: str, cls: type) -> bool:
+def is_read(name: str, cls: type) -> bool:
     """True when a method of the class, or of a base that is not everthink's, has this name in its code.
 
     As an attribute (`self.timeout`), or as a text (`self.schedule(60, "after_turn")`).

@@ -27,13 +27,16 @@ __all__ = [
     "check_assigned",
     "check_class",
     "check_function",
+    "check_method",
     "check_words",
+    "is_tool",
     "nearest_method",
     "note_definition",
     "parameters_of",
     "refuse_unknown",
     "refuse_unknown_to",
     "reserved_of",
+    "yields",
 ]
 
 _MARKED = "__everthink_marked__"
@@ -96,7 +99,7 @@ def _is_override(written: Any) -> bool:
 
 def _taken(cls: type, name: str, written: Any, ours: Any) -> InvalidSettings:
     home = next(base.__name__ for base in cls.__mro__ if vars(base).get(name) is ours)
-    if _is_tool(written):
+    if is_tool(written):
         rather = f"Give the method another name; @tool(name={name!r}) keeps it for the model."
     elif name in _INSTEAD:
         rather = f"{_INSTEAD[name]}; or give yours another name."
@@ -115,7 +118,8 @@ def _summary(ours: Any) -> str:
     return f" ({said})" if said else ""
 
 
-def _is_tool(written: Any) -> bool:
+def is_tool(written: Any) -> bool:
+    """True for what `@tool` made of a function."""
     inner: object = getattr(written, "__func__", written)
     return hasattr(type(inner), "input_schema")
 
@@ -134,19 +138,56 @@ def _check_hook(cls: type, name: str, written: Any, ours: _Hook, settings: Itera
             f"{where} is {what}, and everthink calls it: it is a hook.",
             next_step=f"Write it as `{example}`{rather}, or leave it out.",
         )
-    if _is_tool(written):
+    if is_tool(written):
         raise InvalidSettings(
             f"{where} is a tool, and everthink would call it too: it is the name of a hook.",
             next_step=f"Give the method another name; @tool(name={name!r}) keeps it for the model.",
         )
+    _check_call(cls, name, written, given, may_yield=name == "get_tools")
+
+
+_RECEIVERS = ("self", "cls", "klass", "this", "me", "agent", "app", "obj", "instance")
+"""What people call the object a method belongs to; what begins with `_` is read by nobody."""
+
+
+def _check_receiver(cls: type, where: str, written: Any, given: Sequence[str], example: str) -> None:
+    """Refuse a method whose first parameter was meant for what it is given: it would get the object."""
     inner = getattr(written, "__func__", written)
-    if inspect.isasyncgenfunction(inner) or (inspect.isgeneratorfunction(inner) and name != "get_tools"):
+    if isinstance(written, staticmethod) or not isinstance(inner, FunctionType) or not given:
+        return
+    parameters = list(inspect.signature(inner).parameters.values())
+    places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not places or (any(p.kind is p.VAR_POSITIONAL for p in parameters) and places[0] not in given):
+        return
+    first = places[0]
+    is_receiver = first.startswith("_") or first in (*_RECEIVERS, snake(cls.__name__).lower())
+    if first in given or (len(places) == 1 and not is_receiver):
+        raise InvalidSettings(
+            f"{where}{parameters_of(inner)} has no `self`: its {first!r} would get the object itself.",
+            next_step=f"Write it as `{example}`.",
+        )
+
+
+def check_method(cls: type, name: str, written: Any, given: Sequence[str]) -> None:
+    """Refuse what stands in the place of a method that is called with what is `given`, and cannot be."""
+    where, example = f"{cls.__name__}.{name}", f"def {name}({', '.join(['self', *given])})"
+    if isinstance(written, property | functools.cached_property) or not _can_be_called(written):
+        what = "a property" if isinstance(written, property | functools.cached_property) else shown(written)
+        raise InvalidSettings(f"{where} is {what}.", next_step=f"Write it as `{example}`.")
+    _check_call(cls, name, written, given)
+
+
+def _check_call(cls: type, name: str, written: Any, given: Sequence[str], *, may_yield: bool = False) -> None:
+    where, example = f"{cls.__name__}.{name}", f"def {name}({', '.join(['self', *given])})"
+    inner = getattr(written, "__func__", written)
+    if inspect.isasyncgenfunction(inner) or (inspect.isgeneratorfunction(inner) and not may_yield):
         raise InvalidSettings(
             f"{where} has a `yield`, so that calling it runs nothing of it.", next_step="Use `return`."
         )
     parameters = _parameters(written)
     if parameters is None:
         raise InvalidSettings(f"{where} has no `self`.", next_step=f"Write it as `{example}`.")
+    _check_receiver(cls, where, written, given, example)
     _check_given(where, inner, parameters, given, example)
 
 
@@ -178,6 +219,12 @@ def _check_given(
                 f"{where}{parameters_of(function)}: its {name!r} would get the {gets}, which comes there.",
                 next_step=f"Write it as `{example}`; only what stands at the end may be left out.",
             )
+
+
+def yields(function: Any) -> bool:
+    """True for a function with a `yield`: calling it runs nothing of it."""
+    inner = getattr(function, "__func__", function)
+    return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
 
 
 def _can_be_called(written: Any) -> bool:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatResponse, Message, Think, TurnContext, tool
+from everthink import ChatResponse, Message, Think, TurnContext, client_tool, tool
 from everthink import chunks as ui
 from everthink.door.requests import ChatRequest, accept_request
+from everthink.errors import InvalidTurn
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.turn.prompt import CONTINUE_NUDGE, EMPTY_MESSAGE
 from tests.conftest import OpenApp
@@ -174,3 +175,34 @@ async def test_after_an_answer_a_message_that_says_nothing_to_a_model_is_told_as
         ("assistant", "Answer"),
         ("user", EMPTY_MESSAGE),
     ]
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda agent: agent.continue_last_turn(), lambda agent: agent.run_turn(continuation=True)]
+)
+@pytest.mark.parametrize("kind", ["approval", "client tool"])
+async def test_an_open_question_is_not_answered_by_going_on(open_app: OpenApp, ask: Any, kind: str) -> None:
+    # Given an answer that waits for a person
+    @tool(needs_approval=True)
+    def refund() -> str:
+        """Refund."""
+        return "refunded"
+
+    asks = {"approval": refund, "client tool": client_tool("refund", "Refund.")}
+    model = ScriptedModel(calls("refund", id="c1"), says("Done."))
+    app = await open_app(cls := assistant(model, get_tools=lambda self: [asks[kind]]))
+    agent = app.agent(cls)
+    await agent.save_messages("Refund me.")
+    before = await agent.messages()
+
+    # When code asks the model to go on
+    with pytest.raises(
+        InvalidTurn, match=r"waits for .*'c1' of 'refund'.*the question stays open.*Answer it"
+    ):
+        await ask(agent)
+
+    # Then the question is as it was, and can still be answered
+    assert (await agent.messages(), len(model.requests)) == (before, 1)
+    assert await agent.has_pending_interaction()
+    await agent.apply_tool_approval("c1", False)
+    assert (await ask(agent)).text == "Done."

@@ -84,6 +84,26 @@ def test_a_wrong_answer_names_the_hook(hook: str) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("hook", "words"),
+    [
+        ("after_tool_call", "To answer in the place of a tool, return Substitute(…) from before_tool_call."),
+        ("on_step_finish", "To change a step, return StepConfig(…) from before_step"),
+        ("on_chunk", "What is said is shown as it is."),
+        ("on_chat_response", "The answer is stored already."),
+    ],
+)
+async def test_a_hook_that_only_looks_on_is_told_once_that_nobody_reads_what_it_returns(
+    open_app: OpenApp, hook: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = await answering(open_app, **{hook: lambda self, given: Substitute("mine")})
+    assert (result.status, result.text) == ("completed", "Done.")
+    (told,) = [record.getMessage() for record in caplog.records if f"{hook} returned" in record.getMessage()]
+    assert words in told
+    assert "It has no effect." in told
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("answer", [True, 5])
 async def test_an_error_hook_that_returns_no_words_is_told(
     open_app: OpenApp, answer: Any, caplog: pytest.LogCaptureFixture

@@ -120,6 +120,27 @@ async def test_other_input_is_not_checked_against_the_schema_again(open_app: Ope
     assert it.after[0].success is True
 
 
+@pytest.mark.parametrize(
+    ("input", "words"),
+    [
+        ({"query": "cats", "limt": 5}, "'limt', which the tool does not take. Did you mean 'limit'?"),
+        ({"query": "cats", "x": 5}, "'x', which the tool does not take. It takes: query, limit."),
+        ({"limit": 5}, "Allow(input=…) for tool 'search' lacks 'query', which the tool needs."),
+    ],
+)
+async def test_other_input_with_other_keys_is_told_and_runs_nothing(
+    open_app: OpenApp, caplog: pytest.LogCaptureFixture, input: Any, words: str
+) -> None:
+    it = Search(lambda call: Allow(input))
+    app = await open_app(it.cls)
+    await app.agent(it.cls, "room").save_messages("Cats?")
+    ((read, is_error),) = it.read
+    assert (it.ran, is_error) == ([], True)
+    assert words in read
+    assert "before_tool_call failed for tool search" in caplog.text
+    assert words in caplog.text
+
+
 @pytest.mark.case(179, 180, 181)
 @pytest.mark.parametrize(
     ("decision", "output"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,14 @@ def test_a_misspelt_channel_or_type_is_refused_with_the_nearest_name(bus: EventB
         bus.subscribe(print, type="chat:turn:finished")
     with pytest.raises(ValueError, match="No event has the type"):
         bus.subscribe(print, type="nobody:*")
+
+
+def test_a_subscriber_that_yields_is_refused(bus: EventBus) -> None:
+    async def pieces(event: Any) -> Any:
+        yield event
+
+    with pytest.raises(TypeError, match=r"pieces.* has a `yield`.*events\.listen\(\)"):
+        bus.subscribe(pieces)
 
 
 def test_a_type_that_is_never_on_the_channel_is_refused(bus: EventBus) -> None:

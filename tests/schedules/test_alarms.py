@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everthink import Retry, Schedule, Think
+from everthink import Retry, Schedule, Think, tool
 from everthink.errors import InvalidCallback, InvalidRetry, InvalidSchedule, NotJson
 from everthink.schedules.when import (
     as_datetime,
@@ -91,6 +91,8 @@ async def test_an_interval_has_a_type_of_its_own_can_be_filtered_and_cancelled(a
         (math.nan, "never ends"),
         (math.inf, "never ends"),
         (1e300, "never ends"),
+        (1_800_000_060.5, "is a delay of 57 years.*give a datetime"),
+        (1_800_000_060_500, "give a datetime"),
         (datetime(2027, 1, 16, 9, 0), "has no time zone"),
         ("tomorrow", "Invalid cron expression"),
         ("", "Invalid cron expression"),
@@ -170,6 +172,8 @@ def test_a_moment_in_the_past_is_due_at_once() -> None:
         (len, "Callback must be a string"),
         ("schedule_at", r"cannot be called later"),
         ("schedul_at", r"Did you mean 'schedule_at'\?"),
+        ("pieces", r"self\.pieces has a `yield`, so that calling it runs nothing of it\. Nothing was stored"),
+        ("look", r"self\.look is a tool, .*Write a method that calls it"),
     ],
 )
 async def test_a_callback_is_checked_when_it_is_given(
@@ -177,7 +181,15 @@ async def test_a_callback_is_checked_when_it_is_given(
 ) -> None:
     def schedule_at(self: Think, payload: Any, item: Any, more: Any) -> None: ...
 
-    cls = diary.agent(schedule_at=schedule_at)
+    async def pieces(self: Think, payload: Any) -> Any:
+        yield payload
+
+    @tool
+    def look(at: str) -> str:
+        """Look."""
+        return at
+
+    cls = diary.agent(schedule_at=schedule_at, pieces=pieces, look=look)
     agent = (await start(cls)).agent(cls, "a")
     for refused in (
         agent.schedule(1, callback),

@@ -281,6 +281,10 @@ async def test_a_handler_may_be_the_name_of_a_method(open_app: OpenApp) -> None:
     assert Clock.seen == ["t"]
 
 
+def yielding() -> Any:
+    yield "What is new?"
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -296,6 +300,8 @@ async def test_a_handler_may_be_the_name_of_a_method(open_app: OpenApp) -> None:
         ),
         ({"prompt": lambda ctx: "x"}, r'scheduled task "t", .* cannot be called\. It is given nothing'),
         ({"prompt": 5}, r"ScheduledTask.prompt is 5, an int"),
+        ({"handler": yielding}, r'handler of the scheduled task "t", .* has a `yield`'),
+        ({"prompt": yielding}, r'prompt of the scheduled task "t", .* has a `yield`'),
     ],
 )
 async def test_an_action_that_cannot_be_called_is_told_when_the_tasks_are_read(
@@ -326,6 +332,31 @@ async def test_a_failing_task_is_tried_three_times_and_never_blocks_the_next(
     assert (len(calls), stage.errors) == (3, ["no paper"])
     assert await stage.due() == [("news", "06T09:00")]
     assert await stage.agent.list_submissions() == []
+
+
+@pytest.mark.parametrize("said", [None, 5, ["What is new?"], " "], ids=repr)
+async def test_a_prompt_that_is_no_text_asks_nothing_and_is_told(open_app: OpenApp, said: Any) -> None:
+    task = ScheduledTask(schedule="every day at 09:00", prompt=lambda: said, retry=Retry(max_attempts=1))
+    stage = Stage(open_app, news=task)
+    await stage.start()
+    await stage.clock.advance(3600)
+    await stage.goes_by(until=lambda: bool(stage.errors))
+    assert f'The prompt of the scheduled task "news" returned {said!r}' in stage.errors[0]
+    assert await stage.agent.list_submissions() == []
+    assert await stage.due() == [("news", "06T09:00")]
+
+
+async def test_declarations_that_return_nothing_keep_the_timers_and_name_the_hook(open_app: OpenApp) -> None:
+    stage = Stage(open_app, news=news())
+    agent = await stage.start()
+    before = await stage.due()
+    stage.tasks = lambda: None  # type: ignore[assignment]
+    with pytest.raises(InvalidScheduledTask, match=r"get_scheduled_tasks returned None.*\{\} for none"):
+        await agent.reconcile_scheduled_tasks()
+    assert await stage.due() == before != []
+    stage.tasks = {}
+    await agent.reconcile_scheduled_tasks()
+    assert await stage.due() == []
 
 
 @pytest.mark.case(634)

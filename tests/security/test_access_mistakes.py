@@ -137,6 +137,7 @@ async def test_a_grant_that_cannot_be_meant_lets_nobody_in_and_the_log_says_why(
         ({"until": datetime(2030, 1, 1)}, "has no time zone"),
         ({"permissions": ["aks"]}, "'aks' is no permission.*Did you mean 'ask'?"),
         ({"permissions": "ask"}, "Write a list: ['ask']"),
+        ({"permissions": {"ask": False}}, "{'ask': False} is no permission.*Write a list"),
     ],
     ids=repr,
 )
@@ -160,6 +161,44 @@ async def test_bytes_say_nobody_and_the_log_says_what_to_return(
         for way in WAYS:
             assert await knock(server, way) == (500, "Internal Server Error")
     assert "which does not say who it is. Nobody was let in. Return a name" in caplog.text
+
+
+class Anonymous:
+    """As frameworks have it: an object for somebody who is nobody."""
+
+    id = None
+    username = ""
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ((None, "no token"), "authenticate returned tuple, which may hold anybody, or nobody"),
+        (["ada"], "authenticate returned list"),
+        ({"ada"}, "authenticate returned set"),
+        (Anonymous, "authenticate returned Anonymous, which is a class"),
+        (Anonymous(), "authenticate returned Anonymous, whose 'id' says nothing"),
+        ({"id": None}, "authenticate returned dict, whose 'id' says nothing"),
+        ({"sub": None, "role": "admin"}, "whose 'sub' says nothing"),
+        (Granted({"email": ""}), "whose 'email' says nothing"),
+    ],
+    ids=repr,
+)
+async def test_nobody_in_the_shape_of_somebody_is_not_let_in_and_the_log_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, said: Any, words: str
+) -> None:
+    page = develop(tmp_path, assistant(ScriptedModel()), authenticate=lambda connection: said)
+    async with served(page) as server:
+        for way in WAYS:
+            assert await knock(server, way) == (401, "Unauthorized")
+    assert words in caplog.text
+
+
+@pytest.mark.parametrize("said", [{"id": None, "sub": "ada"}, {"name": None}, 7, {"id": 0}], ids=repr)
+async def test_somebody_with_an_unusual_name_is_let_in(tmp_path: Path, said: Any) -> None:
+    page = develop(tmp_path, assistant(ScriptedModel()), authenticate=lambda connection: said)
+    async with served(page) as server:
+        assert (await knock(server, "inspect"))[0] != 401
 
 
 async def test_a_response_inside_of_a_grant_refuses(tmp_path: Path) -> None:

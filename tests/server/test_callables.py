@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from everthink import Think
+from everthink.errors import InvalidSettings
 from everthink.runtime.rpc import (
     StreamingResponse,
     callable,
@@ -88,6 +89,11 @@ class Desk(Base):
     @callable(streaming=True)
     def give_up(self, stream: StreamingResponse) -> None:
         stream.error("gave up")
+
+    @callable(streaming=True)
+    async def forget_the_end(self, stream: StreamingResponse) -> str:
+        stream.send("one")
+        return "all"
 
     @callable(streaming=True)
     def fail_late(self, stream: StreamingResponse) -> None:
@@ -180,6 +186,27 @@ async def test_a_stream_that_fails_keeps_its_pieces(desk: Any) -> None:
     assert bare(await desk.call("fail_late")) == [{"success": True, "done": True}]
     await desk.settled()
     assert len(desk.of("rpc")) == 4
+
+
+async def test_a_streaming_method_that_returns_has_ended_its_stream(desk: Any) -> None:
+    assert bare(await desk.call("forget_the_end")) == [
+        {"success": True, "done": False, "result": "one"},
+        {"success": True, "done": True, "result": "all"},
+    ]
+
+
+def test_a_streaming_method_that_yields_is_refused_where_it_is_decorated() -> None:
+    async def pieces(self: Any, stream: StreamingResponse) -> Any:
+        yield 1
+
+    with pytest.raises(InvalidSettings, match=r"pieces is @callable\(streaming=True\) and has a `yield`"):
+        callable(streaming=True)(pieces)
+
+
+@pytest.mark.parametrize("wrong", [{"reads": "no"}, {"streaming": 1}, {"reads": None}, {"description": 5}])
+def test_an_option_of_another_kind_is_refused_where_it_is_written(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSettings, match=rf"@callable: {next(iter(wrong))} is .*\. It takes"):
+        callable(**wrong)
 
 
 async def test_calls_overtake_each_other(desk: Any) -> None:

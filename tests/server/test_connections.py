@@ -116,6 +116,66 @@ async def test_broadcast_and_close_from_code(serve: Serve) -> None:
     assert two.other == ["to b"]
 
 
+async def test_a_broadcast_leaves_out_the_connection_itself_as_well_as_its_id(serve: Serve) -> None:
+    cls = assistant(ScriptedModel())
+    server = await serve(cls)
+    one, two = await server.connect(cls, id="a"), await server.connect(cls, id="b")
+    await asyncio.gather(one.settled(), two.settled())
+    agent = await server.app.agent(cls, "room").instance()
+    agent.broadcast("to b", without=[next(c for c in agent.connections if c.id == "a")])
+    await two.until(lambda: two.other == ["to b"])
+    await one.settled()
+    assert one.other == []
+
+
+@pytest.mark.parametrize(
+    ("given", "sent", "words"),
+    [
+        ((200, "out"), (1008, "out"), "connection.close(200) is no code that may be sent"),
+        ((1006,), (1008, ""), "connection.close(1006)"),
+        (("4003", "out"), (1008, "out"), "connection.close('4003')"),
+        ((4003, "é" * 100), (4003, "é" * 61), "has 200 bytes; 123 are sent"),
+    ],
+    ids=repr,
+)
+async def test_a_goodbye_that_cannot_be_sent_closes_all_the_same_and_is_told(
+    serve: Serve, caplog: pytest.LogCaptureFixture, given: Any, sent: Any, words: str
+) -> None:
+    cls = assistant(ScriptedModel())
+    server = await serve(cls)
+    chat = await server.connect(cls)
+    await chat.settled()
+    (connection,) = (await server.app.agent(cls, "room").instance()).connections
+    connection.close(*given)
+    assert await chat.until_closed() == sent
+    assert words in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("hook", "words"),
+    [
+        (
+            "on_connect",
+            "on_connect returned False, a bool. Return nothing, or None. To refuse somebody, use App(",
+        ),
+        (
+            "on_message",
+            "on_message returned False, a bool. Return nothing, or None. To answer, use connection.send",
+        ),
+    ],
+)
+async def test_what_a_hook_of_a_connection_returns_is_told_as_read_by_nobody(
+    serve: Serve, caplog: pytest.LogCaptureFixture, hook: str, words: str
+) -> None:
+    cls = assistant(ScriptedModel(), **{hook: lambda self, *given: False})
+    server = await serve(cls)
+    for _ in range(2):
+        chat = await server.connect(cls)
+        await chat.send("hello")
+        await chat.settled()
+    assert caplog.text.count(words) == 1
+
+
 async def test_agents_do_not_hear_each_other(serve: Serve) -> None:
     cls = assistant(ScriptedModel(says("Only here.")))
     server = await serve(cls)

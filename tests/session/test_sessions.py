@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from everthink import App, Think
-from everthink.errors import SessionBusy, UnknownMessage, UnknownSession
+from everthink.errors import InvalidSettings, SessionBusy, UnknownMessage, UnknownSession
 from everthink.messages import Message
 from everthink.models.port import Request, ToolMessage, ToolResultPart
 from everthink.session.sessions import Sessions
@@ -125,6 +125,37 @@ async def test_trap_a_deleted_session_is_gone_with_all_it_had(store_url: str, op
     assert texts(await sessions.get_history(kept)) == ["in short", "c"]
     assert await sessions.search("a") == await sessions.search("a", limit=1)
     await sessions.delete("nobody")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda sessions: sessions.append("nobody", said("a")),
+        lambda sessions: sessions.upsert("nobody", said("a")),
+        lambda sessions: sessions.append_all("nobody", [said("a")]),
+        lambda sessions: sessions.add_usage("nobody", 1, 1),
+        lambda sessions: sessions.clear_messages("nobody"),
+        lambda sessions: sessions.delete_messages("nobody", ["a"]),
+    ],
+    ids=["append", "upsert", "append_all", "add_usage", "clear", "delete_messages"],
+)
+async def test_a_session_that_is_not_there_takes_nothing(app: App, write: Any) -> None:
+    sessions = await sessions_of(app)
+    with pytest.raises(UnknownSession, match="no session 'nobody'"):
+        await write(sessions)
+    store = (await home_of(app, app.classes[0])).store
+    assert await store.fetch("SELECT * FROM messages WHERE session = 'nobody'") == []
+
+
+async def test_messages_to_delete_are_a_list_of_ids(app: App) -> None:
+    agent = await app.agent(app.classes[0]).instance()
+    await agent.add_messages({"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hi"}]})
+    for wrong in ("m", ["m", 5], None, agent.messages):
+        with pytest.raises(
+            InvalidSettings, match=r'delete_messages: ids is .*a list of message ids: \["m1"\]'
+        ):
+            await agent.session.delete_messages(wrong)  # type: ignore[arg-type]
+    assert [message.id for message in agent.messages] == ["m"]
 
 
 async def test_the_live_session_is_neither_deleted_nor_emptied_from_here(app: App) -> None:

@@ -22,7 +22,7 @@ VALUES: dict[str, set[str]] = {
     "holds": set(),
     "limits": {"errors"},
     "kinds": {"errors"},
-    "calling": {"kinds"},
+    "calling": {"errors", "kinds"},
     "settings": {"errors", "kinds"},
     "surface": {"errors", "settings"},
     "identity": {"errors"},

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import io
 import logging
 import sys
 import threading
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from everthink.errors import AgentError, ToolInputError, ToolTimeout
+from everthink.errors import AgentError, ToolInputError, ToolOutputError, ToolTimeout
+from everthink.tools.output import jsonable
 from everthink.tools.tool import Tool, ToolContext, client_tool, tool
 
 pytestmark = pytest.mark.anyio
@@ -150,8 +152,6 @@ async def later(value: Any) -> Any:
     ("returned", "result"),
     [
         (plain_iterator, 3),
-        (lambda: iter([]), None),
-        (lambda: map(str, [1, 2]), "2"),
         (async_iterator, 3),
         (lambda: later(5), 5),
         (lambda: later(later(6)), 6),
@@ -165,7 +165,7 @@ async def later(value: Any) -> Any:
         (lambda: None, None),
     ],
 )
-async def test_iterators_and_awaitables_are_followed_to_their_last_value(
+async def test_generators_and_awaitables_are_followed_to_their_last_value(
     returned: Callable[[], Any], result: Any, ctx: ToolContext
 ) -> None:
     @tool
@@ -179,6 +179,35 @@ async def test_iterators_and_awaitables_are_followed_to_their_last_value(
     assert await plain.call({}, ctx) == result
     assert await coroutine.call({}, ctx) == result
     assert await values_of(plain, {}, ctx) == [result]
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        lambda: filter(None, [1, 2]),
+        lambda: map(str, [1, 2]),
+        lambda: zip([1], [2], strict=True),
+        lambda: reversed([1, 2]),
+        lambda: iter([]),
+        lambda: (number for number in (1, 2)),
+        lambda: (number async for number in async_iterator()),
+        lambda: io.StringIO("one\ntwo\n"),
+    ],
+)
+async def test_an_iterator_that_is_returned_is_no_result_and_the_words_say_what_to_return(
+    returned: Callable[[], Any], ctx: ToolContext
+) -> None:
+    @tool
+    def plain() -> Any:
+        return returned()
+
+    @tool
+    async def coroutine() -> Any:
+        return returned()
+
+    for one in (plain, coroutine):
+        with pytest.raises(ToolOutputError, match=r"returned something that is not JSON.*Return "):
+            jsonable(await one.call({}, ctx), tool=one.name)
 
 
 async def test_a_plain_generator_is_drained_in_its_thread(ctx: ToolContext) -> None:

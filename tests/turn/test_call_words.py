@@ -66,6 +66,9 @@ async def test_what_is_no_text_is_not_broadcast(agent: Any) -> None:
         agent.broadcast({"a": 1})
     with pytest.raises(AgentError, match=r"Write without=\['c1'\]"):
         agent.broadcast("x", without="c1")
+    for wrong in ([5], object(), [None]):
+        with pytest.raises(AgentError, match=r"names no connection.*without=\[connection\]"):
+            agent.broadcast("x", without=wrong)
 
 
 async def test_client_tools_are_answered_by_a_function_that_may_take_less(open_app: OpenApp) -> None:

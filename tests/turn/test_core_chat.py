@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from everthink import Message, Think, tool
-from everthink.errors import NoModel, UnknownModel
-from everthink.testing.scripted import ScriptedModel, calls, says
+from everthink.errors import InvalidMessage, NoModel, UnknownModel
+from everthink.testing.scripted import ScriptedModel, calls, says, waits
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.turns import Database, Heard, prompt, roles
@@ -218,14 +218,66 @@ async def test_chat_takes_a_message_of_several_parts(open_app: OpenApp) -> None:
 @pytest.mark.memory_case(188)
 @pytest.mark.case(15)
 async def test_a_user_message_sent_twice_under_one_id_is_kept_once(open_app: OpenApp, tmp_path: Path) -> None:
-    app = await open_app(cls := assistant(ScriptedModel(says("one"), says("two"))))
+    model = ScriptedModel(says("one"), says("two"))
+    app = await open_app(cls := assistant(model))
     agent = app.agent(cls)
 
     await agent.chat(user("Hi", "same"))
-    await agent.chat(user("Hi again", "same"))
+    await agent.chat(user("Hi", "same"))
 
     texts = [m.text for m in await agent.messages()]
     assert texts == Database(tmp_path).texts() == ["Hi", "one", "two"]
+    assert prompt(model.last_request)[:2] == [("user", "Hi"), ("assistant", "one")]
+
+
+@pytest.mark.memory_case(188)
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda agent, message: agent.save_messages(message),
+        lambda agent, message: agent.submit_messages(message),
+        lambda agent, message: agent.run_turn(message),
+        lambda agent, message: agent.save_messages([user("first", "new"), message]),
+        lambda agent, message: agent.save_messages(lambda messages: message),
+    ],
+    ids=["save", "submit", "run", "behind another", "a function"],
+)
+async def test_another_message_under_a_known_id_is_refused_and_nothing_is_stored(
+    open_app: OpenApp, tmp_path: Path, send: Any
+) -> None:
+    model = ScriptedModel(says("one"))
+    app = await open_app(cls := assistant(model))
+    agent = app.agent(cls)
+    await agent.save_messages(user("Hi", "same"))
+
+    with pytest.raises(InvalidMessage, match=r"is 'same', which another user message has already"):
+        await send(agent, user("Something else", "same"))
+
+    assert Database(tmp_path).texts() == ["Hi", "one"]
+    assert len(model.requests) == 1
+    assert await agent.list_submissions() == []
+
+
+async def test_two_messages_under_one_id_are_refused(open_app: OpenApp, tmp_path: Path) -> None:
+    app = await open_app(cls := assistant(ScriptedModel()))
+    with pytest.raises(InvalidMessage, match="'same'"):
+        await app.agent(cls).save_messages([user("One", "same"), user("Two", "same")])
+    assert Database(tmp_path).texts() == []
+
+
+async def test_a_message_whose_id_waits_in_the_queue_is_known_too(open_app: OpenApp) -> None:
+    gate = asyncio.Event()
+    model = ScriptedModel(waits(gate).says("one"), says("two"))
+    app = await open_app(cls := assistant(model))
+    agent = app.agent(cls)
+    running = asyncio.ensure_future(agent.save_messages("first"))
+    await agent.submit_messages(user("Hi", "same"))
+    with pytest.raises(InvalidMessage, match="'same'"):
+        await agent.submit_messages(user("Something else", "same"))
+    gate.set()
+    await running
+    await agent.wait_until_stable()
+    assert [m.text for m in await agent.messages()] == ["first", "one", "Hi", "two"]
 
 
 @pytest.mark.case(15)

@@ -24,7 +24,7 @@ from ..address import Address, kebab
 from ..calling import call_hook
 from ..clock import Clock
 from ..errors import UNTOLD, AgentError
-from ..identity import PERMISSIONS, Granted, Permission, kept, mark_of, moment_of, permissions_of
+from ..identity import PERMISSIONS, Granted, Permission, kept, mark_of, moment_of, nobody_by, permissions_of
 from ..observe.bus import EventBus
 from ..settings import shown
 from .audit import Auditor
@@ -261,6 +261,14 @@ class Access:
         if not identity and granted.permissions is None:  # a guest is one by what they may do
             raise _Refused(PlainTextResponse("Unauthorized", 401), "not authenticated")
         _check_somebody(identity)
+        if identity and (why := nobody_by(identity)) is not None:
+            log.error(
+                "authenticate returned %s, %s: nobody was let in. Return who it is (a name, or a dict or an"
+                " object with an id), or None.",
+                type(identity).__name__ if not isinstance(identity, type) else identity.__name__,
+                why,
+            )
+            raise _Refused(PlainTextResponse("Unauthorized", 401), "not authenticated")
         if until is not None and until * 1000 <= self._clock.now_ms():
             raise _Refused(PlainTextResponse("Session expired", 401), "expired")
         permissions = PERMISSIONS

@@ -35,6 +35,7 @@ from .options import (
     store_of,
     texts_of,
 )
+from .subclassing import check_app_class
 
 if TYPE_CHECKING:
     from ..access.access import Access
@@ -86,8 +87,14 @@ class App:
     - `clock`, `new_id`: time and ids, for tests.
 
     The functions may be `async def`, and take fewer parameters. An option that does not exist, or of a wrong
-    kind, raises `InvalidSettings`.
+    kind, raises `InvalidSettings`. A subclass may have them as methods; a function that is given counts
+    before the method.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the names of a subclass, so that a check nobody would ask is told where it was written."""
+        super().__init_subclass__(**kwargs)
+        check_app_class(cls, App)
 
     def __init__(
         self,
@@ -112,6 +119,9 @@ class App:
     ) -> None:
         self._given_store, self._store_options = store_of(store), store_options
         check_store_options(self._given_store, store_options)
+        authenticate, authorize = self._own("authenticate", authenticate), self._own("authorize", authorize)
+        on_before_connect = self._own("on_before_connect", on_before_connect)
+        on_before_request = self._own("on_before_request", on_before_request)
         check_options(
             clock=clock,
             new_id=new_id,
@@ -148,6 +158,11 @@ class App:
         self._closed = False
         self.events = EventBus(now_ms=self.clock.now_ms)
         """What happens in this app: `app.events.subscribe(print, channel="chat")`."""
+
+    def _own(self, name: str, given: Callable[..., Any] | None) -> Callable[..., Any] | None:
+        """A function that the app is given, or the method of that name that a subclass has."""
+        has_method = given is None and hasattr(type(self), name)
+        return getattr(self, name) if has_method else given
 
     @classmethod
     def discover(cls, folder: str | os.PathLike[str] = "agents", **options: Any) -> Self:

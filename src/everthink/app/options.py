@@ -8,7 +8,6 @@ request, at the end of the process, or never.
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import re
@@ -33,7 +32,7 @@ from ..kinds import (
 )
 from ..limits import Limits
 from ..settings import as_settings, nearest, settings_of, shown
-from ..surface import check_function
+from ..surface import check_function, yields
 from ..think import Think
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def _check_headers(headers: Mapping[str, str]) -> None:
 
 
 def _check_yields_nothing(name: str, function: Any) -> None:
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if yields(function):
         raise InvalidSettings(
             f"App({name}=…) has a `yield`, so that calling it runs nothing of it.", next_step="Use `return`."
         )

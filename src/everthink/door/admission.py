@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..abort import AbortController, AbortSignal
-from ..calling import call_hook
+from ..calling import show
 from ..current import InTurn, enclosing_turns, in_active_turn
 from ..errors import (
     UNTOLD,
@@ -53,6 +53,7 @@ from ..turn.attempt import perform
 from ..turn.ending import close, end_unstarted
 from ..turn.host import Host
 from ..turn.outcome import Outcome, Postponed
+from ..turn.said_before import refuse_other_words
 from .queue import Ticket, TurnQueue
 
 __all__ = ["Admitted", "Door", "Record"]
@@ -282,6 +283,9 @@ class Door:
     ) -> None:
         host = self._host
         await host.session.note_stored_ids(turn.input)
+        if plan is None and turn.input:  # a window's request has looked at its own
+            waiting = [m for other in (*self.turns, *self._arriving) for m in other.input]
+            refuse_other_words(host.session, turn.input, waiting)
         # From here to the commit nothing is awaited, so a reset comes either before or after it.
         if ticket is not None and host.generation != turn.generation:
             return  # it will be told so when its time comes
@@ -293,7 +297,7 @@ class Door:
             planned = plan()
         elif at_once:
             planned = host.session.plan_append(turn.input)
-            turn.message_ids = [message.id for message in turn.input]
+            turn.message_ids = planned.new
         turn.is_applied = planned is not None
         turn.cut = planned.cut if planned is not None else []
         if at_once:
@@ -445,7 +449,7 @@ class Door:
         async with self._hooks:
             _HOOK.set(_HOOK.get() | {host.id})
             try:
-                await call_hook(host.agent.on_chat_response, response)
+                await show(host.agent, "on_chat_response", response)
             except Exception as error:  # noqa: BLE001 - the reply is stored; nothing changes that
                 host.log_hook_error("on_chat_response", error)
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from ..logs import guarded
 from ..masking import masked
+from ..surface import yields
 from .events import CHANNELS, EVENTS, Event, EventBody, channel_of
 
 __all__ = ["Callback", "EventBus", "Listener", "Unsubscribe"]
@@ -160,6 +161,11 @@ class EventBus:
             raise TypeError(
                 f"subscribe() is given {callback!r:.80} in the place of a function. It gets each event:"
                 " app.events.subscribe(print)."
+            )
+        if yields(callback):
+            raise TypeError(
+                f"subscribe() is given {callback!r:.80}, which has a `yield`: calling it would run nothing"
+                " of it. Give a plain or async function, or use `async for event in app.events.listen()`."
             )
         subscriber = _Subscriber(callback, channels, types)
         self._subscribers.append(subscriber)

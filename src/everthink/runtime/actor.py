@@ -19,7 +19,7 @@ import msgspec
 
 from ..abort import AbortRegistry
 from ..address import Address
-from ..calling import call_hook
+from ..calling import call_hook, show
 from ..clock import Clock
 from ..cluster.fence import Fence
 from ..current import current_connection, current_turn, in_readonly_turn
@@ -627,7 +627,7 @@ class Actor:
     async def report(self, error: BaseException) -> None:
         """Give a failure that nobody waits for to the agent's `on_error`. What that raises is logged."""
         try:
-            await call_hook(self.agent.on_error, error)
+            await show(self.agent, "on_error", error)
         except Exception as raised:  # noqa: BLE001 - there is nobody to give it to
             self.log_hook_error("on_error", raised)
 
@@ -639,4 +639,4 @@ class Actor:
 
     async def submission_changed(self, submission: Submission) -> None:
         """Call the agent's `on_submission_status`."""
-        await call_hook(self.agent.on_submission_status, submission)
+        await show(self.agent, "on_submission_status", submission)

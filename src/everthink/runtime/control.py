@@ -44,6 +44,7 @@ from ..messages import (
     copy_json,
     encode_json,
     json_object,
+    tool_name,
 )
 from ..models.classify import default_context_overflow_classifier
 from ..observe.events import MessageClear, ToolApproval, ToolResult
@@ -131,6 +132,7 @@ def go_on(
         leaf = home.session.leaf
         if leaf is None or leaf.role != "assistant":
             return TurnResult("", "skipped", continuation=True)
+        _refuse_unanswered(home, leaf)
         turn = home.door.new_turn(
             "programmatic",
             continuation=True,
@@ -141,6 +143,20 @@ def go_on(
         return _prepared(home, turn, signal)
 
     return ChatStream(prepare, raises=True)
+
+
+def _refuse_unanswered(home: Actor, leaf: Message) -> None:
+    """Going on would answer for the person: the call is taken as one that was interrupted."""
+    names = _browser_tools(home)
+    asked = next((part for part in leaf.parts if is_pending(part, names)), None)
+    if asked is not None:
+        call = asked.get("toolCallId")
+        waits = "an approval" if asked.get("state") == "approval-requested" else "the result of a client tool"
+        raise InvalidTurn(
+            f"The last answer waits for {waits}, of the call {call!r} of {tool_name(asked)!r}.",
+            kept="Nothing was asked; the question stays open.",
+            next_step=f"Answer it: apply_tool_approval({call!r}, True) or apply_tool_result({call!r}, …).",
+        )
 
 
 def _prepared(home: Actor, turn: Turn, signal: AbortSignal | None) -> Prepared:
@@ -432,6 +448,16 @@ async def add(
 
 def is_waiting_for_person(home: Actor) -> bool:
     """See `Think.has_pending_interaction`."""
+    browser = _browser_tools(home)
+    parts: list[Part] = list(home.inflight.parts) if home.inflight else []
+    for message in home.session.path:
+        if message.role == "assistant":
+            parts += message.parts
+    return any(is_pending(part, browser) for part in parts)
+
+
+def _browser_tools(home: Actor) -> list[str]:
+    """The names of the tools that run where the person is."""
     browser = [schema["name"] for schema in home.open_tools]
     browser += [name for name, tool in home.own_tools().items() if not tool.has_body]
     more = home.agent.get_tools()
@@ -439,11 +465,7 @@ def is_waiting_for_person(home: Actor) -> bool:
         cast("Any", more).close()  # asked for without waiting: only what is declared at once counts
     else:
         browser += [name for name, tool in as_tools(more).items() if not tool.has_body]
-    parts: list[Part] = list(home.inflight.parts) if home.inflight else []
-    for message in home.session.path:
-        if message.role == "assistant":
-            parts += message.parts
-    return any(is_pending(part, browser) for part in parts)
+    return browser
 
 
 async def until_stable(home: Actor, timeout: float | None) -> bool:

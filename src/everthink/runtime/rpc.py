@@ -9,8 +9,8 @@ from types import FunctionType
 from typing import Any, TypeVar, cast, overload
 
 from ..errors import InvalidSettings
-from ..settings import shown
-from ..surface import note_definition, refuse_unknown
+from ..settings import check_call, shown
+from ..surface import note_definition, refuse_unknown, yields
 from ..tools.tool import Tool
 
 __all__ = [
@@ -49,6 +49,7 @@ def callable(fn: Any = None, /, **options: Any) -> Any:
     """
 
     refuse_unknown(options, CallableInfo.__dataclass_fields__, "callable()")
+    check_call("@callable", **options)
 
     def mark(method: Any) -> Any:
         note_definition(method, 1)
@@ -67,6 +68,13 @@ def _marked(
         raise InvalidSettings(
             f"@callable is given {shown(method)}, in the place of a method.",
             next_step="Decorate a method; options have names: @callable(description=…).",
+        )
+    if streaming and yields(method):
+        raise InvalidSettings(
+            f"{getattr(method, '__qualname__', 'it')} is @callable(streaming=True) and has a `yield`, so that"
+            " calling it runs nothing of it.",
+            next_step="Send each piece: stream.send(piece), and at the end stream.end(). The stream is the"
+            " first argument after self.",
         )
     setattr(method, _MARK, CallableInfo(description or method.__doc__, streaming, reads))
     return method

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..calling import call_hook, fitted
+from ..calling import fitted, show
 from ..json_values import plain_json
 from ..messages import copy_json
 from ..settings import check_returned
@@ -118,6 +118,6 @@ class StateBox:
 
     async def _tell(self, state: Any, source: Any) -> None:
         try:
-            await call_hook(self._home.agent.on_state_changed, copy_json(state), source)
+            await show(self._home.agent, "on_state_changed", copy_json(state), source)
         except Exception as error:  # noqa: BLE001 - the state is stored; a hook cannot change that
             self._home.log_hook_error("on_state_changed", error)

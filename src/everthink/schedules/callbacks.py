@@ -25,7 +25,7 @@ from ..messages import bounded_json, decode_json, encode_json
 from ..observe.events import EventBody
 from ..settings import as_settings
 from ..store.port import Store
-from ..surface import can_take, nearest_method, parameters_of
+from ..surface import can_take, is_tool, nearest_method, parameters_of, yields
 from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
 
 __all__ = [
@@ -110,7 +110,7 @@ def callback_name(agent: Any, callback: Any) -> str:
             kept="Nothing was stored.",
             next_step=_rather(agent, name),
         )
-    _check_signature(method, name)
+    _check_called(method, name)
     return name
 
 
@@ -120,7 +120,19 @@ def _rather(agent: Any, name: str) -> str:
     return f"{meant}Add a method {name}(self, payload) to {type(agent).__name__}."
 
 
-def _check_signature(method: Callable[..., Any], name: str) -> None:
+def _check_called(method: Callable[..., Any], name: str) -> None:
+    if is_tool(method):
+        raise InvalidCallback(
+            f"self.{name} is a tool, which is called with its own arguments and not with a payload.",
+            kept="Nothing was stored.",
+            next_step=f"Write a method that calls it: `async def {name}_later(self, payload)`.",
+        )
+    if yields(method):
+        raise InvalidCallback(
+            f"self.{name} has a `yield`, so that calling it runs nothing of it.",
+            kept="Nothing was stored.",
+            next_step="Write it without.",
+        )
     if can_take(method, 2):
         return
     raise InvalidCallback(

@@ -14,7 +14,7 @@ import msgspec
 from ..errors import InvalidScheduledTask, InvalidSettings
 from ..messages import encode_json
 from ..settings import as_settings, check_fields, shown
-from ..surface import can_take, nearest_method
+from ..surface import can_take, is_tool, nearest_method, yields
 from .phrase import Interval, Schedule, parse
 
 __all__ = ["Declared", "ScheduledTask", "TaskContext", "declare"]
@@ -95,7 +95,8 @@ def declare(
     if not isinstance(cast("Any", tasks), Mapping):
         raise InvalidScheduledTask(
             f"get_scheduled_tasks returned {shown(tasks)}.",
-            next_step='It returns a dict of tasks by their names: {"morning": ScheduledTask(…)}.',
+            kept="The timers there are stay.",
+            next_step='It returns a dict of tasks by name: {"morning": ScheduledTask(…)}; {} for none.',
         )
     return {id: _declared(id, task, default_zone, as_retry, agent) for id, task in tasks.items()}
 
@@ -166,6 +167,12 @@ def _check_action(id: str, field: str, function: Any, count: int) -> None:
         raise InvalidScheduledTask(
             f'The {field} of the scheduled task "{id}" is {shown(function)}.',
             next_step=f"It takes a text or a function, which is given {given}.",
+        )
+    if yields(function) or is_tool(function):
+        why = "is a tool" if is_tool(function) else "has a `yield`, so that calling it runs nothing of it"
+        raise InvalidScheduledTask(
+            f'The {field} of the scheduled task "{id}", {shown(function)}, {why}.',
+            next_step=f"Give a plain or async function, which is given {given}.",
         )
     if not can_take(function, count):
         raise InvalidScheduledTask(

@@ -18,6 +18,7 @@ from ..calling import call_hook
 from ..clock import Clock
 from ..door.submissions import Submissions
 from ..errors import InvalidScheduledTask
+from ..settings import shown
 from ..store.port import Store
 from . import queries
 from .occurrence import next_occurrence
@@ -108,7 +109,7 @@ class Tasks:
         agent = self._diary.agent
         tasks = await call_hook(agent.get_scheduled_tasks)
         zone = await call_hook(agent.get_default_timezone)
-        given = cast("Mapping[str, Any]", tasks or {})
+        given = cast("Mapping[str, Any]", tasks)
         return declare(given, cast("str | None", zone), self._diary.as_retry, agent)
 
     async def _bring_in_line(self, task: Declared, row: TaskRow | None) -> None:
@@ -207,7 +208,14 @@ class Tasks:
             )
             await call_hook(cast("Any", task.handler), context)
             return
-        text = task.prompt if isinstance(task.prompt, str) else await call_hook(task.prompt)
+        text: Any = task.prompt if isinstance(task.prompt, str) else await call_hook(task.prompt)
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidScheduledTask(
+                f'The prompt of the scheduled task "{declared.id}" returned {shown(text)}.',
+                kept="Nothing was asked; its next time stays.",
+                next_step="Return text with something in it. To decide whether to ask, use a handler that"
+                " calls self.submit_messages(…).",
+            )
         marks = {
             **(task.metadata or {}),
             "source": "scheduled-task",
@@ -216,7 +224,7 @@ class Tasks:
             "scheduledFor": due,
             "schedule": declared.schedule.text,
         }
-        await diary.submissions.accept(str(text), idempotency_key=key, metadata=marks)
+        await diary.submissions.accept(text, idempotency_key=key, metadata=marks)
 
 
 def _moment(ms: int) -> datetime:

@@ -29,6 +29,8 @@ Kind = Literal["scheduled", "delayed", "cron", "interval"]
 
 LONGEST_INTERVAL = 30 * 24 * 3600
 LONGEST_CRON = 256
+LONGEST_DELAY = 10 * 365 * 24 * 3600
+"""Seconds. Nobody waits for longer by a number; seconds since 1970 have been more since 1980."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_MS = 253_402_300_799_000
 """The last second of the year 9999, where `datetime` ends."""
@@ -60,6 +62,7 @@ def moment(when: Any, *, now: int, callback: str = "a callback") -> Moment:
         case bool():
             pass
         case int() | float():
+            _refuse_epoch(when)
             return _delayed(when, now)
         case _:
             pass
@@ -68,6 +71,17 @@ def moment(when: Any, *, now: int, callback: str = "a callback") -> Moment:
         kept=KEPT,
         next_step='Give an aware datetime, seconds from now, a timedelta, or a cron text like "0 9 * * 1-5".',
     )
+
+
+def _refuse_epoch(seconds: float) -> None:
+    if LONGEST_DELAY < seconds < 1e15:  # milliseconds since 1970 as well
+        raise InvalidSchedule(
+            f"schedule({seconds}, …) is a delay of {seconds / 31_557_600:.0f} years: a number is read as"
+            " seconds from now.",
+            kept=KEPT,
+            next_step="For a moment, give a datetime: datetime.fromtimestamp(moment, UTC). For a wait that"
+            " long, a timedelta.",
+        )
 
 
 def every(seconds: Any, *, now: int) -> Moment:

@@ -18,7 +18,7 @@ from ..access.audit import AgentAuditor
 from ..access.expiry import EXPIRED, is_expired
 from ..access.permissions import answer_to, is_about_the_view, needed, refused, target_of
 from ..address import kebab
-from ..calling import ask, call_hook
+from ..calling import ask, show
 from ..current import current_connection
 from ..errors import InvalidSettings
 from ..journal.feed_state import FeedState
@@ -116,7 +116,7 @@ class ChatSockets:
         self.actor.emit(Connect(connection_id=connection.id))
         token = current_connection.set(connection)
         try:
-            await call_hook(agent.on_connect, connection, request)
+            await show(agent, "on_connect", connection, request)
         finally:
             current_connection.reset(token)
 
@@ -147,7 +147,7 @@ class ChatSockets:
         self.audience.forget(connection)
         self.actor.emit(Disconnect(connection_id=connection.id, code=code, reason=reason))
         try:
-            await call_hook(self.actor.agent.on_close, connection, code, reason)
+            await show(self.actor.agent, "on_close", connection, code, reason)
         except Exception as error:  # noqa: BLE001 - it is gone already
             self.actor.log_hook_error("on_close", error)
 
@@ -176,7 +176,7 @@ class ChatSockets:
                     connection.close(1007, "This is not UTF-8")
                 else:
                     self._tell_misshapen(connection, given)
-                    await call_hook(self.actor.agent.on_message, connection, given)
+                    await show(self.actor.agent, "on_message", connection, given)
                 return
             message = b""  # a long one is not kept while it is handled
             if isinstance(frame, Refused):

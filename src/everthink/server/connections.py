@@ -24,6 +24,7 @@ from ..settings import nearest, shown
 from ..wire.codec import encode
 from ..wire.frames import ServerFrame
 from ..wire.offers import Offers
+from .goodbye import goodbye
 from .waiting import Buffers, Long
 
 __all__ = ["Connection", "Parcel", "Socket"]
@@ -259,9 +260,13 @@ class Connection:
         self._buffers.forget(self)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Close the connection after what was sent so far."""
+        """Close the connection after what was sent so far.
+
+        `code` is one that may be sent (1000, or 3000 to 4999 for your own meanings); `reason` has at most 123
+        bytes. Another code is told in the log, and 1008 is sent; a longer reason is cut.
+        """
         if self._closing is None:
-            self._closing = (code, reason)
+            self._closing = goodbye(code, reason)
             self._rouse()
             self.cut_later()
 

@@ -91,7 +91,9 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
         method = getattr(agent, call.method)
         result = method(stream, *call.args) if info.streaming else method(*call.args)
         result = await result if inspect.isawaitable(result) else result
-        if not info.streaming:
+        if info.streaming:
+            stream.end(result)  # unless it did so itself: nobody else will, and the caller has no time limit
+        else:
             answer({"success": True, "done": True} | ({} if result is None else {"result": result}))
     except asyncio.CancelledError:
         raise

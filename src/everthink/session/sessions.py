@@ -137,7 +137,10 @@ class Sessions:
             raise _unknown(id)
 
     async def delete(self, id: str) -> None:
-        """Remove a session for good: messages, summaries, blocks, prompt. Not the live one."""
+        """Remove a session for good: messages, summaries, blocks, prompt. Not the live one.
+
+        One that is not there, or not any more, is as good as removed.
+        """
         home = self._home
         if id == home.session.id:
             raise SessionBusy(
@@ -175,6 +178,7 @@ class Sessions:
         self, id: str, input_tokens: int, output_tokens: int, estimated_cost: float = 0.0
     ) -> None:
         """Add to a session's totals. What providers report for turns is added without this."""
+        await self._required(id)
         home = self._home
         await home.store.apply(
             [
@@ -193,12 +197,14 @@ class Sessions:
 
     async def append(self, id: str, message: Message, parent_id: str | Unset | None = UNSET) -> bool:
         """Store a message in a session. False when its id is known there."""
+        await self._required(id)
         inserted = await (await self.session(id)).append_message(message, parent_id)
         await self._touch(id)
         return inserted
 
     async def upsert(self, id: str, message: Message, parent_id: str | Unset | None = UNSET) -> None:
         """Store a message in a session, in its place when its id is known there."""
+        await self._required(id)
         session = await self.session(id)
         if not await session.update_message(message):
             await session.append_message(message, parent_id)
@@ -208,6 +214,7 @@ class Sessions:
         self, id: str, messages: Sequence[Message], parent_id: str | Unset | None = UNSET
     ) -> None:
         """Store messages one under the other, below the session's tip or below `parent_id`."""
+        await self._required(id)
         session = await self.session(id)
         if isinstance(parent_id, str):
             await session.require(parent_id, what="append_all: parent_id")
@@ -226,6 +233,7 @@ class Sessions:
 
     async def delete_messages(self, id: str, ids: Sequence[str]) -> None:
         """Remove messages of a session."""
+        await self._required(id)
         await (await self.session(id)).delete_messages(ids)
         await self._touch(id)
 
@@ -235,6 +243,7 @@ class Sessions:
             raise SessionBusy(
                 "The live session is emptied with clear_messages() of the agent.", kept="It is as it was."
             )
+        await self._required(id)
         await (await self.session(id)).clear_messages()
         await self._touch(id)
 

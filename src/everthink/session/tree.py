@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from ..errors import InvalidMessage, UnknownMessage
 from ..messages import UNSET, Message, Unset, encode_json
 from ..models.tokens import estimate_message
+from ..settings import check_call
 from ..store.port import Rows, Statement, Store
 from . import attachments, authors, queries
 from .overlay import OVERLAY_PREFIX, Overlay, applied, is_overlay
@@ -43,6 +44,11 @@ class Plan:
     """(message, parent, sequence number) in the order of the statements. An update has no number."""
     moves: list[Statement] = field(default_factory=list[Statement])
     """Belong behind `statements`: what is stored already gets another place."""
+
+    @property
+    def new(self) -> list[str]:
+        """The messages it appends. One that was stored already stays where it is, and is none of them."""
+        return [message.id for message, _, seq in self.writes if seq is not None]
 
     @property
     def cut(self) -> list[str]:
@@ -438,6 +444,7 @@ class Tree:
 
     async def delete_messages(self, ids: Sequence[str]) -> None:
         """Remove messages; what hung below one of them hangs below its parent afterwards."""
+        check_call("delete_messages", ids=ids)
         for id in ids:
             rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
             if not rows:

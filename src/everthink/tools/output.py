@@ -19,7 +19,7 @@ import logging
 import math
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set, ValuesView
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
@@ -282,7 +282,9 @@ def _unknown(value: Any) -> _NotPlain:
     kind = cast("Any", type(value))
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     instead = "Return text, numbers, lists, dicts, dataclasses or pydantic models."
-    if isinstance(value, Iterator):
+    if isinstance(value, AsyncIterator):
+        instead = "Return a list: `[item async for item in ...]`."
+    elif isinstance(value, Iterator):
         instead = "Return `list(...)` of it."
     elif inspect.isawaitable(value):
         instead = "Await it before returning."

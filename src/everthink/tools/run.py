@@ -3,8 +3,9 @@
     Tool.call, Tool.iterate --> run --> user code
 
 Async bodies run on the event loop, plain ones in a thread with a copy of the caller's context variables.
-A body that hands back an iterator or an awaitable is followed to its last value. Cancelling the
-caller always propagates; nothing a body does by itself can look like that.
+A body that hands back an awaitable, or a generator of a function with `yield`, is followed to its last
+value; other iterators (a `map`, a generator expression, a file) are values: nobody means the last alone.
+Cancelling the caller always propagates; nothing a body does by itself can look like that.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
@@ -121,16 +122,16 @@ async def _in_thread(tool: str, body: Callable[[], Any]) -> Any:
         failure: BaseException | None = None
         try:
             value = body()
-            if isinstance(value, Iterator):
+            if _is_generator(value):
                 # Here and not on the loop: each `next` is the body's own, blocking code.
-                value = _last(cast("Iterator[Any]", value), given_up)
+                value = _last(value, given_up)
         except StopIteration as error:
             failure = RuntimeError("the tool raised StopIteration")  # a future cannot carry the original
             failure.__cause__ = error
         except BaseException as error:  # noqa: BLE001 - it is raised where the tool is awaited
             failure = error
         with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-            loop.call_soon_threadsafe(settle, cast("Any", value), failure)
+            loop.call_soon_threadsafe(settle, value, failure)
 
     threads.start(f"tool {tool}", functools.partial(contextvars.copy_context().run, work))
     try:
@@ -140,11 +141,11 @@ async def _in_thread(tool: str, body: Callable[[], Any]) -> Any:
 
 
 async def _follow(value: Any) -> Any:
-    """Await awaitables, drain iterators. Lists, text and the like are values, not iterators."""
+    """Await awaitables, drain generators. Everything else is a value."""
     while True:
         if inspect.isawaitable(value):
             value = await value
-        elif isinstance(value, AsyncIterable):
+        elif _is_async(value):
             last = None
             values = aiter(cast("AsyncIterable[Any]", value))
             try:
@@ -153,10 +154,23 @@ async def _follow(value: Any) -> Any:
             finally:
                 await _close(values)
             return last
-        elif isinstance(value, Iterator):
+        elif _is_generator(value):
             return _last(cast("Iterator[Any]", value), None)
         else:
             return value
+
+
+def _is_async(value: Any) -> bool:
+    return isinstance(value, AsyncIterable) and not _is_expression(value)
+
+
+def _is_generator(value: Any) -> bool:
+    return isinstance(value, Generator) and not _is_expression(value)
+
+
+def _is_expression(value: Any) -> bool:
+    """True for `(f(x) for x in …)`, which is a list that was not made yet."""
+    return getattr(cast("object", value), "__name__", None) == "<genexpr>"
 
 
 def _last(values: Iterator[Any], given_up: threading.Event | None) -> Any:

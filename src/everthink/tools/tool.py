@@ -234,6 +234,12 @@ class Tool(Generic[P, R]):
             return copy.deepcopy(self._input.arguments(self.name, input))
         return self._input.typed.completed(self.name, input)
 
+    def check_keys(self, input: Any) -> None:
+        """Raise `InvalidSettings` when input that a hook put in place of the model's has not the keys that
+        the function takes. A tool with a schema of its own gets what the hook says."""
+        if not isinstance(self._input, JsonInput):
+            self._input.typed.check_keys(self.name, input)
+
     async def needs_approval_for(self, input: Any, ctx: ToolContext) -> bool:
         """True when a person must agree before this call runs."""
         if isinstance(self.needs_approval, bool):

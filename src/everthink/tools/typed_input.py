@@ -21,6 +21,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema, to_json
 
+from ..errors import InvalidSettings
+from ..settings import nearest
 from .explain import explain, misfit, not_an_object
 from .finite import non_finite
 from .plain_input import as_json
@@ -98,6 +100,30 @@ class TypedInput:
             key = keys[name] or self._keys.get(name, [name])[0]
             written[key] = as_json(item, given.get(key))
         return written
+
+    def check_keys(self, tool: str, value: Any) -> None:
+        """Raise `InvalidSettings` when somebody's input has a key that the function does not take, or lacks
+        one that it needs. What the values are is theirs to say."""
+        given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        known = [keys[0] for keys in self._keys.values()]
+        names = {self._known.get(key) or key for key in given}
+        where = f"Allow(input=…) for tool {tool!r}"
+        for key in given:
+            if (self._known.get(key) or key) not in self._keys and (
+                key in self._reserved or not self.takes_rest
+            ):
+                near = nearest(key, known)
+                takes = f"It takes: {', '.join(known)}." if known else "It takes none."
+                raise InvalidSettings(
+                    f"{where} has the key {key!r}, which the tool does not take.",
+                    next_step=f"Did you mean {near!r}?" if near else takes,
+                )
+        for parameter in self._fields.values():
+            if parameter.default is parameter.empty and parameter.name not in names:
+                raise InvalidSettings(
+                    f"{where} lacks {self._keys[parameter.name][0]!r}, which the tool needs.",
+                    next_step="It is the whole input: Allow({**call.input, …}) keeps what the model gave.",
+                )
 
     def unchecked(self, value: Any) -> dict[str, Any]:
         """Arguments from input that somebody put in place of the model's: converted where that works."""

@@ -40,6 +40,7 @@ from .loop import Loop
 from .outcome import Outcome, Postponed
 from .overflow import classified, make_room, overflow_of
 from .running import Run
+from .said_before import refuse_other_words
 
 __all__ = ["perform", "with_stamps"]
 
@@ -277,12 +278,15 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
         messages = await _resolved(host, turn)
         if turn.trigger == "submission" and turn.signal.aborted:
             return False
-        turn.message_ids = [message.id for message in messages]
     if not (turn.is_applied and turn.is_started):
         await host.session.note_stored_ids(messages)
         if host.generation != turn.generation:
             return False
+        if turn.compute_input is not None:
+            refuse_other_words(host.session, messages)
         plan = host.session.plan_append(messages)
+        if not turn.is_applied:
+            turn.message_ids = plan.new
         turn.question, turn.cut = host.session.tip, [*turn.cut, *plan.cut]
         more: list[Statement] = []
         if not turn.is_started:

@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from .. import chunks as ui
-from ..calling import call_hook
+from ..calling import call_hook, show
 from ..errors import TooDeep, ToolError, ToolInputError, ToolInterrupted, ToolOutputError
 from ..hooks.values import (
     Allow,
@@ -371,7 +371,7 @@ class StepCalls:
             error=failure,
         )
         try:
-            await call_hook(host.agent.after_tool_call, outcome)
+            await show(host.agent, "after_tool_call", outcome)
         except Exception as error:  # noqa: BLE001 - the tool has run; nothing can undo that
             host.log_hook_error("after_tool_call", error)
 
@@ -383,7 +383,7 @@ class StepCalls:
         if host.overrides("before_tool_call"):
             # What a hook decides about is what runs; it is a copy, and Allow(input=…) changes it.
             call = replace(call, input=tool.completed(called.input))
-            match await self._decision(call):
+            match await self._decision(call, tool):
                 case Block(reason):
                     return (
                         reason
@@ -409,12 +409,14 @@ class StepCalls:
             await context.progress(value)
         return value
 
-    async def _decision(self, call: ToolCall) -> ToolDecision | None:
+    async def _decision(self, call: ToolCall, tool: Tool) -> ToolDecision | None:
         try:
             decision = decision_of(await call_hook(self.run.host.agent.before_tool_call, call))
             if isinstance(decision, Substitute):
                 output = jsonable(decision.output, tool=call.tool_name, by="before_tool_call")
                 decision = Substitute(output, decision.input)
+            elif isinstance(decision, Allow) and not isinstance(decision.input, Unset):
+                tool.check_keys(decision.input)
         except Exception as error:
             raise _HookFailed("before_tool_call", error) from error
         return decision

@@ -27,7 +27,7 @@ import msgspec
 
 from .. import chunks as ui
 from ..abort import AbortController
-from ..calling import ask, call_hook
+from ..calling import ask, call_hook, show
 from ..clock import Timer
 from ..errors import InvalidSettings, ModelError, StreamCut
 from ..hooks.given import ReadList
@@ -299,7 +299,7 @@ class Loop:
         self.is_waiting = calls.is_waiting
         if run.host.overrides("on_step_finish"):
             try:
-                await call_hook(run.host.agent.on_step_finish, result)
+                await show(run.host.agent, "on_step_finish", result)
             except Exception as error:  # noqa: BLE001 - observers never break a turn
                 run.host.log_hook_error("on_step_finish", error)
         return result

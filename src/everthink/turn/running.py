@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import chunks as ui
 from ..abort import AbortController, AbortSignal
-from ..calling import call_hook
+from ..calling import show
 from ..clock import Timer
 from ..errors import StreamStalled, TooDeep
 from ..hooks.values import (
@@ -173,6 +173,6 @@ class Run:
         if not self.watches_chunks:
             return
         try:
-            await call_hook(self.host.agent.on_chunk, ChunkContext(chunk))
+            await show(self.host.agent, "on_chunk", ChunkContext(chunk))
         except Exception as error:  # noqa: BLE001 - observers never break a turn
             self.host.log_hook_error("on_chunk", error)
