@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .processes import Command
+from ..support.commands import Command
 
 # A model that counts lines, stops in the middle until there is a file `go`, and can go on where it stopped.
 AGENT = """

@@ -295,7 +295,7 @@ def address_of(whom: str | None, server: str, token: str | None) -> str:
 
 def _scheme_of(base: str) -> str:
     """The scheme of the socket at an address."""
-    from .output import WrittenWrongly
+    from ..serving.output import WrittenWrongly
 
     scheme = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}.get(urlsplit(base).scheme)
     if scheme is None or not urlsplit(base).netloc:
@@ -314,7 +314,7 @@ def _from_page(query: str) -> tuple[str, str]:
 
 
 def _check_is_agent(agent: str, whom: str) -> None:
-    from .output import WrittenWrongly
+    from ..serving.output import WrittenWrongly
 
     if ":" in agent:
         raise WrittenWrongly(
@@ -366,7 +366,7 @@ def known_agents(base: str) -> list[dict[str, Any]] | None:
     import json
     from urllib.request import urlopen
 
-    from .page import AGENTS_LIST
+    from ..serving.page import AGENTS_LIST
 
     try:
         plain = base.replace("ws", "http", 1) if base.startswith("ws") else base
