@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from ..address import kebab
 from ..calling import ask, call_hook
+from ..chunks import NOTHING_NEW
 from ..current import current_connection
 from ..door.requests import (
     ChatRequest,
@@ -58,7 +59,7 @@ from .connections import Connection, Parcel
 from .expiry import EXPIRED, is_expired
 from .permissions import answer_to, is_about_the_view, needed, refused, target_of
 from .reading import RawText, decoded
-from .replays import NOTHING_NEW, Over, chunk_frames, replayed_frames, stored_bodies, tell_end, tell_failure
+from .replays import Over, chunk_frames, replayed_frames, stored_bodies, tell_end, tell_failure
 from .rpc import answer_call
 from .waiting import Latest, Long
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ..chunks import NOTHING_NEW
 from ..chunks import encode as encode_chunk
 from ..hooks.values import TurnStatus
 from ..journal import queries
@@ -24,7 +25,6 @@ from ..wire.codec import encode
 from .connections import Connection, Parcel
 
 __all__ = [
-    "NOTHING_NEW",
     "Over",
     "chunk_frames",
     "replayed_frames",
@@ -32,10 +32,6 @@ __all__ = [
     "tell_end",
     "tell_failure",
 ]
-
-
-NOTHING_NEW = '{"type":"message-metadata","messageMetadata":{}}'
-"""A chunk that changes nothing."""
 
 
 class _Call(msgspec.Struct, rename="camel"):
