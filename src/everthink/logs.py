@@ -35,6 +35,7 @@ LOGGERS = (
     "abort",
     "agent",
     "cli",
+    "client",
     "cluster",
     "devtools",
     "fibers",

@@ -84,7 +84,11 @@ class Exchange:
     async def open(self) -> None:
         """Connect, and learn where things stand."""
         await self._line.open()
-        await self.ready()
+        try:
+            await self.ready()
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Hang up."""
@@ -286,7 +290,9 @@ class Exchange:
         frame = decode_told(text)
         if frame is None:
             return
-        draft = self.transcript.draft(frame.id) if isinstance(frame, wire.ResponseFrame) else None
+        draft = None
+        if isinstance(frame, wire.ResponseFrame) and frame.done:
+            draft = self.transcript.draft(frame.id)  # which the end takes away
         new = self.transcript.take(frame)
         match frame:
             case wire.State(state):
