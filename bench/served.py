@@ -24,7 +24,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from everthink import App, Limits
-from everthink.cli.serving import listen, quiet_logs, run
+from everthink.serving.process import listen, quiet_logs, run
 
 from .ours import agent_class
 from .stranger import Target

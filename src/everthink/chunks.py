@@ -15,6 +15,7 @@ import msgspec
 from .messages import encode_json
 
 __all__ = [
+    "NOTHING_NEW",
     "Abort",
     "Chunk",
     "Data",
@@ -299,6 +300,9 @@ _Known = (
 )
 Chunk = _Known | Data | Other
 """Any of them; tell them apart by `type`."""
+
+NOTHING_NEW = '{"type":"message-metadata","messageMetadata":{}}'
+"""A chunk that changes nothing, as JSON text: it stands where one is left out, so that none is missing."""
 
 _decode_known = msgspec.json.Decoder(_Known).decode
 _decode_data = msgspec.json.Decoder(Data).decode

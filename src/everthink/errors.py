@@ -46,6 +46,8 @@
     ├── MissingExtra                an optional dependency is not installed
     ├── MissingKey                  a provider has no credentials
     ├── ScriptExhausted             a ScriptedModel was asked for more than its script
+    ├── NotConnected                a client is not let in, finds nobody, or lost the connection for good
+    ├── CallFailed                  a method that a client called did not work
     ├── DiscoveryFailed             a folder of agents with mistakes in it, all of them
     └── StoreError                  the database said no
         ├── StoreLocked             another process holds it
@@ -75,6 +77,7 @@ __all__ = [
     "AgentElsewhere",
     "AgentError",
     "AgentSetAside",
+    "CallFailed",
     "CommitInDoubt",
     "CommitRefused",
     "CompactionNotSetUp",
@@ -101,6 +104,7 @@ __all__ = [
     "NestedTurn",
     "NoMessages",
     "NoModel",
+    "NotConnected",
     "NotInFiber",
     "NotJson",
     "Problem",
@@ -515,6 +519,33 @@ class DiscoveryFailed(AgentError):
         count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         listed = "\n".join(f"  {problem}" for problem in self.problems)
         super().__init__(f"The agents in {folder} cannot be used: {count}.\n{listed}")
+
+
+class NotConnected(AgentError):
+    """A client has no connection: nobody answers, it is not let in, or it was told to stay away.
+
+    `status` is that of an HTTP answer that refused it, `code` the one with which its socket was closed.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        kept: str = "",
+        next_step: str = "",
+        status: int | None = None,
+        code: int | None = None,
+    ) -> None:
+        super().__init__(what, kept=kept, next_step=next_step)
+        self.status, self.code = status, code
+
+
+class CallFailed(AgentError):
+    """A method that a client called did not work. The words are the agent's."""
+
+    def __init__(self, method: str, error: str) -> None:
+        super().__init__(f"{method}: {error}")
+        self.method, self.error = method, error
 
 
 class InvalidScheduledTask(AgentError):

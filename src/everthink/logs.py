@@ -1,6 +1,6 @@
 """What we write to the log: nobody's secret, nobody's forged line, nobody's flood.
 
-    log.warning("%s is refused", path) --> Clean --> the application's handlers, or ours (cli/serving.py)
+    log.warning("%s is refused", path) --> Clean --> the application's handlers, or ours (serving/process.py)
 
 `Clean` sits on each of our loggers, so it does its work whoever wrote the handlers: values are masked
 (`masking.py`), stand on one line without control characters (`plain.py`), and are cut when they are long.
@@ -35,6 +35,7 @@ LOGGERS = (
     "abort",
     "agent",
     "cli",
+    "client",
     "cluster",
     "devtools",
     "fibers",

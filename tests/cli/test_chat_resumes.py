@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 import socket
-import threading
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from .processes import Command
+from ..support.cable import Cable
+from ..support.commands import Command
 
 # A model that counts lines, stops in the middle until there is a file `go`, and can go on where it stopped.
 AGENT = """
@@ -51,60 +50,6 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents" / "counter.py").write_text(AGENT)
     return tmp_path
-
-
-class Cable:
-    """Carries bytes between a client and a server until it is pulled out."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._is_plugged = True
-        self._ends: list[socket.socket] = []
-        self._lock = threading.Lock()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return  # closed
-            with self._lock:
-                if not self._is_plugged:
-                    near.close()
-                    continue
-                far = socket.create_connection(("127.0.0.1", self._target))
-                self._ends += [near, far]
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
-
-    @staticmethod
-    def _carry(one: socket.socket, other: socket.socket) -> None:
-        try:
-            while data := one.recv(65536):
-                other.sendall(data)
-        except OSError:
-            pass  # pulled out
-        for end in (one, other):
-            end.close()
-
-    def pull(self) -> None:
-        """Cut what is connected; nobody gets through until it is back in."""
-        with self._lock:
-            self._is_plugged = False
-            for end in self._ends:
-                with contextlib.suppress(OSError):  # hung up already
-                    end.shutdown(socket.SHUT_RDWR)
-            self._ends.clear()
-
-    def plug(self) -> None:
-        self._is_plugged = True
-
-    def close(self) -> None:
-        self.pull()
-        self._listener.close()
 
 
 def stored(base: str) -> bytes:

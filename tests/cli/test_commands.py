@@ -17,10 +17,10 @@ from click.testing import CliRunner
 
 from everthink import App, Think, tool
 from everthink.cli.main import COMMANDS, cli
-from everthink.cli.models import odd_keys
+from everthink.serving.missing_models import odd_keys
 from everthink.testing import ScriptedModel, calls, fails, says
 
-from .processes import Command
+from ..support.commands import Command
 
 MAIN = """
 from everthink import App, Think

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from everthink.cli.env_file import settings_in
 from everthink.cli.main import cli
 
-from .processes import Command
+from ..support.commands import Command
 
 AGENT = """
 import os

@@ -20,7 +20,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from .processes import PATIENCE, Command
+from ..support.commands import PATIENCE, Command
 
 AGENT = """
 from everthink import Think

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import Command
+from tests.support.commands import Command
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "- say: Tell me a story.\n"

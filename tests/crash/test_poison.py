@@ -14,9 +14,9 @@ import pytest
 
 from everthink.recovery.aside import SET_ASIDE_TEXT
 from everthink.testing.node import Node, NodeFailed
-from tests.cli.processes import Command
 from tests.crash.poison_child import Patient
 from tests.security.poisoned import Poisoned
+from tests.support.commands import Command
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from everthink import Think
-from everthink.cli.page import WithPage
-from everthink.cli.target import Loaded
+from everthink.serving.page import WithPage
+from everthink.serving.target import Loaded
 from tests.support.postgres import postgres_database, postgres_server, postgres_url
 from tests.support.server import Served, open_app, served
 

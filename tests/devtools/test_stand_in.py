@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from everthink.cli.models import use_demo_models
-from everthink.cli.page import WithPage
-from everthink.cli.target import load
+from everthink.serving.missing_models import use_demo_models
+from everthink.serving.page import WithPage
+from everthink.serving.target import load
 from everthink.testing.in_process_server import Listening
 
 pytestmark = pytest.mark.anyio

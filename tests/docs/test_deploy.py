@@ -21,7 +21,7 @@ from websockets.exceptions import InvalidStatus
 from everthink.testing.client import Client
 from everthink.testing.server_address import Place
 
-from ..cli.processes import PATIENCE, Command
+from ..support.commands import PATIENCE, Command
 from ..support.node import free_port
 from .pages import ROOT, files, program, written
 

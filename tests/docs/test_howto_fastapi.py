@@ -19,8 +19,8 @@ from everthink.testing import ScriptedModel, says
 from everthink.testing.client import Client
 from everthink.testing.in_process_server import Listening
 
-from ..cli.processes import Command
 from ..support.agents import assistant
+from ..support.commands import Command
 from .pages import program, written
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from ..cli.processes import Command
+from ..support.commands import Command
 from ..support.node import free_port, judge, needs, packages_of, walk, workbench
 from .pages import ROOT, files
 

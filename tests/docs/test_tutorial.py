@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ..cli.processes import PATIENCE, Command
+from ..support.commands import PATIENCE, Command
 from .pages import ROOT, written
 
 PAGE = "tutorial.md"

@@ -242,8 +242,8 @@ def test_dev_looks_for_a_model_that_code_chooses_without_holding_the_loop(tmp_pa
     script = """
 import asyncio, sys, threading
 from everthink import Think
-from everthink.cli.models import use_demo_models
-from everthink.cli.target import load
+from everthink.serving.missing_models import use_demo_models
+from everthink.serving.target import load
 seen = {}
 class Watching:
     def find_spec(self, name, path=None, target=None):

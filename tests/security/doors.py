@@ -7,9 +7,9 @@ from typing import Any
 
 from websockets.exceptions import InvalidStatus
 
-from everthink.cli.page import WithPage
-from everthink.cli.target import Loaded
 from everthink.observe import Event
+from everthink.serving.page import WithPage
+from everthink.serving.target import Loaded
 
 from ..support.server import Served, open_app
 

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from everthink.cli.main import cli
 from everthink.testing import ScriptedModel
 
-from ..cli.processes import Command
 from ..support.agents import assistant
+from ..support.commands import Command
 from .conftest import Serve
 
 OPEN = """

@@ -130,7 +130,7 @@ async def test_sockets_are_told_once_it_is_durable_and_not_before(
         before = len(chat.frames)
         try:
             await chat.say("one more")
-            await (await chat._socket.ping())  # comes after all that was sent before
+            await (await chat._connection._socket.ping())  # comes after all that was sent before
             assert (chat.closed, len(chat.frames)) == (None, before)
         finally:
             go.set()

@@ -15,8 +15,8 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
-from everthink.cli import line
 from everthink.cli.main import cli
+from everthink.client import received
 
 from .test_traces_terminal import ATTACKS, harmless
 
@@ -166,7 +166,7 @@ async def test_nobody_is_sent_on_to_another_server() -> None:
 
 
 async def test_a_frame_without_an_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "LONGEST_FRAME", 1_000_000)
+    monkeypatch.setattr(received, "LONGEST_FRAME", 1_000_000)
     # A thousand bytes on the wire, a million here
     async with hostile(chunk({"type": "text-delta", "id": "t", "delta": "x" * 1_000_001})) as address:
         ran = await chat(address, "-m", "Hi")

@@ -10,8 +10,8 @@ from starlette.responses import HTMLResponse, StreamingResponse
 from websockets.exceptions import InvalidStatus
 
 from everthink import App, Think
-from everthink.cli.page import WithPage
-from everthink.cli.target import Loaded
+from everthink.serving.page import WithPage
+from everthink.serving.target import Loaded
 from everthink.testing import ScriptedModel, says
 
 from ..support.server import open_app, served

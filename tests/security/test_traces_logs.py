@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from everthink import Think
-from everthink.cli.serving import _Plain  # pyright: ignore[reportPrivateUsage]
 from everthink.logs import CLEAN, LOGGERS, LONGEST_VALUE, MOST_KINDS, MOST_OF_A_KIND, Sparing, clean
 from everthink.observe.events import CHANNELS
+from everthink.serving.process import _Plain  # pyright: ignore[reportPrivateUsage]
 
 from ..shape.source import modules
 from ..support.server import open_app, served

@@ -11,7 +11,7 @@ import pytest
 
 from everthink.cli.process_list import secrets_in
 
-from ..cli.processes import Command
+from ..support.commands import Command
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -51,7 +51,7 @@ def test_dev_shows_the_password_of_its_store_to_nobody(tmp_path: Path, way: str)
         shown = arguments(dev.process.pid)
         assert len(shown) >= 2  # the one that watches and the one that serves
         assert "hunter2" not in "\n".join(shown)
-        assert "everthink.cli.serving" in "\n".join(shown)
+        assert "everthink.serving.process" in "\n".join(shown)
 
 
 @linux

@@ -17,12 +17,12 @@ import pytest
 from click.testing import CliRunner
 
 from everthink import App, Think, tool
-from everthink.cli import output as letters
 from everthink.cli.doctor import Check
 from everthink.cli.main import cli
 from everthink.cli.screen import Screen, name_of
 from everthink.errors import AgentError
 from everthink.plain import in_json, plain
+from everthink.serving import output as letters
 from everthink.testing import ScriptedModel, calls, says
 
 ATTACKS = {

@@ -157,7 +157,7 @@ async def test_hostile_frames_over_a_socket_disturb_nobody(serve: Serve) -> None
 async def test_a_text_that_is_not_unicode_closes_only_its_own_socket(serve: Serve) -> None:
     server = await serve(Target)
     bad, good = await server.connect(Target), await server.connect(Target)
-    await bad._socket.send(b"\xff\xfe", text=True)
+    await bad._connection._socket.send(b"\xff\xfe", text=True)
     assert (await bad.until_closed())[0] == 1007
     await good.until_done(await good.say("Hi"))
     assert good.text == "ok"

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from everthink.address import canonical, from_address
 from everthink.cli.chat import address_of
 from everthink.cli.main import cli
-from everthink.cli.page import WithPage
-from everthink.cli.target import Loaded
+from everthink.serving.page import WithPage
+from everthink.serving.target import Loaded
 from everthink.testing import ScriptedModel, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant

@@ -13,7 +13,8 @@ STARTS = {"create_task", "ensure_future"}
 # `background` of an agent, which does: what it raises is logged with its traceback and told as an event.
 AWAITED = {
     "cli.dev": "the command waits for all of them",
-    "cli.line": "closing the line awaits the keeper; what cannot be sent is told on the line",
+    "client.exchange": "what one raises ends the exchange, and whoever waits is told",
+    "client.line": "closing the line awaits the keeper; what ends it is told to whoever listens",
     "cluster.membership": "whoever claims an agent, or leaves, awaits it",
     "devtools.inspector": "awaited when the socket ends",
     "observe.bus": "`_finish` logs what a subscriber raises",

@@ -1,27 +1,34 @@
 """`everthink chat`: a conversation in the terminal.
 
-the person (main thread) <--> chat <--> Line (its own thread and loop) <--> server
+the person (main thread) <--> chat <--> Conversation (its own thread and loop) <--> server
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 import threading
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import click
 
 if TYPE_CHECKING:
-    from ..errors import AgentError
+    from ..client import Conversation, Reply
+    from ..errors import AgentError, NotConnected
+    from .screen import Screen
 
 __all__ = ["command"]
 
 T = TypeVar("T")
 
+CLOSED = (
+    "Either nothing is at that path (for an app that is mounted below one, write it:"
+    " --server http://host/path), or you may not enter: then give another --token."
+)
 HELP = """\
   /history      the whole conversation
   /regenerate   answer again; the old answer stays in the tree
@@ -63,8 +70,8 @@ HELP = """\
 @click.option("--token", envvar="EVERTHINK_TOKEN", help="Sent as the query parameter `token`.")
 def command(whom: str | None, server: str, message: str | None, yes: bool, token: str | None) -> None:
     """Chat in the terminal."""
-    from ..errors import AgentError
-    from .line import Line, is_unknown
+    from ..client.line import is_closed
+    from ..errors import NotConnected
     from .screen import Screen
 
     if sys.stdin.isatty():
@@ -76,25 +83,29 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
     url = address_of(whom, server, token)
     with _loop() as here:
         try:
-            line = here.run(_opened(Line, url, screen))
-        except AgentError as error:
-            raise (_unknown(error, url) if is_unknown(error) else error) from error.__cause__
-        chat = Chat(here, line, screen, yes=yes, once=message is not None)
+            room = here.run(_opened(url, screen))
+        except NotConnected as error:
+            is_unknown = error.status in (400, 404) or is_closed(error)
+            raise (_unknown(error, url) if is_unknown else _for_people(error)) from error
+        chat = Chat(here, room, screen, yes=yes, once=message is not None)
         try:
             fine = chat.say(message) if message is not None else chat.talk()
         finally:
-            here.run(line.close())
+            here.run(room.close())
     raise SystemExit(130 if chat.was_stopped else 0 if fine else 1)
 
 
-async def _opened(kind: Any, url: str, screen: Any) -> Any:
+async def _opened(url: str, screen: Screen) -> Conversation:
+    from ..client import Conversation
+
     def tell(text: str) -> None:
-        screen.line(text, "dim")
+        gone = room.refusal
+        screen.line(str(_for_people(gone)) if gone is not None else f"({text})", "dim")
 
     # Made on the loop it lives on.
-    line = kind(url, show=screen.show, tell=tell)
-    await line.open()
-    return line
+    room = Conversation(url, notice=tell)
+    await room.open()
+    return room
 
 
 class Leave(Exception):
@@ -104,8 +115,8 @@ class Leave(Exception):
 class Chat:
     """Takes lines, shows answers, asks for approval."""
 
-    def __init__(self, here: Here, line: Any, screen: Any, *, yes: bool, once: bool) -> None:
-        self._here, self._line, self._screen, self._yes = here, line, screen, yes
+    def __init__(self, here: Here, room: Conversation, screen: Screen, *, yes: bool, once: bool) -> None:
+        self._here, self._room, self._screen, self._yes = here, room, screen, yes
         self._once = once
         self.was_stopped = False
 
@@ -117,9 +128,9 @@ class Chat:
         self._greet()
         while True:
             try:
-                if self._line.refusal is not None:
+                if self._room.refusal is not None:
                     return False  # it has been told
-                if self._line.waiting():
+                if self._room.to_approve:
                     fine = self._follow() and fine
                 if sys.stdin.isatty():
                     print()
@@ -133,7 +144,7 @@ class Chat:
             except Leave:
                 return fine
             except AgentError as error:
-                screen.failure(str(error))
+                screen.failure(str(_for_people(error)))
                 return False
             except KeyboardInterrupt:
                 screen.end_line()
@@ -145,18 +156,17 @@ class Chat:
 
     def say(self, text: str) -> bool:
         """Send a message, show the answer and all that follows from it."""
-        return self._show(self._line.ask(text)) and self._follow()
+        return self._show(self._watch(lambda: self._room.say(text))) and self._follow()
 
     def _greet(self) -> None:
         if not sys.stdin.isatty():
             return
-        kept = len(self._line.messages)
+        kept = len(self._room.messages)
         count = "1 message is" if kept == 1 else f"{kept} messages are"
         from ..address import from_address
 
         # From the server, which is a stranger here.
-        name = from_address(str(self._line.identity.get("name", "")))
-        who = f"{self._line.identity.get('agent', 'the agent')}/{name}"
+        who = f"{self._room.agent or 'the agent'}/{from_address(self._room.name)}"
         self._screen.line(f"You talk to {who}. {count} kept. /help shows what you can do.", "dim")
 
     def _take(self, text: str) -> bool:
@@ -168,13 +178,13 @@ class Chat:
             case ["/quit" | "/exit"]:
                 raise Leave
             case ["/history"]:
-                for message in self._line.messages:
-                    self._screen.message(message)
+                for message in self._room.messages:
+                    self._screen.message(message.to_json())
             case ["/clear"]:
-                self._here.run(self._line.clear())
+                self._here.run(self._room.clear())
                 self._screen.line("Forgotten.", "dim")
             case ["/regenerate"]:
-                return self._show(self._line.ask_again()) and self._follow()
+                return self._show(self._watch(self._room.regenerate)) and self._follow()
             case [word, *_] if word.startswith("/"):
                 self._screen.line(f"There is no {word}. /help lists the commands.")
             case _:
@@ -183,13 +193,13 @@ class Chat:
 
     def _follow(self) -> bool:
         """Ask about every call that waits, then let the agent go on. No answer is a no."""
-        fine = True
-        while waiting := self._line.waiting():
+        while waiting := self._room.to_approve:
             answers = {part["toolCallId"]: self._may(part) for part in waiting}
-            fine = self._show(self._line.answer(answers)) and fine
-        for part in self._line.unanswered():
+            if not self._show(self._decide(answers)):
+                return False
+        for part in self._room.to_answer:
             self._screen.line(f"  … {_name(part)} waits for a browser that is connected", "dim")
-        return fine
+        return True
 
     def _may(self, part: dict[str, Any]) -> bool:
         if self._yes:
@@ -201,7 +211,27 @@ class Chat:
             self._screen.line("  no answer, so no", "dim")
             return False
 
-    def _show(self, turn: Coroutine[Any, Any, Any]) -> bool:
+    async def _watch(self, begin: Callable[[], Reply]) -> Reply:
+        """Begin a turn and show it until it is over."""
+        return await self._shown(begin())
+
+    async def _decide(self, answers: dict[str, bool]) -> Reply:
+        """Say yes or no to calls that wait, and show what the agent makes of it."""
+        replies = [await self._room.approve(call, approved) for call, approved in answers.items()]
+        return await self._shown(replies[-1])
+
+    async def _shown(self, reply: Reply) -> Reply:
+        from ..chunks import encode
+        from ..errors import TurnFailed
+
+        try:
+            async for chunk in reply:
+                self._screen.show(json.loads(encode(chunk)))
+        except TurnFailed:
+            pass  # The reply says so itself.
+        return reply
+
+    def _show(self, turn: Coroutine[Any, Any, Reply]) -> bool:
         """Wait for a turn while it is shown. Ctrl-C stops it; a second one leaves."""
         from ..errors import AgentError
 
@@ -212,13 +242,13 @@ class Chat:
                 ending = future.result()
                 break
             except AgentError as error:
-                self._screen.failure(str(error))
+                self._screen.failure(str(_for_people(error)))
                 return False
             except KeyboardInterrupt:
                 if stopped:
                     raise
                 stopped = True
-                self._here.run(self._line.stop())
+                self._here.run(self._room.cancel())
         self._screen.answer_ended()
         if stopped or ending.outcome == "aborted":
             self._screen.line("Stopped. What was said is kept.", "dim")
@@ -315,7 +345,7 @@ def _prefix_below(path: str) -> str:
 
 def _scheme_of(base: str) -> str:
     """The scheme of the socket at an address."""
-    from .output import WrittenWrongly
+    from ..serving.output import WrittenWrongly
 
     scheme = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}.get(urlsplit(base).scheme)
     if scheme is None or not urlsplit(base).netloc:
@@ -336,7 +366,7 @@ def _from_page(query: str) -> tuple[str, str]:
 
 
 def _check_is_agent(agent: str, whom: str) -> None:
-    from .output import WrittenWrongly
+    from ..serving.output import WrittenWrongly
 
     if ":" in agent:
         raise WrittenWrongly(
@@ -352,11 +382,27 @@ def _as_address(agent: str) -> str:
     return kebab(agent) if agent != agent.lower() else agent
 
 
-def _unknown(error: AgentError, url: str) -> AgentError:
+def _for_people(error: Exception) -> Exception:
+    """A letter to a program, with what a person at a terminal does next."""
+    from ..client.line import NOBODY
+    from ..errors import NotConnected
+
+    if not isinstance(error, NotConnected) or error.code is not None:
+        return error
+    steps: dict[int | str | None, str] = {
+        NOBODY: "Start a server in another terminal: everthink dev",
+        401: "It asks who you are: give a token with --token or EVERTHINK_TOKEN, or a newer one.",
+        403: "You may not enter here. Name one that is yours (AGENT/NAME), or give another --token.",
+    }
+    next_step = steps.get(error.next_step) or steps.get(error.status, error.next_step)
+    return NotConnected(error.what, kept=error.kept, next_step=next_step, status=error.status)
+
+
+def _unknown(error: NotConnected, url: str) -> AgentError:
     """A refusal for a name that nobody has, with the names that there are."""
-    from ..errors import AgentError
+    from ..client.line import is_closed
+    from ..errors import AgentError, NotConnected
     from ..settings import nearest
-    from .line import is_closed
 
     parts = urlsplit(url)
     base = f"{parts.scheme.replace('ws', 'http', 1)}://{parts.netloc}"
@@ -366,7 +412,7 @@ def _unknown(error: AgentError, url: str) -> AgentError:
     agents = known_agents(base)
     places = {str(one["kebab"]): f"{base}/{one['prefix']}/{one['kebab']}" for one in agents or []}
     if is_closed(error) and (not agents or whole.rpartition("/")[0] in places.values()):
-        return error
+        return NotConnected(error.what, next_step=CLOSED, status=error.status)
     if not agents:
         return AgentError(
             error.what,
@@ -391,8 +437,8 @@ def known_agents(base: str) -> list[dict[str, Any]] | None:
     from http.client import HTTPException
     from urllib.request import urlopen
 
-    from .page import AGENTS_LIST
-    from .received import agents_in
+    from ..client.received import agents_in
+    from ..serving.page import AGENTS_LIST
 
     try:
         parts = urlsplit(base.replace("ws", "http", 1) if base.startswith("ws") else base)

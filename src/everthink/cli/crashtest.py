@@ -87,10 +87,10 @@ def command(
 ) -> None:
     """Pull the plug, many times."""
     from ..errors import AgentError
+    from ..serving.output import complain, print_json
     from ..testing.crashtest import CrashTest, choose, read_script
     from ..testing.crashtest.runner import cut_from
     from ..testing.crashtest.sample import SCRIPT
-    from .output import complain, print_json
 
     if agent is not None and script is None:
         raise click.UsageError("Name a script as well: everthink crashtest module:Agent script.yaml")
@@ -166,7 +166,7 @@ def _counting(show: Callable[[str], object]) -> Callable[[Verdict], None]:
 
 
 def _show(report: Report) -> None:
-    from .output import say
+    from ..serving.output import say
 
     failed, missed = report.of("failed"), report.of("not reached")
     if failed:
@@ -204,8 +204,8 @@ def _table(failed: list[Verdict]) -> None:
 
 
 def _logs(verdict: Verdict) -> None:
+    from ..serving.output import say
     from ..testing.crashtest.runner import spelled
-    from .output import say
 
     lines = [
         line for line in verdict.log.splitlines() if not line.startswith(("everthink serves", "  ws://"))

@@ -1,6 +1,6 @@
 """`everthink dev`: a server for one developer, restarted when a file changes.
 
-    dev --> listening socket --> serving process (cli/serving.py) --change--> the next one
+    dev --> listening socket --> serving process (serving/process.py) --change--> the next one
 
 The socket stays open from one process to the next: whoever connects in between waits a moment
 and is not refused. The old process ends before the new one begins, since a database has one owner.
@@ -88,9 +88,9 @@ def command(
 ) -> None:
     """Serve for development."""
     from ..access.origins import Hosts
-    from .output import say
-    from .serving import listen
-    from .target import source_of, watched
+    from ..serving.output import say
+    from ..serving.process import listen
+    from ..serving.target import source_of, watched
 
     names = [*hosts, *([host] if host else [])]
     Hosts(names)  # says what is wrong with them
@@ -113,13 +113,8 @@ def command(
 
 async def supervise(listener: socket.socket, settings: dict[str, Any], folder: Path | None) -> int:
     """Keep a serving process running until Ctrl-C. Returns the exit code."""
-    from .output import (
-        EXIT_PROBLEM,
-        EXIT_WRITTEN_WRONGLY,
-        say,
-        say_error,
-    )
-    from .serving import DID_NOT_START, waiting
+    from ..serving.output import EXIT_PROBLEM, EXIT_WRITTEN_WRONGLY, say, say_error
+    from ..serving.process import DID_NOT_START, waiting
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -161,7 +156,7 @@ async def _start(listener: socket.socket, settings: dict[str, Any]) -> asyncio.s
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "everthink.cli.serving",
+        "everthink.serving.process",
         stdin=asyncio.subprocess.PIPE,  # Closes when we are gone, so that the process does not outlive us.
         pass_fds=(listener.fileno(),),
     )

@@ -70,11 +70,7 @@ def command(store: str, port: int, as_json: bool) -> None:
 
     from ..masking import mask, masked
     from ..plain import plain
-    from .output import (
-        EXIT_PROBLEM,
-        print_json,
-        say,
-    )
+    from ..serving.output import EXIT_PROBLEM, print_json, say
 
     checks = [_python(), _sqlite(), *_extras(), *_keys(), _store(store), *_agents(), _port(port)]
     problems = sum(check.state == "problem" for check in checks)
@@ -124,7 +120,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _keys() -> Iterator[Check]:
-    from .models import KEYS, odd_keys
+    from ..serving.missing_models import KEYS, odd_keys
 
     for odd in odd_keys():
         yield Check("keys", "problem", odd, "Copy it once more from the provider's page.")
@@ -224,7 +220,7 @@ def _holder(path: Path) -> str | None:
 def _agents() -> Iterator[Check]:
     from ..app.discovery import find_agents
     from ..errors import DiscoveryFailed
-    from .models import what_is_missing
+    from ..serving.missing_models import what_is_missing
 
     if not Path("agents").is_dir():
         yield Check("agents", "note", "no ./agents here", "everthink new my-agents starts a project")

@@ -41,7 +41,7 @@ _ESCAPE = re.compile(r'\\[nrt"\\]')
 def read_env_file(path: str = ".env") -> None:
     """Take over what the file says and the environment does not. Without a file nothing happens."""
     from ..errors import AgentError
-    from .output import say_error
+    from ..serving.output import say_error
 
     if Path(path).is_dir():
         say_error(f"{path} is a folder, not a file; no settings are read from it.", "yellow")
@@ -67,8 +67,8 @@ def place_of(name: str) -> str:
 
 def tell_unknown() -> None:
     """Say which settings look like ours and are read by nobody."""
+    from ..serving.output import say_error
     from ..settings import nearest
-    from .output import say_error
 
     for name in sorted(os.environ):
         if not _OURS.match(name) or name in KNOWN:

@@ -50,8 +50,8 @@ PATIENCE = 5
 def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
     """Erase an agent."""
     from ..address import Address, canonical
+    from ..serving.output import print_json, say
     from . import journal as read
-    from .output import print_json, say
 
     if as_json and not yes:
         raise click.UsageError("--json is for scripts, which cannot be asked: add --yes.")
@@ -90,7 +90,7 @@ def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
 def _asked(question: str) -> str:
     """What the person types; without one, nothing is erased."""
     from ..errors import AgentError
-    from .output import EXIT_INTERRUPTED, say_error
+    from ..serving.output import EXIT_INTERRUPTED, say_error
 
     try:
         return click.prompt(question, default="", show_default=False)

@@ -49,8 +49,8 @@ def command(agent: str, store: str, output: str) -> None:
     """Export an agent."""
     from ..messages import encode_json
     from ..plain import in_json
+    from ..serving.output import say_error
     from . import journal as read
-    from .output import say_error
 
     journal = read.open_journal(store)
     count = 0

@@ -50,8 +50,8 @@ STATUS_STYLES = {
 def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
     """Look into a database."""
     from ..masking import masked
+    from ..serving.output import print_json, say
     from . import journal as read
-    from .output import print_json, say
 
     journal = read.open_journal(store)
     try:

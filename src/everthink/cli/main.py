@@ -94,7 +94,7 @@ class Lazy(click.Group):
         except BrokenPipeError:
             raise  # click ends quietly when nobody reads any more
         except Exception as error:
-            from .output import exit_code_of, told
+            from ..serving.output import exit_code_of, told
 
             if not told(error):
                 raise

@@ -33,7 +33,7 @@ RULE = "names of packages have the letters a to z, digits, and hyphens between t
 def command(name: str, as_json: bool) -> None:
     """Make a project."""
     from ..errors import AgentError
-    from .output import print_json, say
+    from ..serving.output import print_json, say
 
     folder = Path(name)
     package = _package(folder)
@@ -72,7 +72,7 @@ def _package(folder: Path) -> str:
 
 
 def _check_name(name: str, package: str) -> None:
-    from .output import WrittenWrongly
+    from ..serving.output import WrittenWrongly
 
     what = ""
     if not name.strip() or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):

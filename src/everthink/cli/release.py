@@ -39,8 +39,8 @@ def command(agent: str | None, turn: str | None, everything: bool, store: str, a
     """Release what was set aside."""
     from ..address import Address
     from ..errors import AgentError
+    from ..serving.output import print_json, say
     from . import journal as read
-    from .output import print_json, say
 
     if (agent is None) == (not everything):
         raise click.UsageError("Name an agent, as in `everthink release assistant/room-1`, or say --all.")

@@ -97,11 +97,7 @@ def command(
     workers: int,
 ) -> None:
     """Serve in production."""
-    from .output import (
-        EXIT_PROBLEM,
-        WrittenWrongly,
-        say_error,
-    )
+    from ..serving.output import EXIT_PROBLEM, WrittenWrongly, say_error
 
     if workers > 1:
         raise WrittenWrongly(
@@ -112,9 +108,9 @@ def command(
             "the time. Leave --workers out.",
         )
 
-    from .models import odd_keys, what_is_missing
-    from .serving import address, describe, listen, quiet_logs, run, tell, warn_when_open
-    from .target import Asked, load, source_of
+    from ..serving.missing_models import odd_keys, what_is_missing
+    from ..serving.process import address, describe, listen, quiet_logs, run, tell, warn_when_open
+    from ..serving.target import Asked, load, source_of
 
     quiet_logs(access=access_log, level=log_level)
     ask = Asked("serve", store, source_of("store"), float(graceful_timeout))

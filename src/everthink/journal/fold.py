@@ -2,7 +2,7 @@
 
     models/ --Chunk--> fold --Message--> session/
 
-Pure, and the only fold: live turns, replay, recovery and the testing client all use it, so
+Pure, and the only fold: live turns, replay, recovery and every client of ours use it, so
 equal chunks must always give an equal message, wherever the stream was cut in between.
 """
 

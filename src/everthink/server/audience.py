@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 
+from ..chunks import NOTHING_NEW
 from ..journal.feed_state import FeedState
 from ..messages import Message, encode_json
 from ..runtime.actor import Actor
@@ -19,12 +20,10 @@ from ..wire.codec import encode
 from .connections import Connection, Parcel
 from .waiting import Latest, Long
 
-__all__ = ["NOTHING_NEW", "Audience"]
+__all__ = ["Audience"]
 
 CORRECTED_EVERY = 1.0
 """Seconds between two snapshots for a client that asks for what it may not do."""
-NOTHING_NEW = '{"type":"message-metadata","messageMetadata":{}}'
-"""A chunk that changes nothing."""
 
 
 def _greeted(messages: Sequence[Message]) -> bytes:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from ..chunks import NOTHING_NEW
 from ..chunks import encode as encode_chunk
 from ..journal import queries
 from ..journal.feed_state import FeedState, Over
@@ -25,7 +26,7 @@ from ..runtime.actor import Actor
 from ..wire import frames as wire
 from ..wire.codec import encode
 from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
-from .audience import NOTHING_NEW, Audience
+from .audience import Audience
 from .connections import Connection, Parcel
 
 __all__ = [

@@ -1,12 +1,12 @@
-"""A chat window for tests: speaks the protocol over a real socket and keeps what a reader would see.
+"""A chat window for tests: one connection of a client, and everything that came over it.
 
     chat = await Client.connect("ws://127.0.0.1:8000/agents/assistant/room-1")
     request = await chat.say("Hello")
     await chat.until_done(request)
     assert chat.messages[-1].text == "Hi."
 
-It never guesses: every frame is in `frames`, in order, and the conversation in `messages` is built
-from them with the same fold the server uses.
+It never guesses and never comes back: every frame is in `frames`, in order, and the conversation in
+`messages` is built from them as every client of ours builds it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import itertools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlencode
 
-from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from .. import chunks as ui
-from ..journal.fold import Accumulator
-from ..messages import Message, parse_message, user_message
+from ..client.connection import Connection, chat_request
+from ..client.transcript import Transcript
+from ..messages import Message, user_message
+from ..wire import frames as wire
+from ..wire.codec import decode_told
 
 __all__ = ["Client"]
 
@@ -36,24 +36,16 @@ _numbers = itertools.count(1)
 class Client:
     """One tab. With `resumes` it asks for a running stream and takes every offer, as a browser does."""
 
-    def __init__(
-        self,
-        socket: ClientConnection,
-        *,
-        resumes: bool = False,
-        watch: Callable[[Frame], object] | None = None,
-    ) -> None:
-        self._socket, self._resumes, self._watch = socket, resumes, watch
+    def __init__(self, connection: Connection, *, resumes: bool = False) -> None:
+        self._connection, self._resumes = connection, resumes
         self.frames: list[Frame] = []
         """Everything that arrived, in order."""
         self.other: list[str | bytes] = []
         """What arrived and is not a frame."""
-        self.state: Any = None
         self.identity: Frame | None = None
         self.closed: tuple[int, str] | None = None
         """Code and reason, once the socket is closed."""
-        self._stored: list[Message] = []
-        self._drafts: dict[str, Accumulator] = {}
+        self._transcript = Transcript()
         self._acked: set[str] = set()
         self._more = asyncio.Event()
         self._reading = asyncio.create_task(self._read())
@@ -68,41 +60,31 @@ class Client:
         origin: str | None = None,
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
-        watch: Callable[[Frame], object] | None = None,
     ) -> Client:
-        """Connect. `id` is the connection's id (`_pk`); `watch` is called with every frame that arrives."""
-        asked = {**({"_pk": id} if id is not None else {}), **(query or {})}
-        if asked:
-            url += "?" + urlencode(asked)
-        given: Any = origin
-        socket = await connect(
-            url,
-            origin=given,
-            additional_headers=dict(headers or {}),
-            max_size=None,
-            max_queue=None,
-            compression=None,
+        """Connect. `id` is the connection's id (`_pk`)."""
+        connection = await Connection.open(
+            url, id=id, query=query, origin=origin, headers=headers, compression=None
         )
-        client = cls(socket, resumes=resumes, watch=watch)
+        client = cls(connection, resumes=resumes)
         if resumes:
             await client.probe("connect")
         return client
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Leave."""
-        await self._socket.close(code, reason)
+        await self._connection.close(code, reason)
         await self._reading
 
     async def drop(self) -> None:
         """Lose the network: no goodbye."""
-        self._socket.transport.abort()
+        self._connection.drop()
         await self._reading
 
     # --- sending
 
-    async def send(self, frame: Frame | str | bytes) -> None:
+    async def send(self, frame: wire.ClientFrame | Frame | str | bytes) -> None:
         """Send a frame, or anything else."""
-        await self._socket.send(json.dumps(frame) if isinstance(frame, dict) else frame)
+        await self._connection.send(frame)
 
     async def say(
         self, text: str, *, id: str | None = None, message_id: str | None = None, **body: Any
@@ -114,31 +96,25 @@ class Client:
     async def request(self, messages: list[Message], *, id: str | None = None, **body: Any) -> str:
         """Send this list as the conversation. `body` is what else the request says."""
         request = id or f"req-{next(_numbers)}"
-        asked = {
-            "messages": [message.to_json() for message in messages],
-            "trigger": "submit-message",
-            **body,
-        }
-        init = {"method": "POST", "body": json.dumps(asked)}
-        await self.send({"type": "cf_agent_use_chat_request", "id": request, "init": init})
+        await self.send(chat_request(request, messages, **body))
         return request
 
     async def cancel(self, request: str) -> None:
         """Stop a turn."""
-        await self.send({"type": "cf_agent_chat_request_cancel", "id": request})
+        await self.send(wire.CancelRequest(request))
 
     async def clear(self) -> None:
         """Empty the conversation, here at once."""
-        self._stored, self._drafts = [], {}
-        await self.send({"type": "cf_agent_chat_clear"})
+        self._transcript.clear()
+        await self.send(wire.ClearChat())
 
     async def probe(self, probe_id: str) -> None:
         """Ask whether anything streams."""
-        await self.send({"type": "cf_agent_stream_resume_request", "probeId": probe_id})
+        await self.send(wire.ResumeRequest(probe_id))
 
     async def ack(self, request: str) -> None:
         """Take the stream that was offered."""
-        await self.send({"type": "cf_agent_stream_resume_ack", "id": request})
+        await self.send(wire.ResumeAck(request))
 
     async def answer(self, call_id: str, output: Any = None, **fields: Any) -> None:
         """Send a browser tool's result."""
@@ -147,18 +123,17 @@ class Client:
 
     async def approve(self, call_id: str, approved: bool = True, *, auto_continue: bool = True) -> None:
         """Answer a call that asked."""
-        frame = {"type": "cf_agent_tool_approval", "toolCallId": call_id, "approved": approved}
-        await self.send({**frame, "autoContinue": auto_continue})
+        await self.send(wire.ApprovalAnswered(call_id, approved, auto_continue))
 
     async def set_state(self, state: Any) -> None:
         """Replace the agent's state, here at once."""
-        self.state = state
-        await self.send({"type": "cf_agent_state", "state": state})
+        self._transcript.state = state
+        await self.send(wire.SetState(state))
 
     async def start_call(self, method: str, *args: Any) -> str:
         """Call a method without waiting. Returns the call's id."""
         id = f"call-{next(_numbers)}"
-        await self.send({"type": "rpc", "id": id, "method": method, "args": list(args)})
+        await self.send(wire.CallMethod(id, method, list(args)))
         return id
 
     async def call(self, method: str, *args: Any) -> list[Frame]:
@@ -172,9 +147,12 @@ class Client:
     @property
     def messages(self) -> list[Message]:
         """The conversation as it is on the screen."""
-        drafts = {draft.id: draft.message() for draft in self._drafts.values()}
-        shown = [drafts.pop(message.id, message) for message in self._stored]
-        return shown + list(drafts.values())
+        return self._transcript.messages
+
+    @property
+    def state(self) -> Any:
+        """The agent's state, as last told or set here."""
+        return self._transcript.state
 
     @property
     def text(self) -> str:
@@ -254,15 +232,15 @@ class Client:
 
     async def _read(self) -> None:
         try:
-            async for message in self._socket:
-                self._take(message)
+            async for text in self._connection.texts():
+                self._take(text)
                 self._more.set()
                 if self._resumes and self.frames and self.frames[-1]["type"] == "cf_agent_stream_resuming":
                     await self._accept(self.frames[-1]["id"])
         except ConnectionClosed:
-            pass
+            pass  # While a stream was accepted; what came before is there.
         finally:
-            self.closed = (self._socket.close_code or 1006, self._socket.close_reason or "")
+            self.closed = self._connection.closed
             self._more.set()
 
     async def _accept(self, request: str) -> None:
@@ -280,40 +258,10 @@ class Client:
             return
         taken: Frame = frame  # pyright: ignore[reportUnknownVariableType] - JSON objects have text keys
         self.frames.append(taken)
-        if self._watch is not None:
-            self._watch(taken)
-        match taken["type"]:
-            case "cf_agent_identity":
-                self.identity = taken
-            case "cf_agent_state":
-                self.state = taken["state"]
-            case "cf_agent_chat_messages":
-                self._stored = [parse_message(message, new_id=str) for message in taken["messages"]]
-            case "cf_agent_chat_clear":
-                self._stored, self._drafts = [], {}
-            case "cf_agent_message_updated":
-                self._update(parse_message(taken["message"], new_id=str))
-            case "cf_agent_use_chat_response":
-                self._respond(taken)
-            case _:
-                pass
-
-    def _update(self, message: Message) -> None:
-        self._stored = [message if known.id == message.id else known for known in self._stored]
-        for request, draft in self._drafts.items():
-            if draft.id == message.id:
-                self._drafts[request] = Accumulator.of(message, continuation=draft.continuation)
-
-    def _respond(self, frame: Frame) -> None:
-        request: str = frame["id"]
-        if frame["done"]:
-            self._drafts.pop(request, None)
-        elif frame["body"] and not frame.get("error"):
-            chunk = ui.decode(frame["body"])
-            continues = frame.get("continuation", False)
-            if isinstance(chunk, ui.Start) or request not in self._drafts:
-                self._drafts[request] = Accumulator(request, continuation=continues)
-            self._drafts[request].apply(chunk)
+        if taken["type"] == "cf_agent_identity":
+            self.identity = taken
+        if (known := decode_told(text)) is not None:
+            self._transcript.take(known)
 
 
 def _is_last(answer: Frame) -> bool:

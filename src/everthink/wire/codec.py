@@ -3,6 +3,8 @@
     socket text --decode--> ClientFrame | Refused (over a bound) | None (not ours)
     ServerFrame --encode--> socket text
 
+and the same from a client's side: `encode` takes its frames too, `decode_told` reads what a server says.
+
 Whatever is not one of our frames, or is one in the wrong shape, is `None`: the application's
 own message handler may have a look, and nobody is told off. Half an emoji is no reason for that:
 JavaScript writes it as JSON and reads it back, so it is a frame, with U+FFFD in its place.
@@ -25,7 +27,7 @@ from . import frames as wire
 from .bounds import check, mend
 from .frames import ClientFrame, ServerFrame, UseChat
 
-__all__ = ["Refused", "decode", "encode", "mending", "misshapen"]
+__all__ = ["Refused", "decode", "decode_told", "encode", "mending", "misshapen"]
 
 T = TypeVar("T")
 
@@ -33,6 +35,7 @@ LARGE = 64 * 1024
 """Frames that are longer are looked at before they are decoded."""
 
 _decode_frame: Callable[[str | bytes], ClientFrame] = msgspec.json.Decoder(ClientFrame).decode
+_decode_told: Callable[[str | bytes], ServerFrame] = msgspec.json.Decoder(ServerFrame).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +105,17 @@ def mending(read: Callable[[str | bytes], T], text: str | bytes) -> T:
         return read(mended)
 
 
-def encode(frame: ServerFrame) -> str:
+def encode(frame: ServerFrame | ClientFrame) -> str:
     """The frame as JSON text."""
     return encode_json(frame).decode()
+
+
+def decode_told(text: str | bytes) -> ServerFrame | None:
+    """The frame that a server sent; `None` for what is not one that we know."""
+    try:
+        return mending(_decode_told, text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
 
 
 # --- bounds

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from everthink import App, Think, tool
-from everthink.cli.page import WithPage
-from everthink.cli.target import Loaded
 from everthink.models import port as model
+from everthink.serving.page import WithPage
+from everthink.serving.target import Loaded
 from everthink.turn.prompt import CONTINUE_NUDGE
 
 WORDS = [f"w{number}" for number in range(70)]

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from everthink import App, Granted, Limits, Message, Think, tool
-from everthink.cli.page import WithPage
-from everthink.cli.target import Loaded
 from everthink.devtools import demo
 from everthink.models import port as model
 from everthink.models.demo import DemoModel
 from everthink.server.batched_websocket import options
+from everthink.serving.page import WithPage
+from everthink.serving.target import Loaded
 from everthink.testing import ManualClock, ScriptedModel, says
 from tests.wire import peer
 from tests.wire.peer import words_of

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.cli.processes import Command
+from tests.support.commands import Command
 from tests.support.node import needs, packages_of
 
 HERE = Path(__file__).parent

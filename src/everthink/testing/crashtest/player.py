@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, assert_never
 
-from websockets.exceptions import ConnectionClosed
-
+from ...client.connection import chat_request
+from ...errors import NotConnected
 from ...messages import Message, user_message
 from ...store.crashpoints import COUNT_COMMITS, CRASH_AT
+from ...wire import frames as wire
 from ..node import Node, NodeFailed
 from .effects import EFFECTS
 from .reader import BREATH, Reader
@@ -140,7 +141,7 @@ class _Player:
     # --- the script
 
     async def _perform(self) -> None:
-        await self._within("connect", self._reader.client)
+        await self._within("connect", self._reader.settled)
         for number, step in enumerate(self._script.steps, 1):
             self._now = f"{number} {_named(step)}"
             await self._within(self._now, lambda n=number, s=step: self._step(n, s))
@@ -214,34 +215,26 @@ class _Player:
             return id in (await self._look())["requests"]
 
         async def send() -> None:
-            client = await self._reader.client()
-            await client.request(messages(), id=id, **body)
+            await self._reader.settled()
+            await self._reader.send(chat_request(id, messages(), **body))
 
         await self._until(is_known, send)
 
     async def _answer(self, name: str, output: Any, is_error: bool) -> None:
         call = await self._call(name, "input-available")
-        fields: dict[str, Any] = {"toolName": name, "autoContinue": True}
+        answer = wire.ToolAnswered(call, name, None if is_error else output, auto_continue=True)
         if is_error:
-            fields |= {"state": "output-error", "errorText": output}
-
-        async def send() -> None:
-            client = await self._reader.client()
-            await client.answer(call, None if is_error else output, **fields)
-
-        await self._until(lambda: self._is_answered(call), send)
+            answer.state, answer.error_text = "output-error", output
+        await self._until(lambda: self._is_answered(call), lambda: self._reader.send(answer))
 
     async def _approve(self, approved: bool, name: str | None) -> None:
         call = await self._call(name, "approval-requested")
-
-        async def send() -> None:
-            await (await self._reader.client()).approve(call, approved)
-
-        await self._until(lambda: self._is_answered(call), send)
+        answer = wire.ApprovalAnswered(call, approved, auto_continue=True)
+        await self._until(lambda: self._is_answered(call), lambda: self._reader.send(answer))
 
     async def _call(self, name: str | None, state: str) -> str:
         """The call that waits, as the person sees it."""
-        await self._reader.client()
+        await self._reader.settled()
         parts = [part for message in self._shown for part in message.tool_parts if part["state"] == state]
         for part in parts:
             if name is None or part.get("toolName", part["type"].removeprefix("tool-")) == name:
@@ -263,7 +256,7 @@ class _Player:
                 try:
                     await send()
                     sent = self._reader.connections
-                except ConnectionClosed:
+                except NotConnected:
                     pass
             await asyncio.sleep(BREATH)
 
@@ -271,7 +264,7 @@ class _Player:
         """Return once the agent will do nothing by itself, and the reader has seen it."""
         while True:
             if (await self._look())["resting"]:
-                await self._reader.client()
+                await self._reader.settled()
                 return
             await asyncio.sleep(BREATH)
 

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
-from websockets.exceptions import ConnectionClosed
 
+from ...client.connection import chat_request
+from ...errors import NotConnected
 from ...messages import user_message
 from ...models.port import (
     AssistantMessage,
@@ -238,18 +239,15 @@ class _Run:
                 soak.lost.append(job if is_acknowledged else f"{job} (never acknowledged)")
                 return
             try:
-                client = await reader.client()
-                known = any(frame.get("id") == job for frame in client.frames)
-                known = known or any(
-                    m["id"] == message.id for f in client.of("chat_messages") for m in f["messages"]
-                )
+                await reader.settled()
+                known = job in reader.heard or message.id in (reader.screen.told or ())
                 if known and not is_acknowledged:
                     is_acknowledged = True
                     soak.acknowledged += 1
                 elif not known and sent != reader.connections:
-                    await client.request([*reader.screen.messages, message], id=job)
+                    await reader.send(chat_request(job, [*reader.screen.messages, message]))
                     sent = reader.connections
-            except ConnectionClosed:
+            except NotConnected:
                 pass
             await asyncio.sleep(5 * BREATH)
         soak.acknowledged += not is_acknowledged

@@ -13,15 +13,15 @@ from starlette.applications import Starlette
 from starlette.routing import Host, Mount, Router
 
 from everthink import App, Think
-from everthink.cli.models import use_demo_models
-from everthink.cli.mounts import mounts_in
-from everthink.cli.page import WithPage
-from everthink.cli.target import load
+from everthink.serving.missing_models import use_demo_models
+from everthink.serving.mounts import mounts_in
+from everthink.serving.page import WithPage
+from everthink.serving.target import load
 from everthink.testing import ScriptedModel, says
 from everthink.testing.in_process_server import Listening
 from tests.support.agents import assistant
 
-from .processes import Command
+from ..support.commands import Command
 
 SITE = """
 from fastapi import FastAPI

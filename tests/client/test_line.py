@@ -1,4 +1,4 @@
-"""The terminal's line to a server that lets it in and hangs up."""
+"""A client's line to a server that lets it in and hangs up."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from everthink.cli import line
-from everthink.cli.line import MOST_IN_VAIN, Line
-from everthink.errors import AgentError
+from everthink.client import connect, line
+from everthink.client.line import MOST_IN_VAIN
+from everthink.errors import NotConnected
 
 pytestmark = pytest.mark.anyio
 
@@ -31,13 +31,12 @@ async def test_a_server_that_hangs_up_at_once_is_left_alone_after_a_while_and_it
     monkeypatch.setattr(line, "pause", pause)
     async with serve(hang_up, "127.0.0.1", 0) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        terminal = Line(f"ws://127.0.0.1:{port}/agents/a/b", show=lambda _: None, tell=told.append)
-        await terminal.open()
-        with pytest.raises(AgentError, match="hangs up at once, with code 1013: Another process has this"):
-            await asyncio.wait_for(terminal.ask("Hi"), 20)
-        await terminal.close()
+        room = connect(f"http://127.0.0.1:{port}", "a", "b", notice=told.append)
+        with pytest.raises(NotConnected, match="hangs up at once, with code 1013: Another process has this"):
+            await asyncio.wait_for(room.open(), 20)
+        await room.close()
     assert came == MOST_IN_VAIN
     # It waits longer each time, and says why
     assert waits == sorted(waits)
     assert len(waits) == MOST_IN_VAIN - 1
-    assert told[0] == "(connection lost, code 1013: Another process has this agent; reconnecting…)"
+    assert told[0] == "connection lost, code 1013: Another process has this agent; reconnecting…"

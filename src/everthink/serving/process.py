@@ -1,7 +1,7 @@
 """One serving process: uvicorn with our own beginning and end.
 
     serve ------------------------------> run
-    dev --starts a process, socket open--> python -m everthink.cli.serving < settings --> run
+    dev --starts a process, socket open--> python -m everthink.serving.process < settings --> run
 
 A signal closes the sockets with 1012 (clients come back), gives turns their grace, cuts the rest at
 a chunk, closes the database and ends the process with 0.
@@ -32,7 +32,7 @@ from ..logs import CLEAN
 from ..masking import mask
 from ..plain import plain
 from ..server.batched_websocket import options
-from .models import use_demo_models
+from .missing_models import use_demo_models
 from .output import (
     EXIT_WRITTEN_WRONGLY,
     WrittenWrongly,
@@ -41,7 +41,7 @@ from .output import (
     say_error,
 )
 from .page import Broken, WithPage
-from .requests import Requests
+from .request_log import Requests
 from .target import Asked, Loaded, load
 
 __all__ = ["DID_NOT_START", "Server", "describe", "listen", "quiet_logs", "run", "tell", "warn_when_open"]

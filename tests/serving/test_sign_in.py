@@ -15,8 +15,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from websockets.exceptions import InvalidStatus
 
 from everthink import App
-from everthink.cli.page import WithPage
-from everthink.cli.target import Loaded
+from everthink.serving.page import WithPage
+from everthink.serving.target import Loaded
 from everthink.testing import ScriptedModel, says
 from everthink.testing.in_process_server import Answer
 from tests.support.agents import assistant

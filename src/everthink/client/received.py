@@ -1,6 +1,6 @@
-"""What a server says, looked at before the terminal believes it: to `chat`, the server is a stranger.
+"""What a server says, looked at before anybody believes it: to a client, the server is a stranger.
 
-    server --text--> frame_of --> Line            server --agents--> agents_in --> chat
+    server --text--> check_frame --> Exchange            server --agents--> agents_in --> chat
 
 What is no frame of a conversation is told as that; names that would not stand in an address are no agents,
 since commands with them are shown to be copied.
@@ -19,7 +19,7 @@ from ..errors import AgentError
 from ..messages import DEEPEST, depth_of
 from ..plain import plain
 
-__all__ = ["LONGEST_FRAME", "Direct", "agents_in", "chunk_of", "frame_of", "words_of"]
+__all__ = ["LONGEST_FRAME", "Direct", "agents_in", "check_frame", "words_of"]
 
 Json = dict[str, Any]
 LONGEST_FRAME = 256 * 1024 * 1024
@@ -45,8 +45,8 @@ def words_of(response: Response) -> str:
     return plain(said[:200].strip().rstrip("."))
 
 
-def frame_of(text: str | bytes) -> Json:
-    """The frame in a text. Raises a letter when it is none that the terminal can use."""
+def check_frame(text: str | bytes) -> None:
+    """Raise a letter for a text that is no frame, or one of a conversation that cannot be shown."""
     try:
         frame = _read(text)
         if not isinstance(frame, dict):
@@ -63,26 +63,22 @@ def frame_of(text: str | bytes) -> Json:
                 _check(str, frame["id"], frame["body"])
                 _check(bool, frame["done"])
                 _check(int, frame.get("seq", 0))
+                if not frame["done"] and not frame.get("error"):
+                    _check_chunk(frame["body"])
             case "cf_agent_stream_resuming":
                 _check(str, frame["id"])
             case _:
                 pass
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise _no_frame() from error
-    return frame
 
 
-def chunk_of(frame: Json) -> Json:
-    """The chunk in a frame. Raises a letter when it is none."""
-    try:
-        chunk = _read(frame["body"])
-        _check(dict, chunk)
-        _check(str, chunk["type"])
-        if chunk["type"] == "text-delta":
-            _check(str, chunk["delta"])
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise _no_frame() from error
-    return chunk
+def _check_chunk(body: str) -> None:
+    chunk = _read(body)
+    _check(dict, chunk)
+    _check(str, chunk["type"])
+    if chunk["type"] == "text-delta":
+        _check(str, chunk["delta"])
 
 
 def _read(text: str | bytes) -> Any:

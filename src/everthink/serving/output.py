@@ -1,4 +1,4 @@
-"""How the commands speak: a console for answers, another for complaints.
+"""How the commands and the process they serve in speak: a console for answers, another for complaints.
 
 Answers go to standard output, so that scripts can read them; everything else to standard error.
 """

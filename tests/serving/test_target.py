@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from everthink.cli import serve
 from everthink.cli.main import cli
-from everthink.cli.output import WrittenWrongly
-from everthink.cli.target import Asked, load, watched
 from everthink.errors import AgentError
+from everthink.serving.output import WrittenWrongly
+from everthink.serving.target import Asked, load, watched
 
 AGENT = "from everthink import App, Think\n\nclass Helper(Think):\n    model = 'demo'\n"
 FILES = {

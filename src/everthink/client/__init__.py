@@ -1,0 +1,9 @@
+"""Talk to an agent of a running server from a program: say, stream, resume, answer tools, call methods.
+
+from everthink.client import connect
+"""
+
+from .conversation import Conversation, connect
+from .reply import Reply
+
+__all__ = ["Conversation", "Reply", "connect"]

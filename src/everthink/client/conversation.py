@@ -1,0 +1,235 @@
+"""A conversation with an agent of a running server, from a program.
+
+    async with connect("http://127.0.0.1:8000", "assistant", "room-1") as room:
+        async for chunk in room.say("Hello"):
+            ...
+
+It speaks as a browser's page does; what it takes to survive lost connections is in `exchange.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import AgentError, NotConnected
+from ..messages import Message, MessageInput, Part, as_messages
+from ..wire import frames as wire
+from .address import socket_address
+from .connection import chat_request
+from .exchange import Exchange
+from .line import Pace
+from .reply import Reply
+
+__all__ = ["Conversation", "connect"]
+
+
+def connect(
+    server: str,
+    agent: str | type | None = None,
+    name: str = "default",
+    *,
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    tools: Sequence[dict[str, Any]] = (),
+    patience: float | None = None,
+    notice: Callable[[str], object] | None = None,
+) -> Conversation:
+    """A conversation with `agent` (a class, or how it is called in addresses) of the server at `server`.
+
+    Without an `agent`, `server` is the whole address. `token` is sent as the query parameter of that name.
+    `tools` are declared to the agent as this client's own: `{"name", "description", "parameters"}`.
+    A connection that is lost is looked for as long as it takes, or for `patience` seconds; `notice` is
+    called with a few words when that begins and when it ends.
+    """
+    url = socket_address(server, agent, name, token)
+    return Conversation(url, headers=headers, tools=tools, patience=patience, notice=notice)
+
+
+class Conversation:
+    """A conversation that survives lost connections. `connect` makes one; it lives inside `async with`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        tools: Sequence[dict[str, Any]] = (),
+        patience: float | None = None,
+        notice: Callable[[str], object] | None = None,
+    ) -> None:
+        self._tools = list(tools)
+        self._exchange = Exchange(url, headers=headers, pace=Pace(patience=patience), notice=notice)
+        self._seen = self._exchange.transcript
+
+    async def open(self) -> None:
+        """Connect, and learn where things stand. Raises `NotConnected`."""
+        await self._exchange.open()
+
+    async def close(self) -> None:
+        """Hang up. Answers that are on their way go on without us."""
+        await self._exchange.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- looking
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation as it is now, with the answer that streams."""
+        return self._seen.messages
+
+    @property
+    def state(self) -> Any:
+        """The agent's state, as last told."""
+        return self._seen.state
+
+    @property
+    def agent(self) -> str:
+        """How the agent is called in addresses, as the server says."""
+        return self._seen.identity.agent if self._seen.identity else ""
+
+    @property
+    def name(self) -> str:
+        """The name of the conversation, as the server says."""
+        return self._seen.identity.name if self._seen.identity else ""
+
+    @property
+    def refusal(self) -> Exception | None:
+        """Why there is no coming back, once there is none."""
+        return self._exchange.refusal
+
+    @property
+    def to_approve(self) -> list[Part]:
+        """The tool calls that wait for a yes or a no."""
+        return self._seen.open_calls("approval-requested")
+
+    @property
+    def to_answer(self) -> list[Part]:
+        """The tool calls that wait for the result of a client."""
+        return self._seen.open_calls("input-available")
+
+    async def states(self) -> AsyncIterator[Any]:
+        """The state as it is now, then each that follows."""
+        with self._exchange.watch_state() as queue:
+            yield self.state
+            while True:
+                state = await queue.get()
+                if self.refusal is not None:
+                    raise self.refusal
+                yield state
+
+    # --- talking
+
+    def say(self, message: MessageInput, **body: Any) -> Reply:
+        """Send a message, at once; its answer is on its way. `body` is what else the agent is told."""
+        (said,) = as_messages(message, new_id=lambda: secrets.token_hex(8))
+        frame = self._request([*self.messages, said], "submit-message", body)
+        return self._exchange.ask(frame, message=said)
+
+    async def ask(self, message: MessageInput, **body: Any) -> Message:
+        """Send a message and wait for the whole answer, over as many connections as it takes."""
+        return await self.say(message, **body)
+
+    def regenerate(self, **body: Any) -> Reply:
+        """Let the last message be answered once more."""
+        kept = self.messages
+        while kept and kept[-1].role != "user":
+            kept.pop()
+        if not kept:
+            raise AgentError("There is nothing to answer again.")
+        frame = self._request(kept, "regenerate-message", body)
+        before = frozenset(message.id for message in self.messages)
+        self._seen.replace(kept)
+        return self._exchange.ask(frame, before=before)
+
+    async def approve(self, call_id: str, approved: bool = True) -> Reply:
+        """Say yes or no to a call that asks. Returns what the agent makes of it.
+
+        It goes on when all its open calls are answered: only then there is something to wait for.
+        """
+        frame = wire.ApprovalAnswered(call_id, approved, auto_continue=True)
+        return await self._settle(call_id, "approval-requested", frame)
+
+    async def answer(self, call_id: str, output: Any = None, *, error: str | None = None) -> Reply:
+        """Send the result of a tool that ran here, or its `error`. Returns what the agent makes of it."""
+        tools = self._tools or None
+        frame = wire.ToolAnswered(call_id, output=output, auto_continue=True, client_tools=tools)
+        if error is not None:
+            frame.state, frame.error_text = "output-error", error
+        return await self._settle(call_id, "input-available", frame)
+
+    async def cancel(self) -> None:
+        """Stop every answer that is waited for here. What was said is kept."""
+        for reply in self._exchange.replies:
+            await reply.cancel()
+
+    async def clear(self) -> None:
+        """Forget the conversation."""
+        await self._exchange.ready()
+        self._seen.clear()
+        await self._exchange.send_and_know(wire.ClearChat())  # who may not is told how things are
+
+    async def set_state(self, state: Any) -> None:
+        """Replace the agent's state. Raises when the agent does not take it."""
+        await self._exchange.ready()
+        before, self._exchange.state_refused = self.state, None
+        self._seen.state = state
+        await self._exchange.send_and_know(wire.SetState(state))
+        if self._exchange.state_refused is not None:
+            self._seen.state = before
+            raise AgentError(f"The state was not changed: {self._exchange.state_refused}.")
+
+    async def call(self, method: str, *args: Any) -> Any:
+        """Call a method of the agent and return what it returns. Raises `CallFailed`."""
+        result = None
+        async for piece in self.stream(method, *args):
+            result = piece
+        return result
+
+    async def stream(self, method: str, *args: Any) -> AsyncIterator[Any]:
+        """Call a streaming method: each piece as it is sent, and last what it ended with, if anything."""
+        await self._exchange.ready()
+        async with contextlib.aclosing(self._exchange.calls.stream(method, *args)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _request(self, messages: list[Message], trigger: str, body: Mapping[str, Any]) -> wire.UseChat:
+        tools = {"clientTools": self._tools} if self._tools else {}
+        return chat_request(secrets.token_hex(8), messages, trigger, **tools, **body)
+
+    async def _settle(self, call_id: str, state: str, frame: wire.ClientFrame) -> Reply:
+        """Send the answer to a call until the server has taken it."""
+
+        def waits() -> bool:
+            return any(part["toolCallId"] == call_id for part in self._seen.open_calls(state))
+
+        await self._exchange.ready()
+        if not waits():
+            what = f"No call {call_id!r} waits for this answer."
+            raise AgentError(what, next_step="It was answered already, or never asked for.")
+        reply = self._exchange.continuation()
+        while True:
+            try:
+                await self._exchange.send_and_know(frame)
+            except NotConnected:
+                await asyncio.sleep(0)  # the loss may not have been noticed yet
+                await self._exchange.ready()
+                if waits():
+                    continue  # the answer was lost with the connection
+            if waits():
+                raise AgentError(
+                    f"The answer to call {call_id!r} was not taken.", next_step="May you give it?"
+                )
+            return reply
