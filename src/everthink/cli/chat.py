@@ -303,7 +303,7 @@ def _tell_unused(whom: str | None) -> None:
     """Say that --server, when somebody typed it, has no part in a whole address."""
     from click.core import ParameterSource
 
-    from .output import say_error
+    from ..serving.output import say_error
 
     typed = click.get_current_context().get_parameter_source("server") is ParameterSource.COMMANDLINE
     if typed and whom and "://" in whom:

@@ -78,10 +78,9 @@ class Connection:
                 yield text
         except ConnectionClosed as ended:
             if ended.rcvd is None and ended.sent is not None and ended.sent.code == TOO_LONG:
-                most = self._socket.max_message_size
-                raise NotConnected(
-                    f"The server sent a frame of more than {most} bytes.", code=TOO_LONG
-                ) from None
+                most = self._socket.protocol.max_message_size
+                what = f"The server sent a frame of more than {most} bytes."
+                raise NotConnected(what, code=TOO_LONG) from None
 
     @property
     def closed(self) -> tuple[int, str]:
