@@ -33,7 +33,8 @@ async def hostile(*said: str | bytes, **options: Any) -> AsyncIterator[str]:
         async for text in socket:
             frame = json.loads(text)
             if frame["type"] == "cf_agent_stream_resume_request":
-                await socket.send('{"type":"cf_agent_stream_resume_none","probeId":"p","reason":"idle"}')
+                none = {"type": "cf_agent_stream_resume_none", "reason": "idle"}
+                await socket.send(json.dumps({**none, "probeId": frame.get("probeId")}))
             elif frame["type"] == "cf_agent_use_chat_request":
                 for one in said:
                     await socket.send(one.replace("REQUEST", frame["id"]) if isinstance(one, str) else one)

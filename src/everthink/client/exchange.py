@@ -34,6 +34,8 @@ from .transcript import Transcript
 __all__ = ["Exchange"]
 
 Answered = wire.StreamResuming | wire.StreamPending | wire.ResumeNone
+SILENCE = 30.0
+"""Seconds within which a server says where things stand, once it has let us in."""
 REMEMBERED = 64
 """So many turns that ended are remembered."""
 
@@ -86,7 +88,14 @@ class Exchange:
         """Connect, and learn where things stand."""
         await self._line.open()
         try:
-            await self.ready()
+            async with asyncio.timeout(SILENCE):
+                await self.ready()
+        except TimeoutError:
+            await self.close()
+            raise NotConnected(
+                f"{self._line.place} lets us in and says nothing.",
+                next_step="Check that the address is that of an agent.",
+            ) from None
         except BaseException:
             await self.close()
             raise

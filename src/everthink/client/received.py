@@ -63,7 +63,7 @@ def check_frame(text: str | bytes) -> None:
                 _check(str, frame["id"], frame["body"])
                 _check(bool, frame["done"])
                 _check(int, frame.get("seq", 0))
-                if not frame["done"] and not frame.get("error"):
+                if frame["body"] and not frame["done"] and not frame.get("error"):
                     _check_chunk(frame["body"])
             case "cf_agent_stream_resuming":
                 _check(str, frame["id"])
