@@ -23,9 +23,9 @@ from everthink.session.media import MediaEviction
 from everthink.session.overlay import is_overlay
 from everthink.session.summary import create_compact_function
 from everthink.store.open import open_store
+from everthink.testing import WatchedStore
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from everthink.turn.overflow import ContextOverflow
-from tests.support.counting import MeteredStore
 
 pytestmark = pytest.mark.anyio
 
@@ -103,8 +103,8 @@ def adder(prompts: Prompts, **members: Any) -> type[Think]:
 
 
 @asynccontextmanager
-async def counted(folder: Path, cls: type[Think]) -> AsyncIterator[tuple[App, MeteredStore]]:
-    store = MeteredStore(await open_store(f"sqlite:///{folder}/everthink.db", MIGRATIONS))
+async def counted(folder: Path, cls: type[Think]) -> AsyncIterator[tuple[App, WatchedStore]]:
+    store = WatchedStore(await open_store(f"sqlite:///{folder}/everthink.db", MIGRATIONS))
     try:
         async with App(cls, store=store, grace=0.0, idle_after=None) as app:
             yield app, store
