@@ -245,13 +245,19 @@ class WatchedStore:
             applied = self._inner.apply(commit)
             applied.add_done_callback(lambda done: self._note(commit, done))
             return applied
-        lost: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        lost: asyncio.Future[list[Rows]] = loop.create_future()
+
+        def lose(_: object = None) -> None:
+            if not lost.done():
+                lost.set_exception(error)
+
         if failure and failure.stored:
-            self._inner.apply(commit).add_done_callback(
-                lambda done: (self._note(commit, done), lost.cancelled() or lost.set_exception(error))
-            )
+            applied = self._inner.apply(commit)
+            applied.add_done_callback(lambda done: self._note(commit, done))
+            applied.add_done_callback(lose)
         else:
-            lost.set_exception(error)
+            loop.call_soon(lose)  # not at once: no store answers before it was asked
         return lost
 
     def _note(self, commit: list[Statement], done: asyncio.Future[list[Rows]]) -> None:
