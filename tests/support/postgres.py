@@ -126,6 +126,11 @@ class Cluster(Server):
             "fsync": "off",
             "full_page_writes": "off",
             "log_min_messages": "log",
+            # Tables are made and dropped all the time here: tidying up behind it is a third of the work.
+            "autovacuum": "off",
+            "jit": "off",
+            "wal_level": "minimal",
+            "max_wal_senders": "0",
         }
         command = [self.binaries / "postgres", "-D", self.directory / "data", "-p", str(self.port)]
         for name, value in settings.items():
