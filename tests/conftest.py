@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from everthink import App, Think
+from tests.support.chromium import remove_shared_chromium
+from tests.support.postgres import remove_shared_cluster
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +38,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for tests in order:
         dice.shuffle(tests)
     items[:] = [item for tests in order for item in tests]
+
+
+def pytest_sessionfinish() -> None:
+    """What the tests of a process share ends with it."""
+    remove_shared_cluster()
+    remove_shared_chromium()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from tests.cli.processes import Command
+from tests.support.chromium import shared_chromium
 from tests.support.node import needs, packages_of
 
 HERE = Path(__file__).parent
@@ -29,9 +30,7 @@ app = App(Assistant, authenticate=who, authorize=own)
 
 
 def test_the_page_tells_that_a_made_up_name_is_closed_and_takes_another(tmp_path: Path) -> None:
-    browser = needs(
-        "chromium", "Chromium is not installed: apt-get install -y --no-install-recommends chromium"
-    )
+    browser = shared_chromium()
     node = needs("node", "Node.js 20 or newer is needed to walk through the page.")
     place = packages_of(HERE)
     for script in ("closed.mjs", "tab.mjs"):

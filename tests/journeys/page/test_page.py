@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.chromium import shared_chromium
 from tests.support.node import free_port, installed, judge, kept_for, needs, serving, walk
 
 HERE = Path(__file__).parent
@@ -35,9 +36,7 @@ def command(port: int, store: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """How every journey went."""
-    browser = needs(
-        "chromium", "Chromium is not installed: apt-get install -y --no-install-recommends chromium"
-    )
+    browser = shared_chromium()
     npm = needs("npm", "npm is needed to fetch playwright-core.")
     place = installed(HERE, kept_for(HERE), npm)
     for script in HERE.glob("*.mjs"):
