@@ -67,6 +67,10 @@ class _Chromium:
         self.close()
         pytest.fail("Chromium did not start.")
 
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     def close(self) -> None:
         atexit.unregister(self.close)
         self._process.terminate()
@@ -85,6 +89,8 @@ def _shared() -> _Chromium:
 
 def shared_chromium() -> str:
     """The address of the one browser of this process, which is started by whoever asks first."""
+    if not _shared().is_running:
+        remove_shared_chromium()
     return _shared().address
 
 
