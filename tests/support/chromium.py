@@ -1,71 +1,48 @@
 """One Chromium for all browser tests of this process. Each of them has a context, a profile, of its own.
 
-pytest --> Chromium, headless  <--DevTools-- node journeys.mjs: browser.newContext() for each journey
+    pytest --> chromium.mjs: Chromium, headless  <-- node journeys.mjs: browser.newContext() for each journey
+
+The folders that connect name the same version of playwright-core.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import shutil
 import subprocess
 import tempfile
-import time
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from .node import needs
+from .node import needs, packages_of, workbench
 
 __all__ = ["remove_shared_chromium", "shared_chromium"]
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    # Several tabs run at once, and only one can be in front.
-    "--disable-background-timer-throttling",
-    "--disable-renderer-backgrounding",
-    "--disable-backgrounding-occluded-windows",
-    "--disable-dev-shm-usage",
-    "--remote-debugging-port=0",
-]
-PATIENCE = 60.0
+SCRIPT = Path(__file__).with_name("chromium.mjs")
+PACKAGES = Path(__file__).parents[1] / "journeys" / "page"
 
 
 class _Chromium:
-    """A browser that others connect to, and its profile, which nobody uses."""
+    """A browser that others connect to. It ends when we close its input, or end ourselves."""
 
     def __init__(self) -> None:
         browser = needs(
             "chromium", "Chromium is not installed: apt-get install -y --no-install-recommends chromium"
         )
+        node = needs("node", "Node.js 20 or newer is needed to start the browser.")
         self._folder = Path(tempfile.mkdtemp(prefix="everthink-chromium-"))
+        place = workbench(self._folder / "bench", packages_of(PACKAGES), SCRIPT)
         self._process = subprocess.Popen(
-            [browser, *FLAGS, f"--user-data-dir={self._folder}", "about:blank"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            [node, SCRIPT.name, browser], cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         atexit.register(self.close)
-        self.address = self._answered()
-
-    def _answered(self) -> str:
-        """Where it listens. It writes its port, then its path, into a file."""
-        told, until = self._folder / "DevToolsActivePort", time.monotonic() + PATIENCE
-        while time.monotonic() < until and self._process.poll() is None:
-            with contextlib.suppress(FileNotFoundError):
-                port, _, path = told.read_text().partition("\n")
-                if path.strip():
-                    return f"ws://127.0.0.1:{port}{path.strip()}"
-            time.sleep(0.02)
-        self.close()
-        pytest.fail("Chromium did not start.")
+        assert self._process.stdout
+        self.address = self._process.stdout.readline().strip()
+        if not self.address:
+            self.close()
+            pytest.fail("Chromium did not start.")
 
     @property
     def is_running(self) -> bool:
@@ -73,12 +50,11 @@ class _Chromium:
 
     def close(self) -> None:
         atexit.unregister(self.close)
-        self._process.terminate()
         try:
-            self._process.wait(15)
+            self._process.communicate(timeout=15)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

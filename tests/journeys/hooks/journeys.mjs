@@ -1,6 +1,6 @@
 // Journeys through the published hooks in headless Chromium.
 //
-//   node journeys.mjs '{"page": "http://127.0.0.1:8791", "chromium": "ws://127.0.0.1:9222/devtools/browser/…"}'
+//   node journeys.mjs '{"page": "http://127.0.0.1:8791", "chromium": "ws://127.0.0.1:9222/…"}'
 //
 // Writes one JSON line for each journey: {"name", "ok", "seconds", "error", "shown", "frames"}.
 
@@ -646,7 +646,7 @@ async function travel(browser, name) {
   return result.ok;
 }
 
-const browser = await chromium.connectOverCDP(given.chromium);
+const browser = await chromium.connect(given.chromium);
 const waiting = [...(given.only ?? Object.keys(journeys))];
 const went = [];
 const worker = async () => {

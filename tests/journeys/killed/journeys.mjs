@@ -1,6 +1,6 @@
 // The page while its server is killed again and again.
 //
-//   node journeys.mjs '{"chromium": "ws://127.0.0.1:9222/devtools/browser/…", "cwd": "…", "servers": {"streaming": {…}}}'
+//   node journeys.mjs '{"chromium": "ws://127.0.0.1:9222/…", "cwd": "…", "servers": {"streaming": {…}}}'
 //
 // Writes one JSON line for each journey: {"name", "ok", "error"}.
 
@@ -142,7 +142,7 @@ async function travel(browser, name) {
   console.log(JSON.stringify(result));
 }
 
-const browser = await chromium.connectOverCDP(given.chromium);
+const browser = await chromium.connect(given.chromium);
 const waiting = Object.keys(journeys);
 const worker = async () => {
   for (let name = waiting.shift(); name; name = waiting.shift()) await travel(browser, name);

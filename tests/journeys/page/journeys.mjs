@@ -1,6 +1,6 @@
 // Journeys through the page in headless Chromium.
 //
-//   node journeys.mjs '{"page": "http://127.0.0.1:8791", "chromium": "ws://127.0.0.1:9222/devtools/browser/…", ...}'
+//   node journeys.mjs '{"page": "http://127.0.0.1:8791", "chromium": "ws://127.0.0.1:9222/…", ...}'
 //
 // Writes one JSON line for each journey: {"name", "ok", "seconds", "error", "frames"}.
 
@@ -54,7 +54,7 @@ async function travel(browser, name) {
 if (given.list) {
   console.log(JSON.stringify(Object.keys(journeys)));
 } else {
-  const browser = await chromium.connectOverCDP(given.chromium);
+  const browser = await chromium.connect(given.chromium);
   const waiting = [...(given.only ?? Object.keys(journeys))];
   const worker = async () => {
     for (let name = waiting.shift(); name; name = waiting.shift()) await travel(browser, name);
