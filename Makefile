@@ -7,10 +7,11 @@ INSTALLED := $(VENV)/.installed
 # What is tested, with hashes (scripts/lock writes it). `make install LOCK=` takes the newest that pyproject.toml allows.
 LOCK ?= requirements/tested.txt
 
-# Quick folders first; whole stories and killed processes last, when the rest is known to be good.
-SLOW := $(wildcard tests/docs tests/journeys tests/crash)
+# Whole stories, killed processes and pages take long, so they begin first and the small files fill the end.
+SLOW := $(wildcard tests/crash tests/journeys tests/docs tests/test_readme.py)
 QUICK := $(filter-out $(SLOW) %/__pycache__ %/__init__.py %/conftest.py %/recordings,$(wildcard tests/*))
-TESTS ?= $(QUICK) $(SLOW)
+TESTS ?= $(SLOW) $(QUICK)
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 ARGS ?=
 JOBS ?= auto
 POINTS ?= all
@@ -20,7 +21,7 @@ CRASHED := everthink.testing.crashtest.sample
 SCRIPT := src/everthink/testing/crashtest/sample.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test crashtest soak fuzz races walks churn lint types format bench clean
+.PHONY: help install run check test crashtest soak fuzz races walks churn lint types format bench clean
 
 help: ## List what you can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,10 +31,14 @@ install: $(INSTALLED) ## Create .venv with everything in it (PYTHON=python3.12 c
 run: $(INSTALLED) ## Start the demo agent and its page (no key needed)
 	@$(BIN)/everthink dev
 
+check: lint types ## Check style, types and all that is quick: no browsers, no killed processes, no pages
+	@scripts/ensure-postgres
+	@$(call timed,$(PYTEST) $(QUICK) $(ARGS))
+
 test: lint types ## Check style and types, then run every test (ARGS="-k name", TESTS=tests/turn, JOBS=0)
 	@scripts/ensure-postgres
 	@scripts/ensure-browser
-	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile $(TESTS) $(ARGS)
+	@$(call timed,$(PYTEST) $(TESTS) $(ARGS))
 
 crashtest: $(INSTALLED) ## Kill the sample agent at every commit, on SQLite and PostgreSQL (POINTS=sample:40 for a part)
 	@scripts/ensure-postgres
@@ -48,14 +53,15 @@ soak: $(INSTALLED) ## Kill a server with 200 agents every 20 seconds for 10 minu
 	@$(BIN)/python -m everthink.testing.crashtest.soak $(ARGS)
 
 fuzz: $(INSTALLED) ## Send 20,000 random frames and 4,000 random requests to a server (SEED=7)
-	@FUZZ_FRAMES=20000 FUZZ_REQUESTS=4000 FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/security/test_fuzz.py tests/server/test_fuzz.py $(ARGS)
+	@EVERTHINK_THOROUGH=1 FUZZ_FRAMES=20000 FUZZ_REQUESTS=4000 FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/security/test_fuzz.py tests/server/test_fuzz.py $(ARGS)
 
 races: $(INSTALLED) ## Take agents over under fire a thousand times, on PostgreSQL (RACES=5000)
 	@scripts/ensure-postgres
 	@EVERTHINK_RACES=$(RACES) $(BIN)/python -m pytest tests/cluster/test_races.py -s $(ARGS)
 
-walks: $(INSTALLED) ## Let two windows do a thousand random things and look whether anything said was lost (WALKS=5000)
-	@WALKS=$(or $(WALKS),1000) $(BIN)/python -m pytest tests/server/test_walks.py $(ARGS)
+walks: $(INSTALLED) ## Let windows, deaths and long conversations go a thousand random ways and look whether anything was lost (WALKS=5000)
+	@WALKS=$(or $(WALKS),1000) EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/server/test_walks.py \
+		tests/recovery/test_histories.py tests/session/test_long_conversation.py $(ARGS)
 
 churn: $(INSTALLED) ## Watch memory while a thousand people come and go for 10 minutes (ARGS="--minutes 3")
 	@$(BIN)/python -m bench.churn $(ARGS)
@@ -97,6 +103,12 @@ define install_with
 $(if $(LOCK),$(1) --quiet --require-hashes --only-binary :all: -r $(LOCK) && \
 		$(1) --quiet --no-deps --no-build-isolation -e ., \
 		$(1) --quiet -e '.[all]' --group dev)
+endef
+
+# Runs a command and says how long it took since make began, however it ended.
+START := $(shell date +%s)
+define timed
+$(1); status=$$?; echo "make $@ took $$(($$(date +%s) - $(START))) seconds"; exit $$status
 endef
 
 # Debian ships venv apart from Python. As root (a container, a build machine) we may fetch it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,6 +11,39 @@ from typing import Any
 import pytest
 
 from everthink import App, Think
+from tests.support.chromium import remove_shared_chromium
+from tests.support.postgres import remove_shared_cluster
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--shuffle",
+        type=int,
+        metavar="SEED",
+        help="Run the files, and the tests in each, in an order that this number makes.",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--shuffle`: another order, the same in every process. Files stay whole, for what they share."""
+    seed = config.getoption("--shuffle")
+    if seed is None:
+        return
+    dice = random.Random(seed)
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    order = list(files.values())
+    dice.shuffle(order)
+    for tests in order:
+        dice.shuffle(tests)
+    items[:] = [item for tests in order for item in tests]
+
+
+def pytest_sessionfinish() -> None:
+    """What the tests of a process share ends with it."""
+    remove_shared_cluster()
+    remove_shared_chromium()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,36 +12,18 @@ import pytest
 from everthink import App, Think
 from everthink.errors import CommitInDoubt, TurnInterrupted
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.port import Commit, Rows
-from everthink.store.postgres import PostgresStore, open_postgres
+from everthink.store.port import Commit
+from everthink.store.postgres import open_postgres
+from everthink.testing import WatchedStore
 from tests.cluster.talker import ANSWER, Words
 from tests.support.server import served
 
 pytestmark = pytest.mark.anyio
 
 
-class Forgetful:
-    """A store that loses the answer to one commit, after it was stored or instead of it."""
-
-    def __init__(self, store: PostgresStore) -> None:
-        self._store = store
-        self.at, self.stores, self.count = -1, True, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
-        if not commit[0].sql.startswith("UPDATE claims SET head"):
-            return self._store.apply(commit)
-        self.count += 1
-        if self.count != self.at:
-            return self._store.apply(commit)
-        lost: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
-        if self.stores:
-            self._store.apply(commit).add_done_callback(lambda done: lost.set_exception(doubt()))
-        else:
-            lost.set_exception(doubt())
-        return lost
+def is_fenced(commit: Commit) -> bool:
+    """Whether it is a commit of an agent."""
+    return commit[0].sql.startswith("UPDATE claims SET head")
 
 
 def doubt() -> CommitInDoubt:
@@ -61,9 +42,9 @@ class Reader(Think):
 
 
 @pytest.fixture
-async def store(postgres_url: str) -> AsyncIterator[Forgetful]:
+async def store(postgres_url: str) -> AsyncIterator[WatchedStore]:
     store = await open_postgres(postgres_url, MIGRATIONS)
-    yield Forgetful(store)
+    yield WatchedStore(store)
     await store.close()
 
 
@@ -77,14 +58,14 @@ async def ended(app: App, name: str) -> list[str]:
 
 @pytest.mark.parametrize("stores", [True, False], ids=["stored", "not stored"])
 async def test_at_every_commit_of_a_turn_a_lost_answer_costs_no_word_and_tells_nobody_of_a_failure(
-    store: Forgetful, stores: bool, caplog: pytest.LogCaptureFixture
+    store: WatchedStore, stores: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     Reader.failures.clear()
     async with App(Reader, store=store, idle_after=None, grace=0.0) as app:
         interrupted: list[list[str]] = []
         for at in itertools.count(1):
             name = f"{at}"
-            store.count, store.at, store.stores = 0, at, stores
+            lost = store.fail(doubt(), nth=at, matching=is_fenced, stored=stores)
             try:
                 await app.agent(Reader, name).save_messages("Talk.")
             except (TurnInterrupted, CommitInDoubt):
@@ -92,7 +73,7 @@ async def test_at_every_commit_of_a_turn_a_lost_answer_costs_no_word_and_tells_n
                 interrupted.append(await ended(app, name))
             else:
                 assert await ended(app, name) == ["Talk.", ANSWER]
-            if store.count < at:
+            if not lost.happened:
                 break
         assert len(interrupted) >= 4
         assert interrupted[0] == (["Talk.", ANSWER] if stores else [])

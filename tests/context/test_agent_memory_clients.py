@@ -14,11 +14,11 @@ from everthink.journal.feed import HistoryChanged
 from everthink.runtime.schema import MIGRATIONS
 from everthink.session import queries
 from everthink.store.open import open_store
-from everthink.store.port import Rows
+from everthink.testing import WatchedStore
 from everthink.testing.scripted import ScriptedModel, calls, hangs, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.memory import CountingStore, Summarizer, ids, said, texts
+from tests.support.memory import Summarizer, ids, said, texts
 from tests.support.turns import Witness, all_over, home_of, prompt
 from tests.support.window import Window
 
@@ -161,28 +161,20 @@ async def test_a_conversation_shortened_while_a_request_is_on_its_way_takes_it_a
 
 async def test_what_is_covered_between_two_looks_is_still_known(tmp_path: Path) -> None:
     # Given a summary, and a client whose old list is being looked at
-    class Slow(CountingStore):
-        reached, go_on = asyncio.Event(), asyncio.Event()
-
-        async def fetch(self, sql: str, *params: Any) -> Rows:
-            if sql == queries.KNOWN:
-                self.reached.set()
-                await self.go_on.wait()
-            return await super().fetch(sql, *params)
-
-    store = Slow(await open_store(f"sqlite:///{tmp_path}/everthink.db", MIGRATIONS))
+    store = WatchedStore(await open_store(f"sqlite:///{tmp_path}/everthink.db", MIGRATIONS))
     Assistant = assistant(ScriptedModel(says("fine")))
     try:
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
             agent = await app.agent(Assistant).instance()
             await agent.add_messages(talk(8))
             await agent.session.add_compaction("in short", "m1", "m3")
+            look = store.hold_read(queries.KNOWN)
             asking = asyncio.create_task(sends(app, Assistant, [*talk(8), said("new")]))
-            await store.reached.wait()
+            await look.reached()
 
             # When the conversation is shortened further at that moment
             await agent.session.add_compaction("shorter", "m1", "m6")
-            store.go_on.set()
+            look.release()
             await asking
 
             # Then what the client had in view does not come a second time

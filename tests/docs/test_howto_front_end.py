@@ -20,8 +20,9 @@ from typing import Any
 
 import pytest
 
+from ..support.chromium import shared_chromium
 from ..support.commands import Command
-from ..support.node import free_port, judge, needs, packages_of, walk, workbench
+from ..support.node import free_port, judge, packages_of, walk, workbench
 from .pages import ROOT, files
 
 HERE = Path(__file__).parent
@@ -120,7 +121,7 @@ def packages() -> Path:
 
 @pytest.fixture(scope="module")
 def walked(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    chromium = needs("chromium", "Chromium is not installed: apt-get install chromium")
+    chromium = shared_chromium()
     walker = workbench(
         tmp_path_factory.mktemp("walker") / "bench",
         packages_of(WALKER),

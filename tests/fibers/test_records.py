@@ -312,7 +312,7 @@ async def test_a_fiber_cancelled_before_it_begins_never_does(tmp_path: Path) -> 
         agent = await app.agent(cls).instance()
         await agent.start_fiber("work", work, fiber_id="f")
         assert await agent.cancel_fiber("f", "too late") is True
-        store.begin.set()
+        store.release()
         await all_ended(agent)
         over = await agent.inspect_fiber("f")
         assert (over.status, over.error, over.started_at) == ("aborted", "too late", None)

@@ -162,7 +162,7 @@ async def test_a_turn_its_model_calls_and_its_tools_are_nested_spans(traced: Tra
         "gen_ai.usage.cache_read.input_tokens": 2,
         "everthink.request.id": "r1",
         "everthink.turn.trigger": "programmatic",
-        "everthink.door.continuations": False,
+        "everthink.turn.continuation": False,
         "everthink.turn.status": "completed",
     }
     assert dict(spans["chat claude-sonnet-4-5"].attributes or {}) == {

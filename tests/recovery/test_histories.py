@@ -26,6 +26,7 @@ from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
 from everthink.store.port import Store
 from everthink.turn.prompt import CONTINUE_NUDGE
+from tests.support.samples import sample
 
 DONE = "The {} is done. It gave {} and that is all there is to say about it."
 
@@ -287,7 +288,7 @@ async def _play(history: list[str], continues: Literal["prefill", "prompt"]) -> 
 
 @pytest.mark.parametrize("continues", ["prefill", "prompt"])
 @settings(
-    max_examples=1000,
+    max_examples=sample(120, 1000),
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -16,8 +16,8 @@ from everthink.runtime.waker import AT_ONCE, PATIENCE, Waker
 from everthink.schedules import alarm_queries as queries
 from everthink.schedules.alarm_queries import AlarmRow
 from everthink.store.open import open_store
-from everthink.store.port import Rows, Statement, Store
-from everthink.testing.clock import ManualClock
+from everthink.store.port import Statement
+from everthink.testing import ManualClock, WatchedStore
 from tests.runtime.conftest import BOTH, Open
 from tests.support.timers import Diary, move, quiet, storage
 
@@ -26,26 +26,6 @@ pytestmark = pytest.mark.anyio
 
 PLANS = ("Seq Scan", "SCAN", "Sort", "TEMP B-TREE")
 """What an engine says of a query that reads a whole table, or sorts what it read."""
-
-
-class Counting:
-    """The real store, with the reads it was asked for. `away` makes them fail."""
-
-    def __init__(self, inner: Store) -> None:
-        self._inner = inner
-        self.reads: list[str] = []
-        self.away = False
-        self.apply = inner.apply
-        self.search = inner.search
-
-    async def fetch(self, sql: str, *params: Any) -> Rows:
-        self.reads.append(sql)
-        if self.away:
-            raise StoreUnavailable("away")
-        return await self._inner.fetch(sql, *params)
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 class Reached:
@@ -85,7 +65,7 @@ def timer(agent: str, due: int, *, id: str = "t") -> Statement:
 class Bench:
     """A waker on a real database, before it is started."""
 
-    def __init__(self, store: Counting, clock: ManualClock, *, left: tuple[str, ...] = ()) -> None:
+    def __init__(self, store: WatchedStore, clock: ManualClock, *, left: tuple[str, ...] = ()) -> None:
         self.store, self.clock, self.reached = store, clock, Reached()
         self.waker = Waker(store=store, clock=clock, classes=["A", "B"], reach=self.reached, left=left)
 
@@ -106,7 +86,7 @@ class Bench:
 
 @asynccontextmanager
 async def opened(url: str, clock: ManualClock, **options: Any) -> AsyncIterator[Bench]:
-    store = Counting(await open_store(url, MIGRATIONS))
+    store = WatchedStore(await open_store(url, MIGRATIONS))
     bench = Bench(store, clock, **options)
     try:
         yield bench
@@ -297,14 +277,14 @@ async def test_a_database_that_is_away_is_asked_again_ever_later(
     url: str, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(url, clock, left=("SELECT agent FROM agents",)) as bench:
-        bench.store.away = True
+        bench.store.refuse_reads(lambda sql: StoreUnavailable("away"))
         await bench.put("A/a", -1)
         bench.waker.start()
         await bench.waker.idle()
         for _ in range(6):
             await bench.move(1)
         assert len(bench.store.reads) == 3  # at once, after 1 and after 3 seconds
-        bench.store.away = False
+        bench.store.refuse_reads(lambda sql: None)
         await bench.move(1)
         assert bench.reached.names == ["A/a"]
     assert "timers are looked at again in 4 s" in caplog.text

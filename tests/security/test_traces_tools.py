@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from everthink import Think, ToolError, tool
-from everthink.journal.tool_errors import UNTOLD_TOOL, Words
+from everthink.journal.tool_errors import UNTOLD_TOOL, ToolErrors
 from everthink.models.port import ToolMessage
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
@@ -228,14 +228,14 @@ async def test_looking_for_words_does_not_read_the_conversation_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
-    learn = Words.learn
+    learn = ToolErrors.learn
 
-    async def counted(self: Words, messages: Any) -> None:
+    async def counted(self: ToolErrors, messages: Any) -> None:
         found = list(messages)
         looked.append(len(found))
         await learn(self, found)
 
-    monkeypatch.setattr(Words, "learn", counted)
+    monkeypatch.setattr(ToolErrors, "learn", counted)
     plays(*[says("Fine.") for _ in range(12)])
     async with served(open_app(tmp_path, Desk)) as server:
         tab = await server.connect(Desk)

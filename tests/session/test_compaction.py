@@ -19,8 +19,9 @@ from everthink.models.tokens import (
 from everthink.session.compaction import CompactionFailed, SessionNews, SessionStatus
 from everthink.session.session import Session
 from everthink.session.summary import CompactContext, Compaction
+from everthink.testing import WatchedStore
 from tests.support.context import Sign
-from tests.support.memory import CountingStore, Summarizer, between, fill, ids, said, session_on, texts
+from tests.support.memory import Summarizer, between, fill, ids, said, session_on, texts
 
 from .conftest import OpenSession
 
@@ -304,7 +305,7 @@ async def test_a_conversation_that_cannot_be_shortened_is_told_once_until_it_cou
 async def test_storage_that_fails_while_compacting_is_told_once_and_the_append_stands(
     open_session: OpenSession, handler_fails: bool
 ) -> None:
-    store = CountingStore((await open_session())._store)
+    store = WatchedStore((await open_session())._store)
     heard: list[Exception] = []
 
     async def handler(error: Exception) -> None:
@@ -316,8 +317,9 @@ async def test_storage_that_fails_while_compacting_is_told_once_and_the_append_s
     await session.load()
     told = watched(session)
     broken = OSError("the disk is full")
-    store.refuses = lambda sql: broken if "INTO compactions" in sql else None
+    full = store.fail(broken, matching="INTO compactions")
     await fill(session, "a", "b", "c")
+    assert full.happened
     assert heard == [broken]
     assert told.count(CompactionFailed("the disk is full")) == 1
     before = estimate_messages(map(said, "abc"))
@@ -325,7 +327,6 @@ async def test_storage_that_fails_while_compacting_is_told_once_and_the_append_s
     assert ids((await open_session()).path) == ["a", "b", "c"]
 
     # and the next append does it
-    store.refuses = lambda sql: None
     await fill(session, "d")
     assert ids(session.path) == ["*", "d"]
 

@@ -13,8 +13,9 @@ from everthink.models.tokens import estimate_messages
 from everthink.session.compaction import SessionNews, SessionStatus
 from everthink.session.session import Session
 from everthink.session.summary import Compaction
+from everthink.testing import WatchedStore
 from tests.support.context import Sign
-from tests.support.memory import CountingStore, Summarizer, fill, ids, said, session_on, texts
+from tests.support.memory import Summarizer, fill, ids, said, session_on, texts
 
 from .conftest import OpenSession
 
@@ -113,7 +114,7 @@ async def test_deleting_one_of_its_ends_meanwhile_leaves_no_overlay(
 
 async def test_clearing_at_the_very_end_of_a_compaction_is_no_accident(open_session: OpenSession) -> None:
     # Given a session that is cleared between the commit of an overlay and the look at what was stored
-    store = CountingStore((await open_session())._store)
+    store = WatchedStore((await open_session())._store)
     clears: list[asyncio.Task[None]] = []
 
     class Clearing(Sign):

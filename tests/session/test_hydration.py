@@ -15,10 +15,11 @@ from everthink.observe.events import ChatHydrationWindowed, ChatOnstartDegraded
 from everthink.runtime.schema import MIGRATIONS
 from everthink.session import queries
 from everthink.store.open import open_store
+from everthink.testing import WatchedStore
 from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.memory import CountingStore, Summarizer, ids, said, texts
+from tests.support.memory import Summarizer, ids, said, texts
 from tests.support.turns import all_over, home_of, prompt, record_events
 from tests.support.window import Window
 
@@ -172,8 +173,12 @@ async def test_a_client_with_the_whole_list_stores_nothing_twice_in_a_window(ope
 # --- a start without history
 
 
-async def counting(tmp_path: Path) -> CountingStore:
-    return CountingStore(await open_store(f"sqlite:///{tmp_path}/everthink.db", MIGRATIONS))
+def bites(sql: str) -> Exception | None:
+    return ValueError("a row bites") if sql == queries.BEFORE_WITH_CONTENTS else None
+
+
+async def counting(tmp_path: Path) -> WatchedStore:
+    return WatchedStore(await open_store(f"sqlite:///{tmp_path}/everthink.db", MIGRATIONS))
 
 
 @pytest.mark.memory_case(214)
@@ -187,7 +192,9 @@ async def test_an_agent_whose_history_cannot_be_read_serves_and_has_it_back_late
     await filled(open_app, Assistant, 3, size=0)
     store = await counting(tmp_path)
     try:
-        store.refuses = lambda sql: ValueError("a row bites") if sql == queries.BEFORE_WITH_CONTENTS else None
+        store.refuse_reads(
+            lambda sql: ValueError("a row bites") if sql == queries.BEFORE_WITH_CONTENTS else None
+        )
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
             events = record_events(app, "chat:onstart:degraded")
             agent = await app.agent(Assistant).instance()
@@ -202,7 +209,7 @@ async def test_an_agent_whose_history_cannot_be_read_serves_and_has_it_back_late
             ]
 
             # And as soon as it can be read again the conversation goes on where it was
-            store.refuses = lambda sql: None
+            store.refuse_reads(lambda sql: None)
             await agent.save_messages("hello")
             assert prompt(model.last_request) == [
                 ("user", "m0"),
@@ -225,12 +232,14 @@ async def test_a_turn_that_finds_the_history_still_unreadable_loses_nothing(
     await filled(open_app, Assistant, 3, size=0)
     store = await counting(tmp_path)
     try:
-        store.refuses = lambda sql: ValueError("a row bites") if sql == queries.BEFORE_WITH_CONTENTS else None
+        store.refuse_reads(
+            lambda sql: ValueError("a row bites") if sql == queries.BEFORE_WITH_CONTENTS else None
+        )
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
             agent = await app.agent(Assistant).instance()
             with pytest.raises(ValueError, match="a row bites"):
                 await agent.save_messages("hello")
-            store.refuses = lambda sql: None
+            store.refuse_reads(lambda sql: None)
             await agent.save_messages("hello again")
             assert texts(agent.messages) == ["m0", "m1", "m2", "hello again", "fine"]
     finally:
@@ -243,11 +252,11 @@ async def test_a_database_that_is_away_is_no_start(open_app: OpenApp, tmp_path: 
     store = await counting(tmp_path)
     try:
         away = StoreUnavailable("The database is away.")
-        store.refuses = lambda sql: away if sql == queries.BEFORE_WITH_CONTENTS else None
+        store.refuse_reads(lambda sql: away if sql == queries.BEFORE_WITH_CONTENTS else None)
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
             with pytest.raises(StoreUnavailable):
                 await app.agent(Assistant).instance()
-            store.refuses = lambda sql: None
+            store.refuse_reads(lambda sql: None)
             assert len((await app.agent(Assistant).instance()).messages) == 3
     finally:
         await store.close()

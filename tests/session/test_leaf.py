@@ -9,19 +9,20 @@ import pytest
 from everthink.errors import StoreError
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
-from tests.support.memory import CountingStore, fill, ids, said, session_on
+from everthink.testing import WatchedStore
+from tests.support.memory import fill, ids, said, session_on
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def store(store_url: str, anyio_backend: str) -> AsyncIterator[CountingStore]:
-    store = CountingStore(await open_store(store_url, MIGRATIONS))
+async def store(store_url: str, anyio_backend: str) -> AsyncIterator[WatchedStore]:
+    store = WatchedStore(await open_store(store_url, MIGRATIONS))
     yield store
     await store.close()
 
 
-def look_at_messages(store: CountingStore) -> list[str]:
+def look_at_messages(store: WatchedStore) -> list[str]:
     """The queries since the last time that looked at the rows of a session, whatever they wanted."""
     looked = [sql for sql in store.reads if "FROM messages" in sql]
     store.reads.clear()
@@ -29,7 +30,7 @@ def look_at_messages(store: CountingStore) -> list[str]:
 
 
 @pytest.mark.memory_case(40)
-async def test_once_warm_neither_the_leaf_nor_an_append_reads_anything(store: CountingStore) -> None:
+async def test_once_warm_neither_the_leaf_nor_an_append_reads_anything(store: WatchedStore) -> None:
     session = session_on(store)
     await session.load()
     store.reads.clear()
@@ -41,7 +42,7 @@ async def test_once_warm_neither_the_leaf_nor_an_append_reads_anything(store: Co
 
 
 @pytest.mark.memory_case(41)
-async def test_once_warm_no_read_searches_the_session_for_its_tip(store: CountingStore) -> None:
+async def test_once_warm_no_read_searches_the_session_for_its_tip(store: WatchedStore) -> None:
     # Given a conversation that fits one portion
     session = session_on(store)
     await session.load()
@@ -62,7 +63,7 @@ async def test_once_warm_no_read_searches_the_session_for_its_tip(store: Countin
 
 
 async def test_a_look_at_the_end_of_a_long_conversation_does_not_read_its_contents(
-    store: CountingStore,
+    store: WatchedStore,
 ) -> None:
     session = session_on(store)
     await session.load()
@@ -73,7 +74,7 @@ async def test_a_look_at_the_end_of_a_long_conversation_does_not_read_its_conten
 
 
 @pytest.mark.memory_case(42)
-async def test_an_append_to_another_branch_makes_that_the_tip(store: CountingStore) -> None:
+async def test_an_append_to_another_branch_makes_that_the_tip(store: WatchedStore) -> None:
     session = session_on(store)
     await session.load()
     await fill(session, "a", "b", "c")
@@ -87,7 +88,7 @@ async def test_an_append_to_another_branch_makes_that_the_tip(store: CountingSto
 @pytest.mark.memory_case(43, 44)
 @pytest.mark.parametrize(("gone", "left"), [("c", ["a", "b"]), ("b", ["a", "c"]), ("a", ["b", "c"])])
 async def test_after_a_deletion_the_path_is_read_once_and_then_known(
-    store: CountingStore, gone: str, left: list[str]
+    store: WatchedStore, gone: str, left: list[str]
 ) -> None:
     session = session_on(store)
     await session.load()
@@ -103,7 +104,7 @@ async def test_after_a_deletion_the_path_is_read_once_and_then_known(
 
 
 @pytest.mark.memory_case(45)
-async def test_after_clearing_there_is_no_leaf_and_nobody_looks_for_one(store: CountingStore) -> None:
+async def test_after_clearing_there_is_no_leaf_and_nobody_looks_for_one(store: WatchedStore) -> None:
     session = session_on(store)
     await session.load()
     await fill(session, "a", "b")
@@ -116,7 +117,7 @@ async def test_after_clearing_there_is_no_leaf_and_nobody_looks_for_one(store: C
 
 
 @pytest.mark.memory_case(46)
-async def test_a_child_of_another_writer_is_never_written_over(store: CountingStore) -> None:
+async def test_a_child_of_another_writer_is_never_written_over(store: WatchedStore) -> None:
     # Given a session that somebody else, who should not, has written to behind our back
     session, other = session_on(store), session_on(store)
     await session.load()
@@ -136,7 +137,7 @@ async def test_a_child_of_another_writer_is_never_written_over(store: CountingSt
 
 
 @pytest.mark.memory_case(48)
-async def test_a_cold_start_is_one_search_and_the_next_append_hangs_on_the_tip(store: CountingStore) -> None:
+async def test_a_cold_start_is_one_search_and_the_next_append_hangs_on_the_tip(store: WatchedStore) -> None:
     warm = session_on(store)
     await warm.load()
     await fill(warm, "a", "b")
@@ -151,7 +152,7 @@ async def test_a_cold_start_is_one_search_and_the_next_append_hangs_on_the_tip(s
 
 
 async def test_opening_a_summarised_conversation_reads_its_end_and_not_what_is_covered(
-    store: CountingStore,
+    store: WatchedStore,
 ) -> None:
     # Given a long conversation of which only the end is shown
     session = session_on(store)
@@ -169,7 +170,7 @@ async def test_opening_a_summarised_conversation_reads_its_end_and_not_what_is_c
 
 
 @pytest.mark.memory_case(49)
-async def test_sessions_stay_apart_when_everything_left_memory(store: CountingStore) -> None:
+async def test_sessions_stay_apart_when_everything_left_memory(store: WatchedStore) -> None:
     for id in ("", "one", "two"):
         session = session_on(store, id=id)
         await session.load()

@@ -10,6 +10,8 @@ import pytest
 from everthink.errors import StoreFull
 from everthink.messages import Message
 from everthink.session.session import Session
+from everthink.store.port import Commit
+from everthink.testing import WatchedStore
 
 from .conftest import OpenSession
 from .test_tree import check_as_after_a_restart, grow, ids, said
@@ -62,24 +64,6 @@ async def test_a_late_confirmation_does_not_bring_back_an_older_branch(open_sess
     await check_as_after_a_restart(session, open_session)
 
 
-class Slow:
-    """A store whose next read is held up after it has read."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.has_read, self.go_on = asyncio.Event(), asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def fetch(self, sql: str, *params: Any) -> Any:
-        rows = await self._store.fetch(sql, *params)
-        if not self.has_read.is_set():
-            self.has_read.set()
-            await self.go_on.wait()
-        return rows
-
-
 @pytest.mark.parametrize("change", ["append", "update", "delete", "clear"])
 async def test_a_read_that_was_overtaken_by_a_write_does_not_undo_it(
     open_session: OpenSession, change: str
@@ -87,9 +71,10 @@ async def test_a_read_that_was_overtaken_by_a_write_does_not_undo_it(
     # Given a read of the path that has its rows and has not put them into memory yet
     session = await open_session()
     await grow(session, "a", "b")
-    store = session._store = session._shelf._store = Slow(session._store)  # type: ignore[assignment]
+    store = session._store = session._shelf._store = WatchedStore(session._store)
+    held = store.hold_read(after=True)
     reading = asyncio.create_task(session.load())
-    await store.has_read.wait()
+    await held.reached()
 
     # When something is written before it does
     match change:
@@ -101,7 +86,7 @@ async def test_a_read_that_was_overtaken_by_a_write_does_not_undo_it(
             await session.delete_messages(["b"])
         case _:
             await session.clear_messages()
-    store.go_on.set()
+    held.release()
     await reading
 
     # Then memory has it
@@ -114,30 +99,19 @@ async def test_a_read_that_was_overtaken_by_a_write_does_not_undo_it(
 # --- commits that fail
 
 
-class Refusing:
-    """A store that takes no more commits for a while, as a full disk would."""
-
-    def __init__(self, store: Any) -> None:
-        self._store, self.is_full = store, False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def apply(self, commit: Any) -> Any:
-        if self.is_full:
-            raise StoreFull("The disk is full.")
-        return await self._store.apply(commit)
+def full_disk(commit: Commit) -> Exception:
+    return StoreFull("The disk is full.")
 
 
 async def test_what_could_not_be_stored_is_nobody_s_parent(open_session: OpenSession) -> None:
     # Given a conversation, and a message that could not be stored
     session = await open_session()
-    store = session._store = Refusing(session._store)  # type: ignore[assignment]
+    store = session._store = WatchedStore(session._store)
     await grow(session, "a", "b")
-    store.is_full = True
+    store.refuse(full_disk)
     with pytest.raises(StoreFull):
         await session.append_message(said("lost"))
-    store.is_full = False
+    store.refuse(lambda commit: None)
 
     # When another one is planned at once, and then one the usual way
     plan = session.plan_append([said("c")])

@@ -13,12 +13,12 @@ from everthink import App, Think
 from everthink.fibers.values import FiberContext, FiberRecoveryContext
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
-from everthink.store.port import Rows, Statement
+from everthink.testing import WatchedStore
 from everthink.testing.scripted import ScriptedModel
 from tests.support.agents import assistant
-from tests.support.turns import Database, GatedStore
+from tests.support.turns import Database
 
-__all__ = ["Fibers", "LateStore", "Recovered", "Work", "all_ended", "cut", "late_app", "worker"]
+__all__ = ["Fibers", "Recovered", "Work", "all_ended", "cut", "late_app", "worker"]
 
 
 def worker(*plays: Any, **members: Any) -> type[Think]:
@@ -132,36 +132,17 @@ def _decoded(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-class LateStore(GatedStore):
-    """The real store, in which managed fibers begin only when `begin` is set."""
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner)
-        self.begin = asyncio.Event()
-        self._late: set[asyncio.Task[list[Rows]]] = set()
-
-    async def all_begun(self) -> None:
-        """Let everything begin that waited to."""
-        self.begin.set()
-        if self._late:
-            await asyncio.wait(self._late)
-
-    async def _apply(self, commit: list[Statement]) -> list[Rows]:
-        if "SET status = 'running'" in commit[0].sql and (task := asyncio.current_task()):
-            self._late.add(task)
-            await self.begin.wait()
-        return await super()._apply(commit)
-
-
 @asynccontextmanager
 async def late_app(
     folder: Path, *agents: type[Think], **options: Any
-) -> AsyncIterator[tuple[App, LateStore]]:
+) -> AsyncIterator[tuple[App, WatchedStore]]:
     """An app on a real SQLite file whose managed fibers wait to begin."""
-    store = LateStore(await open_store(f"sqlite:///{folder}/everthink.db", MIGRATIONS))
+    store = WatchedStore(await open_store(f"sqlite:///{folder}/everthink.db", MIGRATIONS))
+    store.hold("SET status = 'running'")
     try:
         async with App(*agents, store=store, grace=0.0) as app:
             yield app, store
     finally:
-        await store.all_begun()
+        store.release()
+        await store.until_quiet()
         await store.close()

@@ -1,4 +1,4 @@
-"""Sessions for tests of memory: short messages, stores that count or fail, functions that shorten."""
+"""Sessions for tests of memory: short messages, functions that shorten."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 from everthink.messages import Message, Role
 from everthink.session.session import Session
 from everthink.session.summary import CompactContext, Compaction
-from everthink.store.port import Commit, Rows, Search, Store
 
-__all__ = ["CountingStore", "Summarizer", "between", "fill", "ids", "said", "session_on", "texts"]
+__all__ = ["Summarizer", "between", "fill", "ids", "said", "session_on", "texts"]
 
 
 def said(id: str, text: str = "", role: Role = "user") -> Message:
@@ -65,38 +64,6 @@ class Summarizer:
         if len(covered) < 2:
             return None
         return Compaction(covered[0].id, covered[-1].id, f"summary {len(self.shown)}")
-
-
-class CountingStore:
-    """The real store; counts what passes, and fails what it is told to fail."""
-
-    def __init__(self, inner: Store) -> None:
-        self._inner = inner
-        self.reads: list[str] = []
-        self.writes = 0
-        self.refuses: Callable[[str], Exception | None] = lambda sql: None
-        """The error that a query or a statement fails with, or `None`."""
-
-    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
-        self.writes += 1
-        for statement in commit:
-            if (error := self.refuses(statement.sql)) is not None:
-                failed: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
-                failed.set_exception(error)
-                return failed
-        return self._inner.apply(commit)
-
-    async def fetch(self, sql: str, *params: Any) -> Rows:
-        self.reads.append(sql)
-        if (error := self.refuses(sql)) is not None:
-            raise error
-        return await self._inner.fetch(sql, *params)
-
-    async def search(self, search: Search) -> Rows:
-        return await self._inner.search(search)
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 def session_on(store: Any, *, id: str = "", agent: str = "Assistant/room") -> Session:

@@ -152,11 +152,11 @@ def judge(went: dict[str, Any]) -> None:
 def run_node(script: str, given: Any) -> Any:
     """Give `given` as JSON to a script of tests/journeys/node; returns what it writes."""
     node = needs("node", "Node.js 20 or newer is needed to test against the browser's own package.")
-    place = packages_of(SCRIPTS)
-    shutil.copy(SCRIPTS / script, place / script)
-    done = subprocess.run(
-        [node, script], cwd=place, input=json.dumps(given), capture_output=True, text=True, timeout=120
-    )
+    with tempfile.TemporaryDirectory(prefix="everthink-node-") as folder:
+        place = workbench(Path(folder) / "bench", packages_of(SCRIPTS), SCRIPTS / script)
+        done = subprocess.run(
+            [node, script], cwd=place, input=json.dumps(given), capture_output=True, text=True, timeout=120
+        )
     if done.returncode:
         pytest.fail(f"{script} failed:\n{done.stderr}")
     return json.loads(done.stdout)

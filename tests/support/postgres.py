@@ -28,6 +28,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -126,6 +127,11 @@ class Cluster(Server):
             "fsync": "off",
             "full_page_writes": "off",
             "log_min_messages": "log",
+            # Tables are made and dropped all the time here: tidying up behind it is a third of the work.
+            "autovacuum": "off",
+            "jit": "off",
+            "wal_level": "minimal",
+            "max_wal_senders": "0",
         }
         command = [self.binaries / "postgres", "-D", self.directory / "data", "-p", str(self.port)]
         for name, value in settings.items():
@@ -228,17 +234,24 @@ def stop_when_the_tests_die() -> None:
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGINT)
 
 
+@cache
+def shared_cluster() -> Cluster:
+    """The throw-away cluster of this process: one, however many folders import the fixture."""
+    return Cluster()
+
+
+def remove_shared_cluster() -> None:
+    """At the end of the run."""
+    if shared_cluster.cache_info().currsize:
+        shared_cluster().remove()
+        shared_cluster.cache_clear()
+
+
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Server]:
+def postgres_server() -> Server:
     """The server for this run: yours, or a throw-away cluster."""
-    if url := os.environ.get(VARIABLE):
-        yield Server(url)
-        return
-    cluster = Cluster()
-    try:
-        yield cluster
-    finally:
-        cluster.remove()
+    url = os.environ.get(VARIABLE)
+    return Server(url) if url else shared_cluster()
 
 
 @pytest.fixture(scope="session")

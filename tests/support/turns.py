@@ -5,24 +5,33 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from everthink import App, Think
 from everthink import chunks as ui
-from everthink.journal.feed import (
-    ChunksStored,
-    FeedEvent,
-    TurnAccepted,
-)
 from everthink.journal.segments import unpack
 from everthink.observe.events import Event
 from everthink.runtime.actor import Actor
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.open import open_store
-from everthink.store.port import Commit, Rows, Search, Statement, Store
+from everthink.testing import WatchedStore, Witness
+
+__all__ = [
+    "Database",
+    "Heard",
+    "WatchedStore",
+    "Witness",
+    "all_over",
+    "follow",
+    "gated_app",
+    "home_of",
+    "prompt",
+    "record_events",
+    "roles",
+]
 
 
 class Database:
@@ -72,68 +81,12 @@ class Database:
         return {row["call_id"]: row for row in self.rows("SELECT * FROM calls ORDER BY asked_at")}
 
 
-class GatedStore:
-    """The real store, with a gate in front of every commit and a record of what passed.
-
-    Commits pass one after the other, in the order they were asked for; `hold` closes the gate,
-    `refuse` makes some of them fail.
-    """
-
-    def __init__(self, inner: Store) -> None:
-        self._inner = inner
-        self._line = asyncio.Lock()
-        self._gate = asyncio.Event()
-        self._gate.set()
-        self._waiting = asyncio.Event()
-        self._refuses: Callable[[Commit], Exception | None] = lambda commit: None
-        self.commits: list[list[Statement]] = []
-        """Every commit that became durable."""
-
-    def hold(self) -> None:
-        self._gate.clear()
-        self._waiting.clear()
-
-    def release(self) -> None:
-        self._gate.set()
-
-    def refuse(self, why: Callable[[Commit], Exception | None]) -> None:
-        """`why(commit)` returns the error a commit fails with, or `None` to let it pass."""
-        self._refuses = why
-
-    async def until_waiting(self) -> None:
-        """Return once a commit stands at the closed gate."""
-        await self._waiting.wait()
-
-    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
-        return asyncio.shield(asyncio.ensure_future(self._apply(list(commit))))
-
-    async def _apply(self, commit: list[Statement]) -> list[Rows]:
-        async with self._line:
-            if not self._gate.is_set():
-                self._waiting.set()
-                await self._gate.wait()
-            if (error := self._refuses(commit)) is not None:
-                raise error
-            rows = await self._inner.apply(commit)
-            self.commits.append(commit)
-            return rows
-
-    async def fetch(self, sql: str, *params: Any) -> Rows:
-        return await self._inner.fetch(sql, *params)
-
-    async def search(self, search: Search) -> Rows:
-        return await self._inner.search(search)
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-
 @asynccontextmanager
 async def gated_app(
     folder: Path, *agents: type[Think], **options: Any
-) -> AsyncIterator[tuple[App, GatedStore]]:
+) -> AsyncIterator[tuple[App, WatchedStore]]:
     """An app on a real SQLite file behind a gate."""
-    store = GatedStore(await open_store(f"sqlite:///{folder}/everthink.db", MIGRATIONS))
+    store = WatchedStore(await open_store(f"sqlite:///{folder}/everthink.db", MIGRATIONS))
     try:
         async with App(*agents, store=store, grace=0.0, idle_after=None, **options) as app:
             yield app, store
@@ -162,43 +115,6 @@ def follow(stream: Awaitable[Any]) -> asyncio.Task[Any]:
         return await stream
 
     return asyncio.create_task(to_the_end())
-
-
-class Witness:
-    """A reader that remembers everything it was shown."""
-
-    def __init__(self, home: Actor, look: Callable[[FeedEvent], object] | None = None) -> None:
-        self.shown: list[FeedEvent] = []
-        self._look = look
-        self._more = asyncio.Event()
-        self.leave = home.feed.join(self._see)
-
-    def _see(self, shown: FeedEvent) -> None:
-        if self._look is not None:
-            self._look(shown)
-        self.shown.append(shown)
-        self._more.set()
-
-    @property
-    def chunks(self) -> list[ui.Chunk]:
-        return [chunk for s in self.shown if isinstance(s, ChunksStored) for chunk in s.chunks]
-
-    @property
-    def text(self) -> str:
-        return "".join(chunk.delta for chunk in self.chunks if isinstance(chunk, ui.TextDelta))
-
-    async def until(self, reached: Callable[[], bool]) -> None:
-        """Return once what was shown makes `reached()` true."""
-        while not reached():
-            self._more.clear()
-            await self._more.wait()
-
-    async def until_text(self, text: str) -> None:
-        await self.until(lambda: text in self.text)
-
-    async def until_accepted(self, count: int) -> None:
-        """Return once `count` turns were accepted."""
-        await self.until(lambda: sum(isinstance(s, TurnAccepted) for s in self.shown) >= count)
 
 
 class Heard:

@@ -50,7 +50,7 @@ from .admission import (
 
 __all__ = ["INVALID_TEXT", "Status", "Submission", "Submissions"]
 
-log = logging.getLogger("everthink.door.submissions")
+log = logging.getLogger("everthink.submissions")
 
 Status = Literal["pending", "running", "completed", "error", "aborted", "skipped"]
 TERMINAL: frozenset[str] = frozenset({"completed", "error", "aborted", "skipped"})

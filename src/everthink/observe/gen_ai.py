@@ -58,7 +58,7 @@ TOOL_RESULT = "gen_ai.tool.call.result"
 # Ours, where the conventions have no name.
 REQUEST_ID = "everthink.request.id"
 TRIGGER = "everthink.turn.trigger"
-CONTINUATION = "everthink.door.continuations"
+CONTINUATION = "everthink.turn.continuation"
 STATUS = "everthink.turn.status"
 STEP = "everthink.step.number"
 FUNCTION_ID = "everthink.function.id"

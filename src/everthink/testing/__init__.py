@@ -1,4 +1,5 @@
-"""What tests of an agent need: a scripted model, a clock that stands still, served models, contracts.
+"""What tests of an agent need: a scripted model, a clock that stands still, a store that can be watched,
+readers that wait, served models, contracts.
 
 from everthink.testing import ScriptedModel, says, calls
 """
@@ -19,11 +20,20 @@ from .scripted import (
     thinks,
     waits,
 )
+from .watched_store import FailingCommit, HeldRead, Traffic, WatchedStore
+from .window import Window
+from .witness import Witness
 
 __all__ = [
+    "FailingCommit",
+    "HeldRead",
     "ManualClock",
     "Play",
     "ScriptedModel",
+    "Traffic",
+    "WatchedStore",
+    "Window",
+    "Witness",
     "attaches",
     "calls",
     "calls_raw",

@@ -1,18 +1,13 @@
 // Walks through the page of docs/howto-front-end.md in headless Chromium.
 //
-//   node journeys.mjs '{"chromium": "/usr/bin/chromium", "pages": {"name": "http://127.0.0.1:5173", …}, "refused": "http://…"}'
+//   node journeys.mjs '{"chromium": "ws://127.0.0.1:9222/…", "pages": {"name": "http://127.0.0.1:5173", …}, "refused": "http://…"}'
 //
 // Writes one JSON line for each walk: {"name", "ok", "error", "shown", "frames"}.
 
 import { chromium } from "playwright-core";
 
 const given = JSON.parse(process.argv[2]);
-const FLAGS = [
-  "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run",
-  "--disable-background-networking --disable-component-update --disable-sync",
-].flatMap((line) => line.split(" "));
-
-const browser = await chromium.launch({ executablePath: given.chromium, args: FLAGS });
+const browser = await chromium.connect(given.chromium);
 
 const same = (found, expected, what) => {
   if (found !== expected) throw new Error(`${what}: ${JSON.stringify(found)} is not ${JSON.stringify(expected)}`);

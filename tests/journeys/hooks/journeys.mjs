@@ -1,6 +1,6 @@
 // Journeys through the published hooks in headless Chromium.
 //
-//   node journeys.mjs '{"page": "http://127.0.0.1:8791", "chromium": "/usr/bin/chromium"}'
+//   node journeys.mjs '{"page": "http://127.0.0.1:8791", "chromium": "ws://127.0.0.1:9222/…"}'
 //
 // Writes one JSON line for each journey: {"name", "ok", "seconds", "error", "shown", "frames"}.
 
@@ -10,11 +10,6 @@ import { Tab } from "./tab.mjs";
 import { watching } from "./watching.mjs";
 
 const given = JSON.parse(process.argv[2]);
-const FLAGS = [
-  "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run",
-  "--disable-background-networking --disable-component-update --disable-sync",
-].flatMap((line) => line.split(" "));
-
 const journeys = {
   async connect_and_identity({ tab, room }) {
     await tab.open();
@@ -624,8 +619,10 @@ function answer_approval(approved) {
   return hooks.chat.addToolApprovalResponse({ id: part.approval.id, approved });
 }
 
-async function travel(context, name) {
+async function travel(browser, name) {
   const began = performance.now();
+  const context = await browser.newContext(); // a profile of its own; the tabs of one journey share it
+  context.setDefaultTimeout(given.timeout ?? 30_000);
   const room = `${name.replaceAll("_", "-")}-${process.pid}`;
   const tabs = [];
   const another = async () => {
@@ -643,19 +640,17 @@ async function travel(context, name) {
     result.shown = await Promise.all(tabs.map((tab) => tab.page.innerHTML("#root").catch(String)));
     result.frames = tabs.map((tab) => tab.frames.slice(-60));
   }
-  await Promise.all(tabs.map((tab) => tab.page.close().catch(() => {})));
+  await context.close().catch(() => {});
   result.seconds = Math.round(performance.now() - began) / 1000;
   console.log(JSON.stringify(result));
   return result.ok;
 }
 
-const browser = await chromium.launch({ executablePath: given.chromium, args: FLAGS });
-const context = await browser.newContext();
-context.setDefaultTimeout(given.timeout ?? 30_000);
+const browser = await chromium.connect(given.chromium);
 const waiting = [...(given.only ?? Object.keys(journeys))];
 const went = [];
 const worker = async () => {
-  for (let name = waiting.shift(); name; name = waiting.shift()) went.push(await travel(context, name));
+  for (let name = waiting.shift(); name; name = waiting.shift()) went.push(await travel(browser, name));
 };
 await Promise.all(Array.from({ length: given.workers ?? 4 }, worker));
 await browser.close();

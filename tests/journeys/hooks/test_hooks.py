@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.chromium import shared_chromium
 from tests.support.node import free_port, judge, needs, packages_of, serving, walk, workbench
 
 HERE = Path(__file__).parent
@@ -88,9 +89,7 @@ def built(bench: Path, out: Path) -> Path:
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """How every journey went."""
-    chromium = needs(
-        "chromium", "Chromium is not installed: apt-get install -y --no-install-recommends chromium"
-    )
+    chromium = shared_chromium()
     folder = tmp_path_factory.mktemp("hooks")
     files = [HERE / name for name in ("page", "package.json", "vite.config.js")]
     bench = workbench(folder / "bench", packages_of(HERE), *files, *HERE.glob("*.mjs"))

@@ -1,6 +1,6 @@
 // The page while its server is killed again and again.
 //
-//   node journeys.mjs '{"chromium": "/usr/bin/chromium", "cwd": "…", "servers": {"streaming": {…}}}'
+//   node journeys.mjs '{"chromium": "ws://127.0.0.1:9222/…", "cwd": "…", "servers": {"streaming": {…}}}'
 //
 // Writes one JSON line for each journey: {"name", "ok", "error"}.
 
@@ -9,10 +9,6 @@ import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 import { given, pause, same, Tab, words } from "./tab.mjs";
 
-const FLAGS = [
-  "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run",
-  "--disable-background-networking --disable-component-update --disable-sync",
-].flatMap((line) => line.split(" "));
 const WHOLE = words(70);
 
 /** A server that can be killed and comes back with the same database. */
@@ -146,7 +142,7 @@ async function travel(browser, name) {
   console.log(JSON.stringify(result));
 }
 
-const browser = await chromium.launch({ executablePath: given.chromium, args: FLAGS });
+const browser = await chromium.connect(given.chromium);
 const waiting = Object.keys(journeys);
 const worker = async () => {
   for (let name = waiting.shift(); name; name = waiting.shift()) await travel(browser, name);

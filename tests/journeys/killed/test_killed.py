@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.node import free_port, judge, needs, packages_of, walk, workbench
+from tests.support.chromium import shared_chromium
+from tests.support.node import free_port, judge, packages_of, walk, workbench
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "page"
@@ -25,9 +26,7 @@ JOURNEYS = re.findall(
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """How every journey went."""
-    browser = needs(
-        "chromium", "Chromium is not installed: apt-get install -y --no-install-recommends chromium"
-    )
+    browser = shared_chromium()
     folder = tmp_path_factory.mktemp("killed")
     place = workbench(folder / "walk", packages_of(PAGE), HERE / "journeys.mjs", PAGE / "tab.mjs")
     servers: dict[str, Any] = {}

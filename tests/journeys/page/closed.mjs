@@ -1,13 +1,13 @@
 // Somebody whom `authorize` lets into conversations of their own alone opens the page for the first time.
 //
-//   node closed.mjs '{"page": "http://127.0.0.1:8791", "chromium": "/usr/bin/chromium"}'
+//   node closed.mjs '{"page": "http://127.0.0.1:8791", "chromium": "ws://127.0.0.1:9222/…"}'
 //
 // Writes what was seen on the way, as JSON.
 
 import { chromium } from "playwright-core";
 import { given, Tab } from "./tab.mjs";
 
-const browser = await chromium.launch({ executablePath: given.chromium, args: ["--no-sandbox"] });
+const browser = await chromium.connect(given.chromium);
 const tab = new Tab(await browser.newPage());
 const { page } = tab;
 page.setDefaultTimeout(20_000);

@@ -1,6 +1,6 @@
 // Journeys through the page in headless Chromium.
 //
-//   node journeys.mjs '{"page": "http://127.0.0.1:8791", "chromium": "/usr/bin/chromium", ...}'
+//   node journeys.mjs '{"page": "http://127.0.0.1:8791", "chromium": "ws://127.0.0.1:9222/…", ...}'
 //
 // Writes one JSON line for each journey: {"name", "ok", "seconds", "error", "frames"}.
 
@@ -12,11 +12,6 @@ import { journeys as marking } from "./marking.mjs";
 import { journeys as remembering } from "./remembering.mjs";
 import { journeys as signing } from "./signing.mjs";
 import { given, Tab } from "./tab.mjs";
-
-const FLAGS = [
-  "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run",
-  "--disable-background-networking --disable-component-update --disable-sync",
-].flatMap((line) => line.split(" "));
 
 const journeys = { ...chatting, ...finding, ...inspecting, ...marking, ...remembering, ...signing };
 
@@ -59,7 +54,7 @@ async function travel(browser, name) {
 if (given.list) {
   console.log(JSON.stringify(Object.keys(journeys)));
 } else {
-  const browser = await chromium.launch({ executablePath: given.chromium, args: FLAGS });
+  const browser = await chromium.connect(given.chromium);
   const waiting = [...(given.only ?? Object.keys(journeys))];
   const worker = async () => {
     for (let name = waiting.shift(); name; name = waiting.shift()) await travel(browser, name);

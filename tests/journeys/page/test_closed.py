@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
+from tests.support.chromium import shared_chromium
 from tests.support.commands import Command
-from tests.support.node import needs, packages_of
+from tests.support.node import needs, packages_of, workbench
 
 HERE = Path(__file__).parent
 
@@ -29,13 +29,9 @@ app = App(Assistant, authenticate=who, authorize=own)
 
 
 def test_the_page_tells_that_a_made_up_name_is_closed_and_takes_another(tmp_path: Path) -> None:
-    browser = needs(
-        "chromium", "Chromium is not installed: apt-get install -y --no-install-recommends chromium"
-    )
+    browser = shared_chromium()
     node = needs("node", "Node.js 20 or newer is needed to walk through the page.")
-    place = packages_of(HERE)
-    for script in ("closed.mjs", "tab.mjs"):
-        shutil.copy(HERE / script, place / script)
+    place = workbench(tmp_path / "bench", packages_of(HERE), *HERE.glob("*.mjs"))
     (tmp_path / "guarded.py").write_text(GUARDED)
     with Command(tmp_path, "dev", "guarded:app", "--port", "0", "--no-reload") as dev:
         page = dev.until(r"Open (http://\S+)")[1]

@@ -17,7 +17,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.node import free_port, installed, judge, kept_for, needs, serving, walk
+from tests.support.chromium import shared_chromium
+from tests.support.node import (
+    free_port,
+    installed,
+    judge,
+    kept_for,
+    needs,
+    packages_of,
+    serving,
+    walk,
+    workbench,
+)
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -35,14 +46,9 @@ def command(port: int, store: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """How every journey went."""
-    browser = needs(
-        "chromium", "Chromium is not installed: apt-get install -y --no-install-recommends chromium"
-    )
-    npm = needs("npm", "npm is needed to fetch playwright-core.")
-    place = installed(HERE, kept_for(HERE), npm)
-    for script in HERE.glob("*.mjs"):
-        shutil.copy(script, place / script.name)
+    browser = shared_chromium()
     folder = tmp_path_factory.mktemp("page")
+    place = workbench(folder / "bench", packages_of(HERE), *HERE.glob("*.mjs"))
     spare = free_port()
     given: dict[str, Any] = {
         "chromium": browser,
