@@ -11,8 +11,8 @@ from ..journal.fold import Accumulator
 from ..messages import Message
 
 if TYPE_CHECKING:
+    from ..app.app import App
     from ..runtime.actor import Actor
-    from ..server.app import App
     from ..think import Think
 
 __all__ = ["Window"]

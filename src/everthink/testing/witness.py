@@ -10,8 +10,8 @@ from .. import chunks as ui
 from ..journal.feed import ChunksStored, FeedEvent, TurnAccepted, TurnEnded
 
 if TYPE_CHECKING:
+    from ..app.app import App
     from ..runtime.actor import Actor
-    from ..server.app import App
     from ..think import Think
 
 __all__ = ["Witness"]
