@@ -18,6 +18,7 @@ from everthink.runtime.rpc import callable
 from everthink.testing import ScriptedModel, says
 
 from ..support.agents import assistant
+from ..support.named import by_repr
 from ..support.server import served
 from ..support.turns import record_events
 from .conftest import Serve, ServeOn
@@ -87,7 +88,7 @@ async def test_who_may_do_everything_may_change_things_there(tmp_path: Path, con
 # --- Granted
 
 
-@pytest.mark.parametrize("nobody", [None, False, "", 0, [], {}], ids=repr)
+@pytest.mark.parametrize("nobody", [None, False, "", 0, [], {}], ids=by_repr)
 async def test_a_grant_for_nobody_that_names_no_permissions_is_refused(tmp_path: Path, nobody: Any) -> None:
     granted = Granted(nobody, until=time.time() + 3600)
     page = develop(tmp_path, assistant(ScriptedModel()), authenticate=lambda connection: granted)
@@ -139,7 +140,7 @@ async def test_a_grant_that_cannot_be_meant_lets_nobody_in_and_the_log_says_why(
         ({"permissions": "ask"}, "Write a list: ['ask']"),
         ({"permissions": {"ask": False}}, "{'ask': False} is no permission.*Write a list"),
     ],
-    ids=repr,
+    ids=by_repr,
 )
 def test_a_grant_is_refused_where_it_is_made(given: dict[str, Any], words: str) -> None:
     with pytest.raises(AgentError) as refused:
@@ -152,7 +153,7 @@ def test_a_grant_that_is_over_already_is_one_all_the_same(until: Any) -> None:
     assert Granted("ada", until=until).until == until
 
 
-@pytest.mark.parametrize("said", [b"ada", Granted(b"ada")], ids=repr)
+@pytest.mark.parametrize("said", [b"ada", Granted(b"ada")], ids=by_repr)
 async def test_bytes_say_nobody_and_the_log_says_what_to_return(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, said: Any
 ) -> None:
@@ -182,7 +183,7 @@ class Anonymous:
         ({"sub": None, "role": "admin"}, "whose 'sub' says nothing"),
         (Granted({"email": ""}), "whose 'email' says nothing"),
     ],
-    ids=repr,
+    ids=by_repr,
 )
 async def test_nobody_in_the_shape_of_somebody_is_not_let_in_and_the_log_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, said: Any, words: str
@@ -194,7 +195,7 @@ async def test_nobody_in_the_shape_of_somebody_is_not_let_in_and_the_log_says_wh
     assert words in caplog.text
 
 
-@pytest.mark.parametrize("said", [{"id": None, "sub": "ada"}, {"name": None}, 7, {"id": 0}], ids=repr)
+@pytest.mark.parametrize("said", [{"id": None, "sub": "ada"}, {"name": None}, 7, {"id": 0}], ids=by_repr)
 async def test_somebody_with_an_unusual_name_is_let_in(tmp_path: Path, said: Any) -> None:
     page = develop(tmp_path, assistant(ScriptedModel()), authenticate=lambda connection: said)
     async with served(page) as server:
@@ -237,7 +238,7 @@ class Tried:
 
 
 @pytest.mark.parametrize(
-    ("said", "called"), [(["read"], []), (["ask", "call"], ["write", "look"]), ({"ask"}, [])], ids=repr
+    ("said", "called"), [(["read"], []), (["ask", "call"], ["write", "look"]), ({"ask"}, [])], ids=by_repr
 )
 async def test_permissions_are_an_answer_to_everything_that_is_asked(
     tmp_path: Path, said: Any, called: list[str]

@@ -11,6 +11,7 @@ from websockets.exceptions import InvalidStatus
 from everthink import App, Think
 from everthink.errors import InvalidSettings
 
+from ..support.named import by_repr
 from ..support.server import served
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +64,7 @@ def test_a_function_that_is_given_counts_before_the_method() -> None:
         ({"authenticate": "ada"}, r"Site\.authenticate is 'ada'"),
         ({"authorize": lambda self, a, b, c, d: True}, "is given only identity, action, agent"),
     ],
-    ids=repr,
+    ids=by_repr,
 )
 def test_what_would_have_no_effect_is_refused_where_it_is_written(body: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidSettings, match=words):
