@@ -7,10 +7,10 @@ INSTALLED := $(VENV)/.installed
 # What is tested, with hashes (scripts/lock writes it). `make install LOCK=` takes the newest that pyproject.toml allows.
 LOCK ?= requirements/tested.txt
 
-# Whole stories, killed processes and pages take long, so they begin first and the small files fill the end.
+# Quick folders first; whole stories, killed processes and pages last, when the rest is known to be good.
 SLOW := $(wildcard tests/crash tests/journeys tests/docs tests/test_readme.py)
 QUICK := $(filter-out $(SLOW) %/__pycache__ %/__init__.py %/conftest.py %/recordings,$(wildcard tests/*))
-TESTS ?= $(SLOW) $(QUICK)
+TESTS ?= $(QUICK) $(SLOW)
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 ARGS ?=
 JOBS ?= auto

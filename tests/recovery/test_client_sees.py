@@ -436,7 +436,9 @@ async def test_a_turn_that_waits_for_a_person_shows_its_question_and_no_recovery
     # When somebody comes back
     server = await serve(cls)
     tab = await server.connect(cls, resumes=True)
-    await tab.until(lambda: [p["state"] for m in tab._stored for p in m.tool_parts] == ["approval-requested"])
+    await tab.until(
+        lambda: [p["state"] for m in tab.messages for p in m.tool_parts] == ["approval-requested"]
+    )
     await tab.settled()
 
     # Then nothing recovers any more, and the answer goes on from the approval

@@ -48,6 +48,8 @@ class Continuation:
     """True when that connection may not change the state."""
     identity: Any = None
     """Who answered, as JSON, when the application knows."""
+    is_behind: bool = False
+    """True when another window's turn ran while the answer came: its tools are not those of the question."""
 
 
 class Wish(msgspec.Struct):
@@ -56,6 +58,7 @@ class Wish(msgspec.Struct):
     owner: str | None = None
     isReadonly: bool = False
     identity: Any = None
+    isBehind: bool = False
 
 
 class Chatty(House, Protocol):
@@ -113,7 +116,12 @@ class Continuations:
 
     def wish(self, owner: str | None, *, is_readonly: bool = False, identity: Any = None) -> Statement:
         """The statement that keeps the wish to go on, for the commit of the answer that has it."""
-        kept = {"owner": owner, "isReadonly": is_readonly, "identity": identity}
+        kept = {
+            "owner": owner,
+            "isReadonly": is_readonly,
+            "identity": identity,
+            "isBehind": self._is_behind(),
+        }
         return self._house.save_value("continuation", kept)
 
     def restore(self, kept: Wish | None) -> None:
@@ -122,6 +130,8 @@ class Continuations:
             self.answered(
                 auto_continue=True, owner=kept.owner, is_readonly=kept.isReadonly, identity=kept.identity
             )
+            if self.armed is not None:
+                self.armed.is_behind = kept.isBehind
 
     def answered(
         self, *, auto_continue: bool, owner: str | None, is_readonly: bool = False, identity: Any = None
@@ -133,11 +143,16 @@ class Continuations:
                 self._leave = self._house.feed.join(self._see)
             self.armed.owner, self.armed.is_readonly = owner or self.armed.owner, is_readonly
             self.armed.identity = identity
+            self.armed.is_behind = self.armed.is_behind or self._is_behind()
         if self.armed is None:
             return
         self._waits = False
         self._stop_timer()
         self._timer = self._house.clock.call_later(QUIET, self.check)
+
+    def _is_behind(self) -> bool:
+        """True while a turn of a window runs: the tools that are open are its own."""
+        return any(turn.is_started and turn.trigger == "ws-chat" for turn in self._house.door.turns)
 
     def forget(self) -> Statement:
         """Give up what was wished for (the conversation is cleared or reset)."""
@@ -225,8 +240,9 @@ class Continuations:
 
     async def _admit(self, armed: Continuation) -> None:
         house, by = self._house, mark_of(armed.identity)
-        # It runs in the name of who answered: what another person's window sent along is no part of it.
-        has_tools = bool(house.open_tools) and house.tools_by == by
+        # It runs in the name of who answered: fields that another person sent are no part of it, nor are the
+        # tools of a window that has spoken since.
+        has_tools = bool(house.open_tools) and (house.tools_by == by or not armed.is_behind)
         turn: Turn = house.door.new_turn(
             "auto-continuation",
             request_id=armed.request_id,
@@ -235,6 +251,6 @@ class Continuations:
             client_tools=client_tools_from(house.open_tools) if has_tools else None,
         )
         turn.origin, turn.is_readonly, turn.identity = armed.owner, armed.is_readonly, armed.identity
-        turn.tools_by = by if has_tools else None
+        turn.tools_by = house.tools_by if has_tools else None
         # The wish goes with the commit that fulfils it. Nobody has another: we hold the lock.
         await house.door.admit(turn, more=[house.save_value("continuation", None)])
