@@ -175,9 +175,8 @@ async def test_timers_that_are_due_in_two_processes_fire_once(postgres_url: str)
         await clock.advance(120)
         for app in (first, second):
             await (await app.open()).waker.idle()
+        # However they shared them: on a busy machine one of them may have been quicker with all
         assert sorted(fired) == sorted(names)
-        owners = await (await first.open()).store.fetch("SELECT DISTINCT owner FROM claims")
-        assert len(owners) == 2, "both were at it"
 
 
 async def test_what_is_done_for_all_agents_is_done_by_one_process(postgres_url: str) -> None:
