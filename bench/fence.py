@@ -12,16 +12,16 @@ import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from everthink import App, Think
 from everthink.cluster.fence import Fence
 from everthink.cluster.membership import Membership
 from everthink.journal import queries as turns
+from everthink.postgres import PostgresStore, open_postgres
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.port import Store
-from everthink.store.postgres import PostgresStore, open_postgres
+from everthink.store.port import AgentStore
 from everthink.testing import ScriptedModel, says
 
 AGENTS = 200
@@ -49,15 +49,15 @@ async def measured(work: Callable[[], Awaitable[object]]) -> tuple[float, float]
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-async def commits(stores: list[Store], turn: str, each: int) -> None:
+async def commits(stores: Sequence[AgentStore], turn: str, each: int) -> None:
     """So many agents write so many segments each, one after the other."""
 
-    async def write(number: int, store: Store) -> None:
+    async def write(store: AgentStore) -> None:
         for seq in range(each):
-            segment = turns.segment(f"A/{number}", turn, first=seq, last=seq, chunks='["hello"]', now=1)
+            segment = turns.segment(turn, first=seq, last=seq, chunks='["hello"]', now=1)
             await store.apply([segment])
 
-    await asyncio.gather(*(write(number, store) for number, store in enumerate(stores)))
+    await asyncio.gather(*(write(store) for store in stores))
 
 
 async def talk(app: App, name: str, agents: int, each: int) -> None:
@@ -76,7 +76,7 @@ async def main(url: str, repetitions: int) -> None:
     membership = Membership(store, classes=(), version="")
     await membership.join()
     fenced = [Fence(store, f"A/{n}", await membership.claim(f"A/{n}")) for n in range(AGENTS)]
-    plain: list[Any] = [store] * AGENTS
+    plain = [AgentStore(store, f"A/{n}") for n in range(AGENTS)]
     found: dict[str, list[tuple[float, float, float, float]]] = {}
 
     async def compare(what: str, without: Any, with_fence: Any, units: int) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from everthink import App
 
+from .measure import live
 from .ours import agent_class
 from .work import QUESTION, SHORT
 
@@ -30,9 +31,7 @@ async def measure(how: str, count: int, path: str) -> list[float]:
     async def reach(start: int, end: int) -> tuple[int, int]:
         for first in range(start, end, 100):
             agents = [app.agent(cls, f"agent {number}") for number in range(first, first + 100)]
-            await asyncio.gather(
-                *(a.save_messages(QUESTION) if how == "talked" else a.instance() for a in agents)
-            )
+            await asyncio.gather(*(a.save_messages(QUESTION) if how == "talked" else live(a) for a in agents))
         gc.collect()
         [(pages,)] = await store.fetch("PRAGMA page_count")
         [(page,)] = await store.fetch("PRAGMA page_size")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 from .floor import BATCHED
 from .work import Contestant
@@ -77,3 +78,9 @@ async def compare(
         return Row(f"{name} per {what}", "µs", values, *times)
 
     return row(0, "CPU"), row(1, "wall")
+
+
+async def live(handle: Any) -> Any:
+    """The agent behind a handle, started."""
+    async with handle as agent:
+        return agent

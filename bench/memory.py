@@ -7,11 +7,12 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from everthink import App, Message, Session, Think, create_compact_function, tool
+from everthink import App, Message, Think, tool
+from everthink.memory import Session, create_compact_function
 from everthink.models.port import Request, ToolMessage
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 
-from .measure import Row, calm
+from .measure import Row, calm, live
 from .work import QUESTION, add
 
 WINDOW = 60
@@ -55,7 +56,7 @@ async def late_turns(folder: Path, *, turns: int) -> list[Row]:
                 began = time.process_time()
                 await app.agent(Remembering, name).save_messages(QUESTION)
                 cpu.append(time.process_time() - began)
-        session = (await app.agent(Remembering, "old").instance()).session
+        session = (await live(app.agent(Remembering, "old"))).session
         assert await session.get_path_length() == 2 * turns
         assert len(await session.get_compactions()) > turns / WINDOW
         opened = await _opened(app, Remembering, repetitions=10)
@@ -89,6 +90,6 @@ async def _opened(app: App, cls: type[Think], *, repetitions: int) -> float:
         await app.evict(cls, "old")
         calm()
         began = time.process_time()
-        await app.agent(cls, "old").instance()
+        await live(app.agent(cls, "old"))
         taken.append((time.process_time() - began) * 1e3)
     return median(taken)

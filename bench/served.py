@@ -23,7 +23,8 @@ from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from everthink import App, Limits
+from everthink import App
+from everthink.server import Limits
 from everthink.serving.process import listen, quiet_logs, run
 
 from .ours import agent_class

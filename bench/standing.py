@@ -13,7 +13,7 @@ from statistics import median
 from everthink import App, Message
 from everthink.journal import queries
 
-from .measure import PATIENCE, Row, calm
+from .measure import PATIENCE, Row, calm, live
 from .ours import agent_class
 from .work import QUESTION, SHORT, Contestant
 
@@ -58,7 +58,7 @@ async def size(folder: Path) -> list[Row]:
     full = path.stat().st_size
     async with App(cls, store=f"sqlite:///{path}") as app:
         store = (await app.open()).store
-        await store.apply([queries.pruned(f"{cls.__name__}/one", before=time.time_ns())])
+        await store.apply([queries.pruned(before=time.time_ns())], agent=f"{cls.__name__}/one")
         assert not await store.fetch("SELECT 1 FROM segments"), "segments are left"
     pruned = path.stat().st_size
     return [
@@ -86,7 +86,7 @@ async def cold_open(folder: Path, *, repetitions: int) -> list[Row]:
             await app.evict(cls, "old")
             calm()
             began = time.process_time(), time.perf_counter()
-            opened = await agent.instance()
+            opened = await live(agent)
             cpu.append((time.process_time() - began[0]) * 1e3)
             wall.append((time.perf_counter() - began[1]) * 1e3)
             assert len(opened.session.path) == 1000
@@ -95,15 +95,14 @@ async def cold_open(folder: Path, *, repetitions: int) -> list[Row]:
     return [row, Row("wall of a cold open, 1,000 messages", "ms", {"everthink": median(wall)})]
 
 
-# What the first line of an agent's module imports. Names load when they are asked for, so the bare
-# package would say nothing.
+# What the first line of an agent's module imports.
 USED = {"everthink": "from everthink import App, Think, tool", "pydantic_ai": "from pydantic_ai import Agent"}
 
 FIRST_AGENT = """
 import asyncio
 async def first():
     async with App(type("First", (Think,), {}), store=":memory:") as app:
-        await app.agent(next(iter(app.classes)), "one").instance()
+        await app.agent(next(iter(app.classes)), "one").get_messages()
 asyncio.run(first())
 """
 

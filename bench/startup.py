@@ -78,12 +78,12 @@ async def measure(idle: int, cut: int, path: str) -> list[float]:
     async with App(cls, store=url, idle_after=None) as app:
         store = (await app.open()).store
         opened = time.perf_counter()
-        await app.agent(cls, "1").messages()
+        await app.agent(cls, "1").get_messages()
         answered = time.perf_counter()
         while (await store.fetch("SELECT COUNT(*) FROM turns WHERE ended_at IS NULL"))[0][0]:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         ended, spent = time.perf_counter(), time.process_time() - cpu
-        assert "Half " in (await app.agent(cls, "0").messages())[-1].text
+        assert "Half " in (await app.agent(cls, "0").get_messages())[-1].text
     return [1000 * (opened - began), 1000 * (answered - opened), 1000 * (ended - began), 1000 * spent]
 
 

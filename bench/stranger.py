@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Literal
 
-from everthink import Think, callable
+from everthink import Think, exposed
 from everthink.models.port import (
     Finish,
     ModelEvent,
@@ -53,7 +53,7 @@ class Target(Think):
     model = _Brief()
     initial_state: ClassVar[Any] = {"count": 0}
 
-    @callable
+    @exposed
     def ping(self, *args: Any) -> str:
         """Answer."""
         return "pong"

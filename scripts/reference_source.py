@@ -34,15 +34,6 @@ __all__ = [
 WIDTH = 100
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-# What a folder offers itself is imported from the folder.
-HOMES = {
-    "testing.scripted": "testing",
-    "testing.scripted_plays": "testing",
-    "testing.clock": "testing",
-    "observe.bus": "observe",
-    "observe.events": "observe",
-}
-
 
 class Source:
     """The package's modules, parsed."""
@@ -100,7 +91,10 @@ class Module:
         self.imported: dict[str, tuple[str, str]] = {}
         """A name here -> the module it comes from and its name there."""
         self.items: dict[str, Item] = {}
-        body = list(_always(ast.parse(text).body))
+        tree = ast.parse(text)
+        self.about = " ".join((ast.get_docstring(tree) or "").partition("\n\n")[0].split())
+        """The first sentence of its docstring."""
+        body = list(_always(tree.body))
         for node, after in zip(body, [*body[1:], None], strict=True):
             if isinstance(node, ast.ImportFrom) and node.level:
                 here = name.split(".") if is_package and name else name.split(".")[:-1]
@@ -152,8 +146,8 @@ class Item:
 
     @property
     def home(self) -> str:
-        """The module that users import it from, when the package itself does not export it."""
-        return f"everthink.{HOMES.get(self.module.name, self.module.name)}"
+        """The module that defines it, and that users import it from unless a façade exports it."""
+        return f"everthink.{self.module.name}"
 
 
 def assigned(node: ast.stmt) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from everthink import Agent, Think, callable, tool
+from everthink import Agent, Think, exposed, tool
 from everthink.errors import InvalidSettings
 from everthink.testing import ScriptedModel, says
 from tests.conftest import OpenApp
@@ -72,7 +72,7 @@ async def test_attributes_of_ones_own_are_never_refused(open_app: OpenApp) -> No
 
     app = await open_app(Bot)
     assert (await app.agent(Bot).chat("Hello")).status == "completed"
-    assert await app.agent(Bot).doubled() == 8
+    assert app.agent(Bot).doubled() == 8
 
 
 @pytest.mark.anyio
@@ -134,7 +134,7 @@ def test_a_method_that_somebody_calls_is_left_alone(caplog: pytest.LogCaptureFix
         def on_other_timer(self) -> None: ...
         def once(self) -> None: ...
 
-        @callable
+        @exposed
         def on_click(self) -> None: ...
 
         @tool

@@ -184,7 +184,7 @@ async def test_it_is_refused_with_the_path_of_the_field(open_app: OpenApp, value
     assert "Nothing was stored." in str(refused.value)
     assert await home.store.fetch("SELECT * FROM messages") == []
     assert await home.store.fetch("SELECT * FROM turns") == []
-    assert (model.requests, len(home.aborts), home.queue.is_idle) == ([], 0, True)
+    assert (model.requests, len(home.chat.host.aborts), home.chat.door.queue.is_idle) == ([], 0, True)
     assert (await app.agent(cls).save_messages("Are you there?")).text == "Still here."
 
 
@@ -200,7 +200,7 @@ async def test_it_is_refused_at_every_door_and_nothing_is_stored(
         await DOORS[door](app.agent(cls), value)
 
     assert (Database(tmp_path).turns(), Database(tmp_path).messages()) == ([], [])
-    assert (model.requests, len(home.aborts), home.queue.is_idle) == ([], 0, True)
+    assert (model.requests, len(home.chat.host.aborts), home.chat.door.queue.is_idle) == ([], 0, True)
     assert (await app.agent(cls).save_messages("Are you there?")).text == "Still here."
 
 
@@ -246,11 +246,11 @@ STRANGE: list[Any] = [
 async def test_what_is_only_strange_is_taken_and_survives_a_restart(open_app: OpenApp, value: Any) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("Well."))))
     assert (await app.agent(cls).save_messages(value)).text == "Well."
-    before = await app.agent(cls).messages()
+    before = await app.agent(cls).get_messages()
     assert len(before) == 2
     assert before[0].id
     await app.evict(cls, "default")
-    assert await app.agent(cls).messages() == before
+    assert await app.agent(cls).get_messages() == before
 
 
 SLIPS: list[Any] = [
@@ -284,7 +284,7 @@ async def test_a_part_that_no_model_would_be_shown_is_refused(
         await app.agent(cls).save_messages(made(parts))
     assert (refused.value.path, model.requests) == (path, [])
     assert words in str(refused.value)
-    assert await app.agent(cls).messages() == []
+    assert await app.agent(cls).get_messages() == []
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ async def test_a_field_that_would_be_lost_is_refused(
         await DOORS[door](app.agent(cls), {"role": "user", "parts": [TEXT], field: {"for": "Ada"}})
     assert refused.value.path == f"message.{field}"
     assert words in str(refused.value)
-    assert await app.agent(cls).messages() == []
+    assert await app.agent(cls).get_messages() == []
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ async def test_a_channel_is_text(open_app: OpenApp, door: str) -> None:
     app, cls, model = await opened(open_app)
     with pytest.raises(InvalidSettings, match=r": channel is 5, an int\. It takes text, or None\."):
         await getattr(app.agent(cls), door)("Hi", channel=5)
-    assert (await app.agent(cls).messages(), model.requests) == ([], [])
+    assert (await app.agent(cls).get_messages(), model.requests) == ([], [])
 
 
 @pytest.mark.parametrize("name", ["submission_id", "idempotency_key"])
@@ -373,7 +373,7 @@ async def test_turn_metadata_that_is_no_json_object_stores_nothing(
     with pytest.raises(AgentError):
         await app.agent(cls).chat("Hi", metadata=metadata)
     assert (Database(tmp_path).turns(), Database(tmp_path).messages()) == ([], [])
-    assert (model.requests, len(home.aborts), home.queue.is_idle) == ([], 0, True)
+    assert (model.requests, len(home.chat.host.aborts), home.chat.door.queue.is_idle) == ([], 0, True)
     assert (await app.agent(cls).save_messages("Are you there?")).text == "Still here."
 
 
@@ -386,5 +386,5 @@ async def test_client_tools_that_are_none_are_refused_and_nothing_is_stored(
     with pytest.raises(AgentError):
         await app.agent(cls).chat("Hi", client_tools=tools)
     assert Database(tmp_path).turns() == []
-    assert (len(home.aborts), home.queue.is_idle) == (0, True)
+    assert (len(home.chat.host.aborts), home.chat.door.queue.is_idle) == (0, True)
     assert (await app.agent(cls).save_messages("Are you there?")).text == "Still here."

@@ -29,6 +29,6 @@ async def test_a_message_is_answered_with_a_tool_and_everything_is_stored(open_a
 
     # Then the answer is whole, and stored after the question
     assert (result.status, result.text) == ("completed", "It rains.")
-    question, answer = await app.agent(cls, "room").messages()
+    question, answer = await app.agent(cls, "room").get_messages()
     assert (question.role, question.text, answer.text) == ("user", "Weather?", "It rains.")
     assert answer.tool_parts[0]["output"] == "rain in Paris"

@@ -24,6 +24,7 @@ from everthink.messages import (
     normalize_input,
     parse_message,
     parse_stored,
+    steps,
     stored_content,
     text_of,
     tool_name,
@@ -121,7 +122,7 @@ def _deface(value: Any) -> None:
 
 
 def test_a_copy_keeps_every_field() -> None:
-    message = Message("m", "user", [TEXT], {"a": [1]}, createdAt="2026-01-01T00:00:00Z")
+    message = Message("m", "user", [TEXT], {"a": [1]}, created_text="2026-01-01T00:00:00Z")
     assert message.copy() == message
     assert message.copy().metadata is not message.metadata
 
@@ -226,7 +227,7 @@ def test_parts_of_kinds_we_do_not_know_are_kept() -> None:
 
 def test_a_date_becomes_text() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    assert parsed({"role": "user", "parts": [TEXT], "createdAt": now}).createdAt == str(now)
+    assert parsed({"role": "user", "parts": [TEXT], "createdAt": now}).created_text == str(now)
 
 
 def test_there_is_an_end_to_the_parts_of_a_message() -> None:
@@ -269,3 +270,26 @@ def test_one_many_or_none_can_be_given() -> None:
     assert as_messages([], new_id=lambda: "n") == []
     with pytest.raises(InvalidMessage, match=r"messages\[1\]\.role"):
         as_messages(["a", {"role": "robot", "parts": []}], new_id=lambda: "n")
+
+
+START = {"type": "step-start"}
+A, B, C = ({"type": "text", "text": text} for text in "abc")
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        ([], []),
+        ([START], [[]]),
+        ([START, A, B], [[A, B]]),
+        ([START, A, START, B, C], [[A], [B, C]]),
+        ([START, A, START], [[A], []]),
+        ([START, START, A], [[], [A]]),
+        ([A, START, B], [[A], [B]]),
+        ([A, B], [[A, B]]),
+    ],
+)
+def test_the_parts_of_an_answer_belong_to_its_steps(
+    parts: list[dict[str, str]], found: list[list[dict[str, str]]]
+) -> None:
+    assert steps(parts) == found

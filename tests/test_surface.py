@@ -17,7 +17,7 @@ from everthink.settings import hooks_of
 from everthink.testing import ScriptedModel, says
 from everthink.testing.crashtest.sample import Traveller
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 
 # --- names that are taken
 
@@ -269,18 +269,18 @@ def test_two_callables_of_one_name_and_a_tool_beside_a_callable_are_told() -> No
     with pytest.raises(InvalidSettings, match=r"Shop\.total is defined twice"):
 
         class Shop(Think):
-            @everthink.callable
+            @everthink.exposed
             def total(self) -> int:
                 return 1
 
-            @everthink.callable(reads=True)
+            @everthink.exposed(reads=True)
             def total(self) -> int:  # type: ignore[no-redef]  # noqa: F811
                 return 2
 
     with pytest.raises(InvalidSettings, match=r"Store\.total is defined twice"):
 
         class Store(Think):
-            @everthink.callable
+            @everthink.exposed
             def total(self) -> int:
                 return 1
 
@@ -324,14 +324,14 @@ def test_one_definition_with_several_decorators_and_an_override_of_an_inherited_
         return wrapper
 
     class Shop(Think):
-        @everthink.callable
+        @everthink.exposed
         @tool
         def refund(self) -> str:
             """Refund."""
             return "base"
 
         @logged
-        @everthink.callable
+        @everthink.exposed
         def total(self) -> int:
             return 1
 
@@ -363,11 +363,11 @@ def test_one_definition_with_several_decorators_and_an_override_of_an_inherited_
         ),
         (lambda: tool(needsApproval=True), "Did you mean 'needs_approval'"),
         (lambda: tool(colour="red"), "There are: name, description"),
-        (lambda: everthink.callable(read=True), r"callable\(\) has no option 'read'\. Did you mean 'reads'"),
-        (lambda: everthink.callable(stream=True), "Did you mean 'streaming'"),
+        (lambda: everthink.exposed(read=True), r"exposed\(\) has no option 'read'\. Did you mean 'reads'"),
+        (lambda: everthink.exposed(stream=True), "Did you mean 'streaming'"),
         (
-            lambda: everthink.callable("The total."),
-            r"@callable is given 'The total\.', a str, in the place of a",
+            lambda: everthink.exposed("The total."),
+            r"@exposed is given 'The total\.', a str, in the place of a",
         ),
         (lambda: tool("refund"), r"'refund' is not a function\. .*@tool\(name=…\)"),
     ],
@@ -382,7 +382,7 @@ def test_an_option_that_there_is_not_is_told_with_the_nearest(decorate: Any, wor
 
 async def test_an_agent_says_what_was_meant_and_what_is_not_assigned(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("Hi."))))
-    agent: Any = await app.agent(cls, "room").instance()
+    agent: Any = await live(app.agent(cls, "room"))
     with pytest.raises(AttributeError, match=r"Assistant has no attribute 'stat'\. Did you mean 'state'\?"):
         _ = agent.stat
     agent.orders = []
@@ -414,7 +414,7 @@ async def test_a_property_that_raises_says_its_own_words(open_app: OpenApp) -> N
             return "text".capitalise()  # type: ignore[attr-defined]
 
     app = await open_app(Shop)
-    agent = await app.agent(Shop).instance()
+    agent = await live(app.agent(Shop))
     with pytest.raises(AttributeError, match="'ordres'"):
         _ = agent.first
     with pytest.raises(AttributeError, match="'capitalise'"):

@@ -6,19 +6,21 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
-from .current import current_connection
+from .current import current_connection, in_readonly_turn
 from .declaring import check_added, check_own, check_setting, check_settings, size_of
 from .errors import AgentError
 from .fibers.values import FiberRecovery
 from .holds import Hold, while_held
-from .runtime.state import NO_STATE
+from .json_values import NO_STATE
 from .schedules.retry import Retry
 from .settings import shown
 from .surface import MissingAttribute, check_assigned, check_class, reserved_of
 
 if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection, Request
+
     from .fibers.fibers import FiberFunction
     from .fibers.values import (
         FiberInspection,
@@ -30,12 +32,15 @@ if TYPE_CHECKING:
     from .schedules.alarms import Schedule
     from .schedules.jobs import Job
     from .schedules.when import Kind
+    from .server.connections import Connection
 
 __all__ = ["Agent"]
 
 log = logging.getLogger("everthink.agent")
 
 T = TypeVar("T")
+
+_ENTERED = "_entered"
 
 
 class Agent:
@@ -94,7 +99,7 @@ class Agent:
     @property
     def state(self) -> Any:
         """The agent's state, as a copy. `None` when it has none."""
-        return self._home.state
+        return self._home.state.value
 
     async def set_state(self, state: Any) -> None:
         """Replace the state; it is stored, and every connected client gets it.
@@ -104,9 +109,9 @@ class Agent:
         """
         caller = current_connection.get()
         is_theirs = caller is not None and caller.agent_id == self.id and caller.is_readonly
-        if is_theirs or self._home.is_in_readonly_turn:
+        if is_theirs or in_readonly_turn(self.id):
             raise AgentError("Connection is readonly")
-        await self._home.set_state(state, source="server")
+        await self._home.state.set(state, source="server")
 
     def validate_state_change(self, state: Any, source: Any) -> None:
         """Raise to refuse a state. `source` is `"server"` or the connection it came by."""
@@ -116,37 +121,41 @@ class Agent:
 
     # --- connections
 
-    def should_connection_be_readonly(self, connection: Any, request: Any) -> Any:
+    def should_connection_be_readonly(
+        self, connection: Connection, request: HTTPConnection
+    ) -> bool | Awaitable[bool]:
         """True for a client that may not change the state. Default: nobody."""
         return False
 
-    def should_send_protocol_messages(self, connection: Any, request: Any) -> Any:
+    def should_send_protocol_messages(
+        self, connection: Connection, request: HTTPConnection
+    ) -> bool | Awaitable[bool]:
         """False for a client that wants no identity, state and MCP frames. Default: everybody does."""
         return True
 
-    def on_connect(self, connection: Any, request: Any) -> Any:
+    def on_connect(self, connection: Connection, request: HTTPConnection) -> Awaitable[None] | None:
         """A client connects; its greeting waits for this. Raising closes with 1011 and shows it nothing."""
 
-    def on_message(self, connection: Any, message: str | bytes) -> Any:
+    def on_message(self, connection: Connection, message: str | bytes) -> Awaitable[None] | None:
         """A client sent something that is not part of the protocol. Raising is logged."""
 
-    def on_close(self, connection: Any, code: int, reason: str) -> Any:
+    def on_close(self, connection: Connection, code: int, reason: str) -> Awaitable[None] | None:
         """A client left. Raising is logged."""
 
-    def on_request(self, request: Any) -> Any:
+    def on_request(self, request: Request) -> Any:
         """Answer an HTTP request below the agent's address: a response, a JSON value, or `None` for 404."""
         return None
 
     def broadcast(self, message: str, *, without: Sequence[Any] = ()) -> None:
         """Send text to every connected client except those: connections, or their ids."""
         left_out = _check_broadcast(message, without)
-        if self._home.hall is not None:
-            self._home.hall.broadcast(message, without=left_out)
+        if self._home.sockets is not None:
+            self._home.sockets.broadcast(message, without=left_out)
 
     @property
-    def connections(self) -> list[Any]:
+    def connections(self) -> list[Connection]:
         """The connected clients."""
-        return list(self._home.hall.connections) if self._home.hall is not None else []
+        return list(self._home.sockets.connections) if self._home.sockets is not None else []
 
     # --- timers
 
@@ -258,6 +267,14 @@ class Agent:
         `retry_options`.
         """
         return await self._home.retry(fn, Retry(max_attempts, base_delay, max_delay), should_retry)
+
+    async def __aenter__(self) -> Self:
+        """Keep this agent in memory until the block ends. A handle that is entered gives the agent itself."""
+        vars(self).setdefault(_ENTERED, []).append(self._home.hold())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        vars(self)[_ENTERED].pop().release()
 
     def keep_alive(self) -> Hold:
         """Keep this agent in memory until the hold is released: `async with self.keep_alive(): ...`.

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from .errors import InvalidSettings
 from .kinds import check_returned
 
-__all__ = ["ask", "call_hook", "fitted", "show"]
+__all__ = ["ask", "awaited", "call_hook", "fitted", "show"]
 
 log = logging.getLogger("everthink.agent")
 
@@ -26,10 +26,12 @@ T = TypeVar("T")
 
 async def call_hook(hook: Callable[..., T | Awaitable[T]], *args: Any) -> T:
     """Call a hook that may be `def` or `async def`, and may take fewer arguments than there are."""
-    result = hook(*fitted(hook, *args))
-    if inspect.isawaitable(result):
-        return await cast("Awaitable[T]", result)
-    return cast("T", result)
+    return await awaited(hook(*fitted(hook, *args)))
+
+
+async def awaited(value: T | Awaitable[T]) -> T:
+    """What a function returned that may be `def` or `async def`."""
+    return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else cast("T", value)
 
 
 async def ask(name: str, hook: Callable[..., Any], *args: Any) -> Any:

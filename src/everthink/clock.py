@@ -8,9 +8,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock", "Timer"]
+__all__ = ["EPOCH", "Clock", "SystemClock", "Timer", "moment_of", "ms_of"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_000
+
+
+def moment_of(ms: int) -> datetime:
+    """Milliseconds since 1970, as rows and frames have them, as people get them: an aware datetime in UTC."""
+    return EPOCH + timedelta(milliseconds=min(max(ms, _FIRST), _LAST))
+
+
+def ms_of(moment: datetime) -> int:
+    """An aware datetime as milliseconds since 1970."""
+    return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
 class Timer(Protocol):

@@ -17,10 +17,9 @@ from types import FunctionType
 from typing import Any, cast
 
 from .errors import AgentError, InvalidSettings
-from .json_values import check_json
+from .json_values import NO_STATE, check_json
 from .kinds import KINDS, check
-from .runtime.rpc import callable_of, check_callable
-from .runtime.state import NO_STATE
+from .runtime.rpc import check_exposed, exposed_method
 from .settings import is_ours, near_miss, settings_of, slip, uncalled
 from .tools.tool import Tool
 
@@ -34,8 +33,8 @@ def check_settings(cls: type) -> None:
     if is_ours(cls):
         return
     for name, value in list(vars(cls).items()):
-        if (info := callable_of(cls, name)) is not None:
-            check_callable(f"{cls.__name__}.{name}", value, info)
+        if (info := exposed_method(cls, name)) is not None:
+            check_exposed(f"{cls.__name__}.{name}", value, info)
             continue
         if isinstance(value, Tool):
             continue

@@ -6,6 +6,7 @@
     ├── Unreadable                  what is stored of a turn cannot be read
     ├── AgentSetAside               an agent that took the process down too often is not started
     ├── AgentElsewhere              another process on the same database has the agent
+    ├── AgentNotInMemory            a handle is asked for what only an agent in memory can answer at once
     ├── InvalidSettings             a setting, a hook or what it returned that is not understood
     ├── NotJson                     a state or a config that JSON cannot hold
     ├── InvalidTurn                 options of a turn API that make no sense together
@@ -152,7 +153,7 @@ UNTOLD = "Something went wrong on our side. Please try again."
 def is_for_people(error: BaseException) -> bool:
     """True when the words of an error may leave the server.
 
-    Our own errors are letters. The database's name its place, and other people's may hold anything.
+    Our own errors are written for people. The database's name its place, and others may hold anything.
     """
     return isinstance(error, AgentError) and not isinstance(error, StoreError)
 
@@ -221,6 +222,21 @@ class AgentElsewhere(AgentError):
         self.agent, self.where = agent, where
 
 
+class AgentNotInMemory(AgentError):
+    """A property or a plain method was asked of a handle, and the agent is not in memory in this process."""
+
+    def __init__(self, agent: str, name: str, *, is_method: bool, is_own: bool) -> None:
+        call = f"{name}(…)" if is_method else name
+        rather = f", or write it as `async def {name}`" if is_method and is_own else ""
+        super().__init__(
+            f"The agent {agent!r} is not in memory here, and {name!r} is answered at once or not at all.",
+            kept="Nothing was done.",
+            next_step=f"Write `async with handle as agent: agent.{call}`, which starts it{rather}."
+            " Through the handle itself, what is awaited reaches it everywhere.",
+        )
+        self.agent, self.name = agent, name
+
+
 class InvalidSettings(AgentError, TypeError, ValueError):
     """A setting, a hook's name or what a hook returned that is not understood; the nearest name is in it."""
 
@@ -269,6 +285,10 @@ class TurnFailed(AgentError):
     def __init__(self, error: str, *, request_id: str, has_partial: bool = False) -> None:
         super().__init__(error, kept="What was said before the failure is stored." if has_partial else "")
         self.error, self.request_id = error, request_id
+
+
+class EarlierFailure(Exception):
+    """What made a turn fail in a process that died before it could say so: the words of that error."""
 
 
 class TurnInterrupted(AgentError):

@@ -7,9 +7,10 @@ A count in memory and nothing else: it does not survive a restart. What must sur
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
+
+from .calling import awaited
 
 __all__ = ["Hold", "Holds", "while_held"]
 
@@ -70,5 +71,4 @@ class Hold:
 async def while_held(hold: Hold, fn: Callable[[], T | Awaitable[T]]) -> T:
     """Call `fn` and let go afterwards, however it ends."""
     with hold:
-        result = fn()
-        return await cast("Awaitable[T]", result) if inspect.isawaitable(result) else cast("T", result)
+        return await awaited(fn())

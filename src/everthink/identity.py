@@ -168,7 +168,7 @@ def permissions_of(given: Collection[Any], what: str) -> frozenset[Permission]:
         )
     for name in given:
         if name != READING and name not in PERMISSIONS:
-            import difflib  # for letters only
+            import difflib  # for the words of an error only
 
             near = difflib.get_close_matches(str(name), [*PERMISSIONS, READING], n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(sorted(PERMISSIONS))}."

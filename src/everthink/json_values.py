@@ -27,8 +27,10 @@ from .messages import (
 )
 from .settings import shown
 
-__all__ = ["check_json", "check_payload", "plain_json", "without_objects"]
+__all__ = ["NO_STATE", "check_json", "check_payload", "plain_json", "without_objects"]
 
+NO_STATE: Any = msgspec.UNSET
+"""In the place of a state: there is none."""
 _WRITTEN_AS_TEXT = (date, time, timedelta, UUID, Decimal, Enum)
 """What a payload may hold besides JSON: a callback gets its text."""
 
@@ -67,7 +69,8 @@ def without_objects(value: Any) -> Any:
     if is_dataclass(value):
         return {field.name: without_objects(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, msgspec.Struct):
-        return {name: without_objects(getattr(value, name)) for name in value.__struct_fields__}
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {written: without_objects(getattr(value, name)) for written, name in names}
     if isinstance(value, dict):
         return {key: without_objects(one) for key, one in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):

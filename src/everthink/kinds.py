@@ -97,7 +97,7 @@ def check_returned(hook: str, value: Any) -> None:
 
 
 def shown(value: Any) -> str:
-    """A value in a letter: what it is, and its beginning."""
+    """A value in an error: what it is, and its beginning."""
     text = repr(value)
     return f"{text[:60]}{'…' if len(text) > 60 else ''}, {with_article(type(value).__name__)}"
 
@@ -109,7 +109,7 @@ def with_article(noun: str) -> str:
 
 def nearest(name: str, known: Collection[str], *, like: float = 0.6) -> str | None:
     """The known name that is most like `name`, if one is like it at all."""
-    import difflib  # for letters only
+    import difflib  # for the words of an error only
 
     found = difflib.get_close_matches(name, known, n=1, cutoff=like)
     return found[0] if found else None
@@ -214,9 +214,9 @@ OUTPUT = Kind(
 
 
 INSTANT = Kind("an aware datetime", lambda value: isinstance(value, datetime))
-MILLISECONDS = Kind(
-    "milliseconds (not seconds) since 1970, such as round(moment.timestamp() * 1000)",
-    lambda value: _is_number(value) and not 0 < value < 100_000_000_000,  # of 1973, before there were any
+AWARE = Kind(
+    "an aware datetime: one with a tzinfo",
+    lambda value: isinstance(value, datetime) and value.utcoffset() is not None,
 )
 
 
@@ -393,7 +393,7 @@ _PLAY = Kind(
 
 CALLS: dict[str, dict[str, Kind]] = {
     "tool": _optional({"description": TEXT, "title": TEXT, "strict": YES_NO}),
-    "@callable": {"description": optional(TEXT), "streaming": YES_NO, "reads": YES_NO},
+    "@exposed": {"description": optional(TEXT), "streaming": YES_NO, "reads": YES_NO},
     "has_tool_call": {"name": TEXT},
     "step_count_is": {"count": at_least(1)},
     "compact_after": {"threshold": at_least(1), "token_counter": optional(FUNCTION)},
@@ -414,7 +414,7 @@ CALLS: dict[str, dict[str, Kind]] = {
     "inspect_fiber": {"fiber_id": _FIBER_ID},
     "cancel_fiber": {"fiber_id": _FIBER_ID},
     "list_fibers": {"limit": WHOLE},
-    "delete_fibers": {"settled_before": optional(INSTANT), "limit": WHOLE},
+    "delete_fibers": {"settled_before": optional(AWARE), "limit": WHOLE},
     "chat": {"channel": optional(TEXT)},
     "save_messages": {"channel": optional(TEXT)},
     "submit_messages": {
@@ -427,7 +427,7 @@ CALLS: dict[str, dict[str, Kind]] = {
     "cancel_submission": {"submission_id": _SUBMISSION_ID},
     "delete_submission": {"submission_id": _SUBMISSION_ID},
     "list_submissions": {"limit": WHOLE},
-    "delete_submissions": {"completed_before": optional(MILLISECONDS), "limit": WHOLE},
+    "delete_submissions": {"completed_before": optional(AWARE), "limit": WHOLE},
     "wait_until_stable": {"timeout": optional(NUMBER)},
     "apply_tool_result": {"tool_call_id": id_of("a call", "tool_call_id")},
     "ScriptedModel": {"play": _PLAY},

@@ -39,6 +39,7 @@ LOGGERS = (
     "cluster",
     "devtools",
     "fibers",
+    "hooks",
     "models",
     "observe",
     "recovery",

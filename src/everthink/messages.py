@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from .clock import moment_of
 from .errors import InvalidMessage, InvalidTurn, TooDeep
 from .kinds import nearest
 
@@ -47,6 +48,7 @@ __all__ = [
     "parse_message",
     "parse_stored",
     "read_stored",
+    "steps",
     "stored_content",
     "text_of",
     "tool_name",
@@ -87,18 +89,18 @@ class Message(msgspec.Struct, omit_defaults=True, dict=True):
     parts: list[Part]
     """Text, reasoning, files, sources, tool calls, data: JSON objects, told apart by `type`."""
     metadata: dict[str, Any] | None = None
-    createdAt: str | None = None
-    """What whoever made the message says about when that was, if anything. See `created_at`."""
+    created_text: str | None = msgspec.field(default=None, name="createdAt")
+    """What whoever made the message says about when that was, as they wrote it. See `created_at`."""
 
     @property
     def created_at(self) -> datetime | None:
         """When it was made, as it says itself, else when it was stored. `None`: it is not stored yet."""
         with contextlib.suppress(ValueError, TypeError):
-            if self.createdAt is not None:
-                made = datetime.fromisoformat(self.createdAt)
+            if self.created_text is not None:
+                made = datetime.fromisoformat(self.created_text)
                 return made if made.tzinfo is not None else made.replace(tzinfo=UTC)
         stored: int | None = getattr(self, _STORED, None)
-        return None if stored is None else datetime.fromtimestamp(stored / 1000, UTC)
+        return None if stored is None else moment_of(stored)
 
     def stored(self, at: int | Message) -> Message:
         """The message, with when it was stored: in ms since 1970, or when another one was. Never twice."""
@@ -119,9 +121,18 @@ class Message(msgspec.Struct, omit_defaults=True, dict=True):
 
     def copy(self) -> Message:
         """A copy that shares nothing with this message."""
-        return Message(
-            self.id, self.role, copy_json(self.parts), copy_json(self.metadata), createdAt=self.createdAt
-        ).stored(self)
+        return self._but(copy_json(self.parts), copy_json(self.metadata))
+
+    def with_parts(self, parts: list[Part]) -> Message:
+        """The same message with other parts. This one is left as it was."""
+        return self._but(parts, self.metadata)
+
+    def with_metadata(self, metadata: dict[str, Any] | None) -> Message:
+        """The same message with other metadata. This one is left as it was."""
+        return self._but(self.parts, metadata)
+
+    def _but(self, parts: list[Part], metadata: dict[str, Any] | None) -> Message:
+        return Message(self.id, self.role, parts, metadata, self.created_text).stored(self)
 
     def to_json(self) -> dict[str, Any]:
         """The message as plain JSON data."""
@@ -264,6 +275,19 @@ def is_settled(part: Part) -> bool:
     return part.get("state") in SETTLED_STATES and not part.get("preliminary")
 
 
+def steps(parts: Iterable[Part]) -> list[list[Part]]:
+    """The parts of each step that has begun, also of one that is still empty. The first may have no start."""
+    found: list[list[Part]] = []
+    for part in parts:
+        if part.get("type") == "step-start":
+            found.append([])
+        elif found:
+            found[-1].append(part)
+        else:
+            found.append([part])
+    return found
+
+
 def normalize_input(value: Any) -> dict[str, Any]:
     """The input of a call as an object: kept, parsed from JSON text, or `{}`."""
     if isinstance(value, dict):
@@ -293,7 +317,7 @@ def parse_message(value: MessageInput, *, new_id: Callable[[], str], path: str =
             "role": value.role,
             "parts": value.parts,
             "metadata": value.metadata,
-            "createdAt": value.createdAt,
+            "createdAt": value.created_text,
         }
     elif not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not always typed
         raise InvalidMessage(path, f"is {_kind(value)}, not an object")
@@ -404,7 +428,7 @@ class _Content(msgspec.Struct, omit_defaults=True):
 
     parts: list[Part]
     metadata: dict[str, Any] | None = None
-    createdAt: str | None = None
+    created_text: str | None = msgspec.field(default=None, name="createdAt")
 
 
 _decode_content = msgspec.json.Decoder(_Content).decode
@@ -412,7 +436,7 @@ _decode_content = msgspec.json.Decoder(_Content).decode
 
 def stored_content(message: Message) -> str:
     """What a row keeps of a message besides its id and role."""
-    return bounded_json(_Content(message.parts, message.metadata, message.createdAt)).decode()
+    return bounded_json(_Content(message.parts, message.metadata, message.created_text)).decode()
 
 
 def read_stored(id: str, role: str, content: str) -> Message:
@@ -425,7 +449,7 @@ def read_stored(id: str, role: str, content: str) -> Message:
         raise InvalidMessage("content", f"is not readable ({error})") from error
     if role not in ROLES:
         raise InvalidMessage("role", f'is {role!r:.40}, not "user", "assistant" or "system"')
-    message = Message(id, cast("Role", role), body.parts, body.metadata, createdAt=body.createdAt)
+    message = Message(id, cast("Role", role), body.parts, body.metadata, created_text=body.created_text)
     check_parts(message)
     return message
 

@@ -40,9 +40,9 @@ __all__ = [
 ]
 
 _MARKED = "__everthink_marked__"
-"""In a class body: the functions that `@tool` and `@callable` stand above, by name."""
+"""In a class body: the functions that `@tool` and `@exposed` stand above, by name."""
 
-_DECLARE = ("everthink.agent", "everthink.think")
+_DECLARE = ("everthink.agent", "everthink.chat_hooks", "everthink.think")
 """Where what every agent has is declared. What a sample agent of ours adds is nobody's."""
 
 _INSTEAD = {
@@ -248,7 +248,7 @@ def _parameters(written: Any) -> list[inspect.Parameter] | None:
 
 
 def parameters_of(function: _Hook) -> str:
-    """`(self, turn, *, more)`: a signature without its types, for letters."""
+    """`(self, turn, *, more)`: a signature without its types, for errors."""
     signature = inspect.signature(function)
     bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     return str(signature.replace(parameters=bare, return_annotation=signature.empty))

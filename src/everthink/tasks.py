@@ -11,11 +11,11 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .observe.events import TaskFailed
 
-__all__ = ["Tell", "begin"]
+__all__ = ["Tell", "begin", "stop"]
 
 log = logging.getLogger("everthink.tasks")
 
@@ -44,3 +44,13 @@ def begin(
 
 async def _whole(work: Awaitable[T]) -> T:
     return await work
+
+
+async def stop(task: asyncio.Future[Any] | None, grace: float) -> None:
+    """Let a task end: it gets `grace` seconds, is then cancelled, and has a second for that."""
+    if task is None or task.done():
+        return
+    if grace > 0:
+        await asyncio.wait({task}, timeout=grace)
+    task.cancel()
+    await asyncio.wait({task}, timeout=1)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from everthink import App, Limits, Think
+from everthink import App, Think
 from everthink.app.options import OPTIONS, READ
 from everthink.errors import AgentError, InvalidSettings, StoreError
+from everthink.server import Limits
 from everthink.testing import ManualClock, ScriptedModel, says
 
 from ..support.agents import assistant
@@ -46,8 +47,8 @@ class Room(Think):
         ("store", None, "sqlite:///data/agents.db"),
         ("store", 5, "or a store that is open"),
         ("store", App, "or a store that is open"),
-        ("synchronous", "OFF", "'FULL', 'NORMAL'"),
-        ("busy_timeout", "x", "a number of seconds, 0 or more"),
+        ("store_options", 5, 'a dict, such as {"synchronous": "NORMAL"}'),
+        ("store_options", ["synchronous"], "It takes a dict"),
         ("retention", "a month", 'retention="30 days"'),
         ("retention", timedelta(0), "a time above 0"),
         ("retention", [30], "timedelta(days=30)"),
@@ -137,11 +138,12 @@ def test_functions_may_take_fewer_have_defaults_and_be_anything_that_is_called()
 def test_an_option_of_the_other_engine_is_told_as_one(option: dict[str, Any]) -> None:
     (name,) = option
     with pytest.raises(InvalidSettings) as told:
-        App(Room, store="sqlite:///a.db", **option)
-    assert f"App({name}=…) is an option of PostgreSQL, and the store is SQLite." in str(told.value)
-    assert "SQLite has: synchronous=, busy_timeout=." in str(told.value)
+        App(Room, store="sqlite:///a.db", store_options=option)
+    where = f"App(store_options={{{name!r}: …}})"
+    assert f"{where} is an option of PostgreSQL, and the store is SQLite." in str(told.value)
+    assert "SQLite has: 'synchronous', 'busy_timeout'." in str(told.value)
     with pytest.raises(InvalidSettings, match="is an option of SQLite, and the store is PostgreSQL"):
-        App(Room, store="postgresql://localhost/x", synchronous="FULL")
+        App(Room, store="postgresql://localhost/x", store_options={"synchronous": "FULL"})
 
 
 @pytest.mark.parametrize(
@@ -149,9 +151,24 @@ def test_an_option_of_the_other_engine_is_told_as_one(option: dict[str, Any]) ->
 )
 def test_options_of_postgresql_have_kinds_too(wrong: dict[str, Any]) -> None:
     (name,) = wrong
-    with pytest.raises(InvalidSettings, match=rf"App\({name}=…\) is .* It takes "):
-        App(Room, store="postgresql://localhost/x", **wrong)
-    App(Room, store="postgresql://localhost/x", readers=2, lease=5, patience=0.5)
+    with pytest.raises(InvalidSettings, match=rf"App\(store_options={{'{name}': …}}\) is .* It takes "):
+        App(Room, store="postgresql://localhost/x", store_options=wrong)
+    fine = {"readers": 2, "lease": 5, "patience": 0.5}
+    App(Room, store="postgresql://localhost/x", store_options=fine)
+
+
+@pytest.mark.parametrize("wrong", [{"synchronous": "OFF"}, {"busy_timeout": "x"}, {"busy_timeout": -1}])
+def test_options_of_sqlite_have_kinds_too(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(InvalidSettings, match=rf"App\(store_options={{'{name}': …}}\) is .* It takes "):
+        App(Room, store="sqlite:///a.db", store_options=wrong)
+
+
+def test_an_option_of_the_store_that_is_given_to_the_app_is_told_where_it_goes() -> None:
+    with pytest.raises(InvalidSettings, match=r"option 'synchronous'\. .*store_options={'synchronous': …}"):
+        App(Room, synchronous="NORMAL")
+    with pytest.raises(InvalidSettings, match=r"option 'synchronus'\. .*store_options={'synchronous': …}"):
+        App(Room, synchronus="NORMAL")
 
 
 @pytest.mark.parametrize("url", ["mysql://app:hush@host/x", "", "sqlite://", "sqlite:///a.db?mode=ro"])
@@ -178,8 +195,10 @@ async def test_a_path_is_a_store(tmp_path: Path) -> None:
 def test_a_slip_is_told_with_the_name_that_was_meant() -> None:
     with pytest.raises(InvalidSettings, match=r"no option 'stroe'. Did you mean store=\?"):
         App(Room, stroe="x.db")
-    with pytest.raises(InvalidSettings, match=r"no option 'readrs'. Did you mean readers=\?"):
-        App(Room, store="postgresql://localhost/x", readrs=2)
+    with pytest.raises(InvalidSettings, match=r"PostgreSQL has no option 'readrs'.*Did you mean 'readers'"):
+        App(Room, store="postgresql://localhost/x", store_options={"readrs": 2})
+    with pytest.raises(InvalidSettings, match=r"no option 'alow_origins'. Did you mean allow_origins=\?"):
+        App(Room, alow_origins=["https://my.page"])
     with pytest.raises(InvalidSettings, match="It is a setting of agents: write `max_steps = …`"):
         App(Room, max_steps=5)
 

@@ -100,7 +100,7 @@ async def test_a_discovered_app_answers(write: Write, tmp_path: Path) -> None:
     support.model = ScriptedModel(says("Hello."))
     async with app:
         await app.agent(support, "x").save_messages("Hi")
-        assert (await app.agent(support, "x").messages())[-1].text == "Hello."
+        assert (await app.agent(support, "x").get_messages())[-1].text == "Hello."
 
 
 def test_discovering_twice_gives_the_same_classes(write: Write) -> None:

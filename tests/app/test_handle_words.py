@@ -13,7 +13,7 @@ from everthink import AgentError, App, Think
 from everthink.errors import InvalidSettings, InvalidTurn
 from everthink.testing import ScriptedModel, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 
 pytestmark = pytest.mark.anyio
 
@@ -24,8 +24,6 @@ pytestmark = pytest.mark.anyio
         ("chatt", "Did you mean 'chat'?"),
         ("save_message", "Did you mean 'save_messages'?"),
         ("remnd", "Did you mean 'remind'?"),
-        ("state", "(await handle.instance()).state"),
-        ("max_steps", "(await handle.instance()).max_steps"),
     ],
 )
 async def test_a_misspelt_method_of_a_handle_is_told_with_the_nearest(name: str, words: str) -> None:
@@ -40,7 +38,7 @@ async def test_a_misspelt_method_of_a_handle_is_told_with_the_nearest(name: str,
     ("name", "words"),
     [
         ("state", r"await handle\.set_state\(…\)"),
-        ("model", r"\(await handle\.instance\(\)\)\.model = …"),
+        ("model", r"async with handle as agent: agent\.model = …"),
         ("name", "A handle has no 'name' to assign"),
     ],
 )
@@ -59,14 +57,18 @@ async def test_a_misspelt_option_of_a_stream_is_told_at_the_call() -> None:
         handle.regenerate(channel="x")
 
 
+async def remind(self: Any, when: str, **more: Any) -> Any:
+    return when, more
+
+
 async def test_a_misspelt_option_of_a_method_is_told_with_the_nearest(open_app: OpenApp) -> None:
-    app = await open_app(cls := assistant(ScriptedModel(), remind=lambda self, when, **more: (when, more)))
+    app = await open_app(cls := assistant(ScriptedModel(), remind=remind))
     handle: Any = app.agent(cls)
     with pytest.raises(
         InvalidSettings, match=r"save_messages\(\) has no option 'metdata'\. Did you mean 'metadata'\?"
     ):
         await handle.save_messages("x", metdata={})
-    assert await handle.messages() == []
+    assert await handle.get_messages() == []
     # one that takes whatever it is given is given it
     assert await handle.remind(when="now", metdata=1) == ("now", {"metdata": 1})
 
@@ -95,7 +97,7 @@ async def test_a_stream_that_is_never_iterated_is_told_where_it_was_made(
 ) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
     handle = app.agent(cls, "room")
-    for agent in handle, await handle.instance():
+    for agent in handle, await live(handle):
         with pytest.warns(RuntimeWarning, match=rf"{method}\(\) was never iterated or awaited") as told:
             ask(agent)  # and nobody keeps it
         assert (told[0].filename, told[0].lineno) == (__file__, ask.__code__.co_firstlineno)
@@ -107,7 +109,7 @@ async def test_a_stream_that_is_asked_says_nothing(open_app: OpenApp) -> None:
         warnings.simplefilter("error")
         await app.agent(cls).chat("Hi")
         assert [text async for text in app.agent(cls).chat("Hi").text()] == ["Two."]
-        async for _ in (await app.agent(cls).instance()).chat("Hi"):
+        async for _ in (await live(app.agent(cls))).chat("Hi"):
             break
         gc.collect()
 

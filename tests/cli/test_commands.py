@@ -1,4 +1,4 @@
-"""The commands as a person meets them: help, letters, exit codes."""
+"""The commands as a person meets them: help, errors, exit codes."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from everthink import App, Think
 from everthink.cli.main import cli
 from everthink.messages import Message
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.open import open_store
 from everthink.store.port import Statement
 from everthink.testing import ScriptedModel, says
 
@@ -55,7 +55,7 @@ async def fill(url: str) -> None:
 
 async def conversation(url: str, name: str) -> list[Message]:
     async with App(Assistant, store=url, grace=0.0) as app:
-        return await app.agent(Assistant, name).messages()
+        return await app.agent(Assistant, name).get_messages()
 
 
 # --- export
@@ -200,7 +200,7 @@ def test_without_an_answer_nothing_is_erased(run: CliRunner, store: str) -> None
 def test_a_running_server_is_told_of_and_nothing_is_erased(run: CliRunner, store: str) -> None:
     async def beside() -> None:
         async with App(Assistant, store=store, grace=0.0) as app:
-            await app.agent(Assistant, "room-1").messages()
+            await app.agent(Assistant, "room-1").get_messages()
             asked = ["erase", "assistant/room-1", "--store", store, "--yes"]
             refused = await asyncio.to_thread(run.invoke, cli, asked)
             assert refused.exit_code == 1
@@ -208,7 +208,7 @@ def test_a_running_server_is_told_of_and_nothing_is_erased(run: CliRunner, store
             assert "app.erase" in refused.output
             if store.startswith("sqlite"):
                 assert f"pid {os.getpid()}" in refused.output
-            assert len(await app.agent(Assistant, "room-1").messages()) == 2
+            assert len(await app.agent(Assistant, "room-1").get_messages()) == 2
 
     asyncio.run(beside())
 

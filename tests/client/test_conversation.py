@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from everthink import StreamingResponse, Think, callable, tool
+from everthink import Think, exposed, tool
 from everthink import chunks as ui
 from everthink.client import Reply, connect
 from everthink.errors import AgentError, CallFailed, NotConnected, TurnFailed
+from everthink.server import StreamingResponse
 from everthink.testing import ScriptedModel, calls, fails, says
 
 from ..support.agents import assistant
@@ -142,16 +143,16 @@ class Desk(Think):
         if next_state["votes"] < 0:
             raise ValueError("secret")
 
-    @callable
+    @exposed
     async def vote(self, count: int) -> int:
         await self.set_state({"votes": self.state["votes"] + count})
         return self.state["votes"]
 
-    @callable
+    @exposed
     def refuse(self) -> None:
         raise RuntimeError("No votes today.")
 
-    @callable(streaming=True)
+    @exposed(streaming=True)
     def count(self, stream: StreamingResponse, to: int) -> None:
         for number in range(to):
             stream.send(number)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from everthink import Think, callable, tool
+from everthink import Think, exposed, tool
 from everthink import chunks as ui
 from everthink.client import Conversation, Reply
 from everthink.errors import NotConnected
@@ -163,7 +163,7 @@ async def test_a_call_that_was_cut_off_is_not_made_again(serve: Serve, enter: En
     class Desk(Think):
         model = ScriptedModel()
 
-        @callable
+        @exposed
         async def slow(self) -> str:
             ran.append("slow")
             begun.set()

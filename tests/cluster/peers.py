@@ -7,7 +7,7 @@ from typing import Any
 
 from everthink.cluster import queries
 from everthink.cluster.fence import Claim
-from everthink.store.postgres import PostgresStore
+from everthink.postgres import PostgresStore
 
 __all__ = ["Peers"]
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
 
-from everthink import App, Think, callable
+from everthink import App, Think, exposed
 from everthink.models.port import (
     AssistantMessage,
     Finish,
@@ -68,13 +68,13 @@ async def opened() -> None:
 class Talker(Think):
     model = Words()
 
-    @callable
-    def block(self, seconds: float) -> str:
+    @exposed
+    async def block(self, seconds: float) -> str:
         """Hold the loop of all agents."""
-        time.sleep(seconds)
+        time.sleep(seconds)  # noqa: ASYNC251 - that is what it is for
         return "held"
 
-    @callable
+    @exposed
     async def note_later(self, path: str, seconds: float) -> None:
         """Plan to add a line to a file."""
         await self.schedule(seconds, "note", path)
@@ -88,6 +88,6 @@ if "TALKER_STORE" in os.environ:
     app = App(
         Talker,
         store=os.environ["TALKER_STORE"],
-        lease=float(os.environ.get("TALKER_LEASE", "1")),
+        store_options={"lease": float(os.environ.get("TALKER_LEASE", "1"))},
         grace=0.0,
     )

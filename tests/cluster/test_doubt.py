@@ -11,9 +11,9 @@ import pytest
 
 from everthink import App, Think
 from everthink.errors import CommitInDoubt, TurnInterrupted
+from everthink.postgres import open_postgres
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.port import Commit
-from everthink.store.postgres import open_postgres
 from everthink.testing import WatchedStore
 from tests.cluster.talker import ANSWER, Words
 from tests.support.server import served
@@ -53,7 +53,7 @@ async def ended(app: App, name: str) -> list[str]:
     directory = await app.open()
     while await directory.store.fetch("SELECT 1 FROM turns WHERE ended_at IS NULL"):
         await directory.store.fetch("SELECT 1 FROM pg_sleep(0.01)")
-    return [message.text for message in await app.agent(Reader, name).messages()]
+    return [message.text for message in await app.agent(Reader, name).get_messages()]
 
 
 @pytest.mark.parametrize("stores", [True, False], ids=["stored", "not stored"])
@@ -123,7 +123,7 @@ async def test_a_connection_that_breaks_in_a_commit_closes_sockets_with_1012_and
         # Then the window is asked to come back, and sees no failure
         assert await chat.until_closed() == (1012, "Service restart")
         again = await server.connect(Reader, "room", resumes=True)
-        if "And again." in [message.text for message in await app.agent(Reader, "room").messages()]:
+        if "And again." in [message.text for message in await app.agent(Reader, "room").get_messages()]:
             await again.until(lambda: again.text.count(ANSWER) == 2)
         assert Reader.failures == []
     await other.close()

@@ -9,9 +9,9 @@ import pytest
 
 from everthink.cluster.fence import Claim, Fence
 from everthink.errors import CommitInDoubt, CommitRefused, LeaseLost
+from everthink.postgres import PostgresStore, open_postgres
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.port import Rows, Statement
-from everthink.store.postgres import PostgresStore, open_postgres
 from tests.cluster.peers import Peers
 
 pytestmark = pytest.mark.anyio
@@ -107,6 +107,37 @@ async def test_a_former_owner_writes_nothing_and_does_not_hear_of_it_before_it_i
         await fence.apply([put("later")])
 
 
+async def test_a_lost_lease_is_not_a_refused_commit_for_anybody_who_minds_those(
+    store: PostgresStore, peers: Peers
+) -> None:
+    # Given callers who take a refused commit for "somebody else was first", with a guard of their own
+    await peers.register("one", "two")
+    lost = asyncio.Event()
+    fence = Fence(store, "A/1", await peers.claim("A/1", "one"), lambda why, what: lost.set())
+    own = Statement("UPDATE kv SET value = ? WHERE agent = :agent AND name = ?", ("1", "a"), True, "mine")
+
+    async def told() -> str:
+        try:
+            await fence.apply([own])
+        except CommitRefused as error:
+            return f"refused: {error.guard}"
+        except LeaseLost:
+            return "lost"
+        return "stored"
+
+    assert await told() == "refused: mine"
+    # When the agent is another's, in flight and afterwards
+    await peers.die("one")
+    await peers.claim("A/1", "two")
+    waiting = asyncio.create_task(told())
+    await lost.wait()
+    fence.answer()
+    # Then they hear of the lease, though their own guard is not met either
+    assert (await waiting, await told()) == ("lost", "lost")
+    assert not issubclass(LeaseLost, CommitRefused)
+    assert not issubclass(CommitRefused, LeaseLost)
+
+
 async def test_a_later_life_in_the_same_process_fences_the_earlier_one(
     store: PostgresStore, peers: Peers
 ) -> None:
@@ -139,7 +170,7 @@ async def test_nobody_is_told_what_became_of_a_commit_in_doubt(peers: Peers) -> 
     class Broken:
         """A store whose connection breaks in the middle of a commit."""
 
-        def apply(self, commit: object) -> asyncio.Future[list[Rows]]:
+        def apply(self, commit: object, *, agent: str) -> asyncio.Future[list[Rows]]:
             answer: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
             answer.set_exception(CommitInDoubt("The connection was lost."))
             return answer

@@ -11,10 +11,10 @@ import pytest
 
 from everthink import App, Think
 from everthink.errors import AgentElsewhere, AgentSetAside
+from everthink.postgres import open_postgres
 from everthink.recovery import suspects
 from everthink.recovery.suspects import Suspect
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.postgres import open_postgres
 from everthink.testing import ManualClock, ScriptedModel, says
 from tests.cluster.peers import Peers
 from tests.cluster.talker import ANSWER, Talker, Words
@@ -29,8 +29,9 @@ JOIN nodes n ON ((l.classid::bigint << 32) | l.objid::bigint) = n.lock
 WHERE l.locktype = 'advisory' AND l.granted AND n.id = $1"""
 
 
-def app_of(url: str, agent: type[Think], **options: Any) -> App:
-    return App(agent, store=url, grace=0.0, **{"idle_after": None, "lease": 1.0, **options})
+def app_of(url: str, agent: type[Think], *, lease: float = 1.0, **options: Any) -> App:
+    given: dict[str, Any] = {"idle_after": None, **options}
+    return App(agent, store=url, store_options={"lease": lease}, grace=0.0, **given)
 
 
 async def id_of(app: App) -> str:
@@ -61,7 +62,7 @@ async def test_a_process_that_left_nothing_but_its_row_is_declared_dead_before_w
         async with app_of(postgres_url, agent) as app:
             assert await peers.states() == {"late": "dead", "killed": "dead", await id_of(app): "live"}
             assert (await app.agent(agent, "late").save_messages("Hello?")).text == "Hi."
-            assert await app.agent(agent, "killed").messages() == []
+            assert await app.agent(agent, "killed").get_messages() == []
     await store.close()
 
 
@@ -73,9 +74,9 @@ async def test_what_took_others_down_is_known_to_those_who_take_it_over(postgres
         # Given three processes that died in its start while we were up
         store = (await app.open()).store
         strikes = Suspect(agent="Assistant/poison", strikes=3, what="its start")
-        await store.apply([suspects.counted(strikes)])
+        await store.apply([suspects.counted(strikes)], agent=strikes.agent)
         with pytest.raises(AgentSetAside):
-            await app.agent(agent, "poison").messages()
+            await app.agent(agent, "poison").get_messages()
 
 
 async def test_one_that_holds_its_lock_and_its_lease_keeps_its_agents(postgres_url: str) -> None:
@@ -87,11 +88,11 @@ async def test_one_that_holds_its_lock_and_its_lease_keeps_its_agents(postgres_u
         await peers.claim("Assistant/a", "other")
         async with app_of(postgres_url, agent, lease=0.5) as app:
             with pytest.raises(AgentElsewhere, match="node other"):
-                await app.agent(agent, "a").messages()
+                await app.agent(agent, "a").get_messages()
             # When its lock goes, its agents are anybody's
             await peers.connection.fetchval("SELECT pg_advisory_unlock(77)")
             await until(peers.connection, "SELECT 1 FROM nodes WHERE id = 'other' AND state = 'dead'")
-            assert await app.agent(agent, "a").messages() == []
+            assert await app.agent(agent, "a").get_messages() == []
     await store.close()
 
 
@@ -192,7 +193,7 @@ async def test_what_is_done_for_all_agents_is_done_by_one_process(postgres_url: 
         await watch.fetchval("SELECT pg_advisory_xact_lock($1)", 0x65766572_616C6C)
         await clock.advance(1000)
         await asyncio.wait([directory._sweeping])
-        assert len(await app.agent(agent, "old").messages()) == 1
+        assert len(await app.agent(agent, "old").get_messages()) == 1
         await app.evict(agent, "old")
         await watch.execute("COMMIT")
         for _ in range(2):  # the first time it was just seen
@@ -212,7 +213,7 @@ async def test_an_agent_in_use_in_another_process_is_not_erased_for_being_old(po
             directory: Any = await second.open()
             await clock.advance(1000)
             await asyncio.wait([directory._sweeping])
-        assert len(await first.agent(agent, "a").messages()) == 1
+        assert len(await first.agent(agent, "a").get_messages()) == 1
 
 
 async def test_a_server_that_restarts_kills_nobody_and_costs_no_word(
@@ -249,7 +250,7 @@ async def test_a_server_that_restarts_kills_nobody_and_costs_no_word(
         for app in (first, second):
             await until(watch, CONTROL, await id_of(app))
         assert [await id_of(first), await id_of(second)] == before
-        assert [m.text for m in await first.agent(Slow, "a").messages()] == ["Talk.", ANSWER]
+        assert [m.text for m in await first.agent(Slow, "a").get_messages()] == ["Talk.", ANSWER]
         await watch.close()
     assert "is dead" not in caplog.text
 
@@ -270,7 +271,7 @@ async def test_a_server_that_is_away_for_longer_than_a_lease_costs_the_agents_in
         # Nobody has to help it: it registers anew, and whoever comes back finds everything
         again = await server.connect(agent, "room", resumes=True)
         await again.until_done(await again.say("Again?"))
-        assert [m.text for m in await app.agent(agent, "room").messages()] == [
+        assert [m.text for m in await app.agent(agent, "room").get_messages()] == [
             "Hello?",
             "One.",
             "Again?",

@@ -15,7 +15,7 @@ import pytest
 
 from everthink import App
 from everthink.errors import StorePooled
-from everthink.store.postgres.pooler import is_pooled, refuse_pooled_transactions
+from everthink.postgres.pooler import is_pooled, refuse_pooled_transactions
 from everthink.testing import ScriptedModel, says
 from tests.support.agents import assistant
 from tests.support.postgres import Cluster, free_port, unprivileged_account

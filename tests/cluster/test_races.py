@@ -15,9 +15,9 @@ import pytest
 
 from everthink.cluster.fence import Claim, Fence
 from everthink.errors import CommitRefused, LeaseLost
+from everthink.postgres import PostgresStore, open_postgres
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.port import Migration, Statement
-from everthink.store.postgres import PostgresStore, open_postgres
 from tests.cluster.peers import Peers
 
 pytestmark = pytest.mark.anyio

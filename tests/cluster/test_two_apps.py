@@ -7,7 +7,7 @@ import pytest
 from everthink import App, Think
 from everthink.errors import AgentElsewhere, LeaseLost
 from everthink.testing import ScriptedModel, says
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.server import served
 
 pytestmark = pytest.mark.anyio
@@ -26,23 +26,23 @@ async def test_the_second_app_is_told_who_has_the_agent_and_both_serve_their_own
             await second.agent(agent, "a").save_messages("Hello?")
         # Then it says who has it and changes nothing, and serves what nobody has
         assert (await first.open()).membership.id in str(told.value)  # type: ignore[union-attr]
-        assert len(await first.agent(agent, "a").messages()) == 2
+        assert len(await first.agent(agent, "a").get_messages()) == 2
         assert (await second.agent(agent, "b").save_messages("Hello?")).text == "Two."
         with pytest.raises(AgentElsewhere):
-            await first.agent(agent, "b").messages()
+            await first.agent(agent, "b").get_messages()
 
 
 async def test_an_agent_that_left_memory_is_anybodys(postgres_url: str) -> None:
     agent = assistant(ScriptedModel(says("One."), says("Two."), says("Three.")))
     async with app_of(postgres_url, agent) as first, app_of(postgres_url, agent) as second:
         await first.agent(agent, "a").save_messages("Hello?")
-        kept = await first.agent(agent, "a").instance()
+        kept = await live(first.agent(agent, "a"))
         await first.evict(agent, "a")
         assert (await second.agent(agent, "a").save_messages("Again?")).text == "Two."
         # And code that kept the instance there can write nothing any more
         with pytest.raises(LeaseLost):
             await kept.set_state({"stale": True})
-        assert [m.text for m in await second.agent(agent, "a").messages()] == [
+        assert [m.text for m in await second.agent(agent, "a").get_messages()] == [
             "Hello?",
             "One.",
             "Again?",
@@ -62,9 +62,9 @@ async def test_a_start_that_fails_gives_the_agent_back(postgres_url: str) -> Non
     agent = assistant(ScriptedModel(), on_start=on_start)
     async with app_of(postgres_url, agent) as first, app_of(postgres_url, agent) as second:
         with pytest.raises(ValueError, match="not today"):
-            await first.agent(agent, "a").instance()
+            await live(first.agent(agent, "a"))
         is_broken.append(False)
-        assert await second.agent(agent, "a").messages() == []
+        assert await second.agent(agent, "a").get_messages() == []
 
 
 async def test_an_agent_is_erased_where_it_lives_and_nothing_says_that_it_was_ever_run(
@@ -81,7 +81,7 @@ async def test_an_agent_is_erased_where_it_lives_and_nothing_says_that_it_was_ev
         store = (await first.open()).store
         assert await store.fetch("SELECT * FROM claims") == []
         # And whoever is asked next begins from nothing
-        assert await second.agent(agent, "a").messages() == []
+        assert await second.agent(agent, "a").get_messages() == []
         assert await second.erase(agent, "a") == 0
 
 

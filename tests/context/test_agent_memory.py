@@ -21,7 +21,7 @@ from everthink.session.session import Session
 from everthink.testing.scripted import ScriptedModel, says
 from everthink.turn.convert import Converter
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.context import Sign
 from tests.support.memory import said
 
@@ -70,7 +70,7 @@ async def test_the_prompt_stays_frozen_between_turns_while_blocks_keep_what_is_w
 
     Assistant = assistant(model, configure_session=configure_session)
     app = await open_app(Assistant)
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     await agent.save_messages("one")
     source.text = "You are a cat."
     await agent.session.replace_context_block("memory", "Likes tea.")
@@ -80,7 +80,7 @@ async def test_the_prompt_stays_frozen_between_turns_while_blocks_keep_what_is_w
 
     # also in the next process, which finds what was written
     await app.close()
-    again = await (await open_app(Assistant)).agent(Assistant).instance()
+    again = await live((await open_app(Assistant)).agent(Assistant))
     await again.save_messages("three")
     assert model.requests[2].system == model.requests[0].system
     await again.session.refresh_system_prompt()

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from everthink import App, Message, Think, tool
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.journal.feed import HistoryChanged
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
 from everthink.session import queries
-from everthink.store.open import open_store
 from everthink.testing import WatchedStore
 from everthink.testing.scripted import ScriptedModel, calls, hangs, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.memory import Summarizer, ids, said, texts
-from tests.support.turns import Witness, all_over, home_of, prompt
+from tests.support.turns import Witness, accept_request, all_over, home_of, prompt
 from tests.support.window import Window
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +42,7 @@ async def summarised(
     """An agent with a conversation whose middle is a summary."""
     Assistant = assistant(model, **members)
     app = await open_app(Assistant)
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     await agent.add_messages(talk(count))
     assert await agent.session.add_compaction("in short", first, last)
     return app, Assistant, agent
@@ -91,7 +91,7 @@ async def test_a_client_that_made_up_ids_for_covered_answers_stores_nothing_twic
     model = ScriptedModel(says("fine"))
     Assistant = assistant(model)
     app = await open_app(Assistant)
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     called = Message(
         "m5",
         "assistant",
@@ -131,7 +131,7 @@ async def test_a_conversation_shortened_while_a_request_is_on_its_way_takes_it_a
     for moment in range(10):
         Assistant = assistant(model, configure_session=configure_session)
         app = await open_app(Assistant)
-        agent = await app.agent(Assistant, f"room{moment}").instance()
+        agent = await live(app.agent(Assistant, f"room{moment}"))
         home = await home_of(app, Assistant, f"room{moment}")
         await agent.add_messages(talk(8))
         summarizer.go.clear()
@@ -165,7 +165,7 @@ async def test_what_is_covered_between_two_looks_is_still_known(tmp_path: Path) 
     Assistant = assistant(ScriptedModel(says("fine")))
     try:
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
-            agent = await app.agent(Assistant).instance()
+            agent = await live(app.agent(Assistant))
             await agent.add_messages(talk(8))
             await agent.session.add_compaction("in short", "m1", "m3")
             look = store.hold_read(queries.KNOWN)
@@ -244,7 +244,7 @@ def waiting(id: str, *call_ids: str) -> Message:
 
 async def with_covered_calls(open_app: OpenApp, *call_ids: str) -> Think:
     Assistant = assistant(ScriptedModel())
-    agent = await (await open_app(Assistant)).agent(Assistant).instance()
+    agent = await live((await open_app(Assistant)).agent(Assistant))
     await agent.add_messages([said("m0"), waiting("m1", *call_ids), said("m2"), said("m3")])
     await agent.session.add_compaction("in short", "m0", "m2")
     return agent
@@ -291,7 +291,7 @@ async def test_messages_added_inside_a_turn_that_is_shortened_find_their_place(o
             return "ok"
 
     app = await open_app(Assistant)
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     await agent.add_messages(talk(4))
     result = await agent.save_messages("please note")
     await all_over(app, Assistant)
@@ -315,7 +315,7 @@ async def test_clearing_while_a_turn_waits_for_a_summary_leaves_no_overlay(open_
     model = ScriptedModel(says("never"), says("fresh"))
     Assistant = assistant(model, configure_session=configure_session)
     app = await open_app(Assistant)
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     await agent.session.write(agent.session.plan_append(talk(6)))
     running = asyncio.create_task(agent.save_messages("hi"))
     await summarizer.asked.wait()
@@ -335,7 +335,7 @@ async def test_stopping_a_turn_that_waits_for_a_summary_stops_at_once(open_app: 
 
     Assistant = assistant(ScriptedModel(), configure_session=configure_session)
     app = await open_app(Assistant)
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     await agent.session.write(agent.session.plan_append(talk(6)))
     running = asyncio.create_task(agent.save_messages("hi"))
     await summarizer.asked.wait()
@@ -351,7 +351,7 @@ async def test_windows_see_the_summary_when_nothing_runs(open_app: OpenApp) -> N
     Assistant = assistant(ScriptedModel(), configure_session=configure_session)
     app = await open_app(Assistant)
     home = await home_of(app, Assistant)
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     await agent.add_messages(talk(6))
     witness = Witness(home)
     await agent.session.compact()
@@ -369,7 +369,7 @@ async def test_a_window_goes_on_through_many_compactions(open_app: OpenApp) -> N
     Assistant = assistant(model, configure_session=configure_session)
     app = await open_app(Assistant)
     window = Window(await home_of(app, Assistant))
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     for n in range(12):
         await (await window.send(f"q{n}", f"question number {n}")).outcome()
         await all_over(app, Assistant)

@@ -105,7 +105,7 @@ def in_memory_context() -> Any:
     """A context whose blocks all have providers of their own, so that it needs no database."""
     from everthink.context.context import Context
 
-    return Context(None, "Assistant/room", "", now=lambda: 1)  # type: ignore[arg-type]
+    return Context(None, "", now=lambda: 1)  # type: ignore[arg-type]
 
 
 async def test_blocks_are_unknown_until_they_are_read() -> None:

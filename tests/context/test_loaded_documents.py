@@ -33,7 +33,7 @@ def dynamic(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def said(*parts: dict[str, Any], id: str = "m1") -> Message:
-    return Message(id, "assistant", list(parts), {"kept": True}, createdAt="2026-01-01")
+    return Message(id, "assistant", list(parts), {"kept": True}, created_text="2026-01-01")
 
 
 LOADED = call("load_context", DOCUMENT)
@@ -93,7 +93,7 @@ def test_trap_unloading_takes_the_document_out_of_its_part_and_nothing_else(part
     # Then its result says so, everything else is the same, and the message given is untouched
     assert changed is not None
     assert changed.parts == [text, {**part, "output": GONE}, other]
-    assert (changed.id, changed.metadata, changed.createdAt) == ("m1", {"kept": True}, "2026-01-01")
+    assert (changed.id, changed.metadata, changed.created_text) == ("m1", {"kept": True}, "2026-01-01")
     assert message.parts[1]["output"] == DOCUMENT
     assert restored([changed]) == {"skills:polite"}
 

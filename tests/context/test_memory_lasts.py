@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from everthink import Message, StoredBlock, StoredEntries, Think
+from everthink import Message, Think
+from everthink.memory import StoredBlock, StoredEntries
 from everthink.session.row_size import shorten
 from everthink.testing.scripted import ScriptedModel, says
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +34,7 @@ async def test_a_shared_block_is_the_same_in_every_session_and_outlives_them(ope
     # Given an agent whose memory all sessions share
     app = await open_app(assistant(ScriptedModel(), configure_session=shared_memory))
     [cls] = app.classes
-    agent = await app.agent(cls, "ada").instance()
+    agent = await live(app.agent(cls, "ada"))
     trip = await agent.sessions.create("Trip")
     session = await agent.sessions.session(trip.id)
 
@@ -53,14 +54,14 @@ async def evicted_path(agent: Any, session: Any) -> str:
     await session.append_message(Message("picture", "user", [FILE]))
     for number in range(9):
         await session.append_message(Message(f"m{number}", "user", [{"type": "text", "text": "hm"}]))
-    await agent._home.evictor.run_pass(_settings())
+    await agent._home.chat.evictor.run_pass(_settings())
     message = await session.get_message("picture")
     assert message is not None
     return message.parts[0]["text"].partition("preserved at ")[2].rstrip("]")
 
 
 def _settings() -> Any:
-    from everthink import MediaEviction
+    from everthink.memory import MediaEviction
 
     return MediaEviction(keep_recent_messages=4)
 
@@ -68,7 +69,7 @@ def _settings() -> Any:
 async def test_clearing_a_conversation_takes_its_files_along(open_app: Any) -> None:
     app = await open_app(assistant(ScriptedModel(), media_eviction=False))
     [cls] = app.classes
-    agent = await app.agent(cls, "ada").instance()
+    agent = await live(app.agent(cls, "ada"))
     path = await evicted_path(agent, agent.session)
     assert await agent.read_attachment(path) == LARGE
 
@@ -80,7 +81,7 @@ async def test_clearing_a_conversation_takes_its_files_along(open_app: Any) -> N
 async def test_a_file_that_a_fork_names_stays_when_the_conversation_is_cleared(open_app: Any) -> None:
     app = await open_app(assistant(ScriptedModel(), media_eviction=False))
     [cls] = app.classes
-    agent = await app.agent(cls, "ada").instance()
+    agent = await live(app.agent(cls, "ada"))
     path = await evicted_path(agent, agent.session)
     fork = await agent.sessions.fork("", "m3", "Fork")
 
@@ -114,8 +115,8 @@ async def test_an_agent_with_blocks_and_a_system_prompt_is_warned_about_once(
     app = await open_app(assistant(ScriptedModel(), **members))
     [cls] = app.classes
     with caplog.at_level(logging.WARNING, "everthink.runtime"):
-        await app.agent(cls, "ada").instance()
-        await app.agent(cls, "bob").instance()
+        await live(app.agent(cls, "ada"))
+        await live(app.agent(cls, "bob"))
     assert (
         len([record for record in caplog.records if "system prompt is made of those" in record.message]) == 1
     )
@@ -125,7 +126,7 @@ async def test_blocks_alone_warn_nobody(open_app: Any, caplog: pytest.LogCapture
     app = await open_app(assistant(ScriptedModel(), configure_session=shared_memory))
     [cls] = app.classes
     with caplog.at_level(logging.WARNING, "everthink.runtime"):
-        await app.agent(cls, "ada").instance()
+        await live(app.agent(cls, "ada"))
     assert not [record for record in caplog.records if "system prompt" in record.message]
 
 
@@ -142,7 +143,7 @@ async def test_a_summarizer_that_is_down_is_not_asked_with_every_message(open_ap
 
     app = await open_app(assistant(ScriptedModel(), configure_session=configured))
     [cls] = app.classes
-    session = (await app.agent(cls, "ada").instance()).session
+    session = (await live(app.agent(cls, "ada"))).session
     await session.append_message(Message("long", "user", [{"type": "text", "text": "word " * 200}]))
     assert len(asked) == 1
 
@@ -161,7 +162,7 @@ async def test_generate_text_asks_the_agent_s_own_model_beside_the_conversation(
     model = ScriptedModel(says("Rome."), says("Paris."))
     app = await open_app(assistant(model))
     [cls] = app.classes
-    agent: Think = await app.agent(cls, "ada").instance()
+    agent: Think = await live(app.agent(cls, "ada"))
 
     assert await agent.generate_text("Capital of Italy?") == "Rome."
     assert await agent.generate_text("Capital of France?", system="One word.") == "Paris."

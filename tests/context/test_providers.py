@@ -223,7 +223,7 @@ async def test_an_entry_that_cannot_be_listed_afterwards_is_stored_all_the_same(
             return await super().get()
 
     library = Forgetful(old="x")
-    context = Context(None, "Assistant/room", "", now=lambda: 1)  # type: ignore[arg-type]
+    context = Context(None, "", now=lambda: 1)  # type: ignore[arg-type]
     context.declare("skills", provider=library)
     await context.load()
     library.is_broken = True

@@ -61,7 +61,7 @@ async def test_trap_a_write_whose_turn_is_stopped_leaves_memory_and_storage_equa
             self.text = content
 
     notes = Slow()
-    context = Context(None, "Assistant/room", "", now=lambda: 1)  # type: ignore[arg-type]
+    context = Context(None, "", now=lambda: 1)  # type: ignore[arg-type]
     context.declare("memory", provider=notes)
     await context.load()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from everthink import App, Think, tool
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import StoreError
 from everthink.journal.feed import (
     ChunksStored,
@@ -89,24 +89,24 @@ class Stage:
             self.said("Second ", "answer."),
         )
         async with App(cls := self.agent(model), store=self.store) as app:
-            agent = await app.agent(cls, "room").instance()
+            agent = await app.agent(cls, "room").__aenter__()
             home = agent._home
             home.feed.join(show)
             say("ready")
-            await accept_request(home, ChatRequest("u1", [user_message("Weather in Paris?", id="u1")]))
+            await home.chat.requests.accept(ChatRequest("u1", [user_message("Weather in Paris?", id="u1")]))
             say("acknowledged", id="u1")
             submission = await agent.submit_messages("Do the job.", submission_id="job")
             say("submitted", id=submission.submission_id)
-            await accept_request(home, ChatRequest("u2", [user_message("And then?", id="u2")]))
+            await home.chat.requests.accept(ChatRequest("u2", [user_message("And then?", id="u2")]))
             say("acknowledged", id="u2")
-            await home.queue.wait_for_idle()
+            await home.chat.door.queue.wait_for_idle()
         say("over")
 
     async def tool(self) -> None:
         """A turn whose tool never returns."""
         model = ScriptedModel(says("I will look. ").calls("weather", city="Paris"))
         async with App(cls := self.agent(model, tool_hangs=True), store=self.store) as app:
-            agent = await app.agent(cls, "room").instance()
+            agent = await app.agent(cls, "room").__aenter__()
             agent._home.feed.join(show)
             say("ready")
             await agent.save_messages([user_message("Weather in Paris?", id="u1")])
@@ -114,15 +114,15 @@ class Stage:
     async def queued(self) -> None:
         """Work that is accepted and cannot start."""
         async with App(cls := self.agent(ScriptedModel()), store=self.store) as app:
-            agent = await app.agent(cls, "room").instance()
-            agent._home.queue.reserve("somebody else")
+            agent = await app.agent(cls, "room").__aenter__()
+            agent._home.chat.door.queue.reserve("somebody else")
             say("ready")
             for number in range(3):
                 await agent.submit_messages(
                     f"Job {number}.", submission_id=f"job-{number}", metadata={"n": number}
                 )
                 say("submitted", id=f"job-{number}")
-            await accept_request(agent._home, ChatRequest("u1", [user_message("Hello?", id="u1")]))
+            await agent._home.chat.requests.accept(ChatRequest("u1", [user_message("Hello?", id="u1")]))
             say("acknowledged", id="u1")
             await asyncio.get_running_loop().create_future()
 

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from everthink import App, FiberCompleted, FiberContext, FiberRecovery, FiberRecoveryContext, Think
+from everthink import App, Think
+from everthink.fibers import FiberCompleted, FiberContext, FiberRecovery, FiberRecoveryContext
 from everthink.observe.events import Event
 from everthink.testing.clock import ManualClock
 
@@ -77,7 +78,7 @@ class Stage:
     async def begin(self) -> None:
         """Two agents, one with two fibers."""
         async with self.app(cls := self.worker(looks=False)) as app:
-            ann, ben = [await app.agent(cls, name).instance() for name in ("ann", "ben")]
+            ann, ben = [await app.agent(cls, name).__aenter__() for name in ("ann", "ben")]
             ann.run_fiber("plain", ann.work)
             await ann.start_fiber("managed", ann.work, fiber_id="job", idempotency_key="key")
             ben.run_fiber("other", ben.work)
@@ -91,7 +92,7 @@ class Stage:
     async def ask(self) -> None:
         """Somebody asks for the work a second time and waits."""
         async with self.app(cls := self.worker(looks=False)) as app:
-            ann = await app.agent(cls, "ann").instance()
+            ann = await app.agent(cls, "ann").__aenter__()
             found = await ann.start_fiber("again", ann.work, idempotency_key="key", wait_for_completion=True)
             say("asked", id=found.fiber_id, status=found.status, accepted=found.accepted)
             await asyncio.Event().wait()
@@ -99,7 +100,7 @@ class Stage:
     async def whole(self) -> None:
         """Accept the work once, whatever happened before, and see it through."""
         async with App(cls := self.worker(looks=True), store=self.store) as app:
-            ann = await app.agent(cls, "ann").instance()
+            ann = await app.agent(cls, "ann").__aenter__()
             found = await ann.start_fiber("managed", ann.work, fiber_id="job", wait_for_completion=True)
             say("over", status=found.status, snapshot=found.snapshot)
 
@@ -135,14 +136,14 @@ class Stage:
                 failed.set()
 
             app.events.subscribe(tell, type=["fiber:recovery:failed", "fiber:recovery:skipped"])
-            agent = await app.agent(cls, "ann").instance()
+            agent = await app.agent(cls, "ann").__aenter__()
             if not begun:
                 self.effects.write_text(str(clock.now_ms()))
                 agent.run_fiber("poison", agent.hang)
                 await asyncio.Event().wait()
             while True:
                 # The agent may have left memory meanwhile, and have been woken for the next try.
-                rescue = (await app.agent(cls, "ann").instance())._home.fibers.rescue
+                rescue = (await app.agent(cls, "ann").__aenter__())._home.fibers.rescue
                 await asyncio.wait([rescue._scan])
                 wait = 0 if rescue.retry_at is None else rescue.retry_at - clock.now_ms()
                 say("waits", seconds=wait / 1000)
@@ -161,7 +162,7 @@ class Stage:
             return FiberCompleted()
 
         async with App(cls := self.patient(slow), store=self.store, clock=clock) as app:
-            agent = await app.agent(cls, "ann").instance()
+            agent = await app.agent(cls, "ann").__aenter__()
             if not self.effects.exists():
                 self.effects.write_text("begun")
                 for number in range(7):

@@ -1,27 +1,21 @@
 """Processes to be killed while they remember, shorten, tidy up, fork and delete.
 
-    python memory_child.py
-
-A nursery: for each line of JSON on stdin it forks a process that plays one story and may die at a chosen
-commit, and answers how that process ended. Importing happens once, so that every single commit can be the
-last one of a process.
+nursery --> run: a story of one agent, on a database of its own
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
 from typing import Any
 
 from everthink import App, Message, Think, tool
 from everthink.models.port import Request, ToolMessage, UserMessage
 from everthink.session.media import MediaEviction
 from everthink.session.summary import CompactContext, Compaction
-from everthink.store.crashpoints import COUNT_COMMITS
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from everthink.turn.overflow import ContextOverflow, Proactive
+from tests.crash.nursery import fork_for_each_line
 
 __all__ = ["FACT", "LIMIT", "PICTURE", "SUMMARY", "assistant", "conversation", "play"]
 
@@ -128,7 +122,7 @@ async def run(store: str, story: str, is_cached: bool) -> None:
 
     async with App(cls, store=store, grace=0.0) as app:
         app.events.subscribe(count, type="chat:media:evicted")
-        agent: Any = await app.agent(cls, "room").instance()
+        agent: Any = await app.agent(cls, "room").__aenter__()
         if story in ("remembers", "adds"):
             if story == "adds":
                 await agent.session.replace_context_block("memory", "The dog is called Bo.")
@@ -160,27 +154,5 @@ async def run(store: str, story: str, is_cached: bool) -> None:
                 await agent.sessions.delete(made.id)
 
 
-def nursery() -> None:
-    """Fork a process for each line, and say how it ended."""
-    for line in sys.stdin:
-        asked = json.loads(line)
-        process = os.fork()
-        if not process:
-            for name, value in asked["environ"].items():
-                os.environ[name] = value
-            os.environ.setdefault(COUNT_COMMITS, os.devnull)
-            try:
-                asyncio.run(run(asked["store"], asked["story"], asked["cached"]))
-            except BaseException as error:
-                print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(process, 0)
-        ended = (
-            {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {"code": os.WEXITSTATUS(status)}
-        )
-        print(json.dumps(ended), flush=True)
-
-
 if __name__ == "__main__":
-    nursery()
+    fork_for_each_line(run)

@@ -15,11 +15,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from everthink import App, ChatRecoveryContext, RecoveryDecision, Think, tool
-from everthink.door.requests import ChatRequest, accept_request
+from everthink import App, Think, tool
+from everthink.door.chat_request import ChatRequest
 from everthink.journal.feed import ChunksStored, FeedEvent
 from everthink.messages import user_message
 from everthink.models.port import AssistantMessage, Request, ToolMessage
+from everthink.recovery import ChatRecoveryContext, RecoveryDecision
 from everthink.testing.scripted import Play, ScriptedModel, calls, opens, says
 
 WORDS = ["One ", "word ", "after ", "the ", "other."]
@@ -106,7 +107,7 @@ class Stage:
         app.events.subscribe(lambda event: over.set(), type="chat:turn:finish")
         async with app:
             if self.begins:
-                home = (await app.agent(cls, "room").instance())._home
+                home = (await app.agent(cls, "room").__aenter__())._home
                 question = user_message("Go on, then.", id="u1")
                 if self.story == "regenerates":
                     await app.agent(cls, "room").add_messages(
@@ -118,7 +119,7 @@ class Stage:
                     request = ChatRequest("r", [question], trigger="regenerate-message")
                 else:
                     request = ChatRequest("r", [question])
-                await accept_request(home, request)
+                await home.chat.requests.accept(request)
             elif not await (await app.open()).store.fetch("SELECT id FROM turns WHERE ended_at IS NULL"):
                 over.set()  # the last one died after the end of the turn
             await over.wait()

@@ -1,30 +1,25 @@
 """Processes to be killed while somebody stops a turn.
 
-    python -m tests.crash.stop_child
-
-A nursery, as in memory_child: each process plays one story in a room of its own, may die at a chosen commit,
-and writes into EFFECTS what whoever stopped the turn was told.
+nursery --> run: a story in a room of its own --> EFFECTS: what whoever stopped the turn was told
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
 from typing import Any
 
 from everthink import App, Think
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door import stopping
+from everthink.door.chat_request import ChatRequest
 from everthink.journal.feed import (
     ChunksStored,
     FeedEvent,
     TurnEnded,
 )
 from everthink.messages import user_message
-from everthink.runtime import stopping
-from everthink.store.crashpoints import COUNT_COMMITS
 from everthink.testing.scripted import ScriptedModel, says
+from tests.crash.nursery import fork_for_each_line
 
 __all__ = ["HALF", "REASON", "STORIES", "assistant"]
 
@@ -62,19 +57,19 @@ async def run(store: str, story: str, room: str) -> None:
             over.set()
 
     async with App(cls, store=store, grace=0.0) as app:
-        agent: Any = await app.agent(cls, room).instance()
+        agent: Any = await app.agent(cls, room).__aenter__()
         home = agent._home
         home.feed.join(see)
         if story in ("submission", "waits"):
             await agent.submit_messages("Hi", submission_id="r")
         else:
-            await accept_request(home, ChatRequest("r", [user_message("Hi", id="u")]))
+            await home.chat.requests.accept(ChatRequest("r", [user_message("Hi", id="u")]))
         await said.wait()
         match story:
             case "chat":
                 await agent.cancel_chat("r", REASON)
             case "page":
-                stopping.cancel(home, "r", REASON)
+                stopping.cancel(home.chat.host, "r", REASON)
                 await over.wait()
             case "submission":
                 await agent.cancel_submission("r", REASON)
@@ -91,25 +86,5 @@ async def run(store: str, story: str, room: str) -> None:
             tell("over")
 
 
-def nursery() -> None:
-    """Fork a process for each line, and say how it ended."""
-    for line in sys.stdin:
-        asked = json.loads(line)
-        process = os.fork()
-        if not process:
-            os.environ.update(asked["environ"])
-            os.environ.setdefault(COUNT_COMMITS, os.devnull)
-            try:
-                asyncio.run(run(asked["store"], asked["story"], asked["room"]))
-            except BaseException as error:
-                print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(process, 0)
-        is_killed = os.WIFSIGNALED(status)
-        ended = {"signal": os.WTERMSIG(status)} if is_killed else {"code": os.WEXITSTATUS(status)}
-        print(json.dumps(ended), flush=True)
-
-
 if __name__ == "__main__":
-    nursery()
+    fork_for_each_line(run)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from everthink.fibers.fibers import waiting_agents
 from tests.crash.process import Child
 from tests.crash.wreck import Wreck
+from tests.support.fibers import waiting_agents
 
 pytestmark = pytest.mark.anyio
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,50 +16,23 @@ from everthink.messages import Message
 from everthink.models.port import ToolMessage
 from everthink.session.media import EVICTED_FOLDER
 from tests.crash.memory_child import FACT, PICTURE, SUMMARY, assistant, conversation
+from tests.crash.nursery import Nursery, commits_of
+from tests.support.agents import live
 from tests.support.turns import Database
 
 pytestmark = pytest.mark.anyio
 
-SCRIPT = Path(__file__).with_name("memory_child.py")
-ROOT = Path(__file__).parents[2]
 OLD = [message.text for message in conversation()]
 
 
-class Nursery:
-    """Plays stories in processes of their own, each of which may die at one of its commits."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._number = folder, 0
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.memory_child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-
-    def close(self) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+class Stories(Nursery):
+    """Plays stories, each on a database of its own."""
 
     def play(self, story: str, *, cached: bool = False, at: str | None = None) -> Path:
-        """Play a story, to its end or to the commit `at`, on a database of its own. Returns the folder."""
-        self._number += 1
-        folder = self._folder / f"{story}-{self._number}"
-        folder.mkdir()
-        environ = {"EVERTHINK_COUNT_COMMITS": str(folder / "commits"), "EFFECTS": str(folder / "effects")}
-        if at is not None:
-            environ["EVERTHINK_CRASH_AT"] = at
-        asked = {"store": store_of(folder), "story": story, "cached": cached, "environ": environ}
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        ended = json.loads(self._process.stdout.readline())
-        assert ended == ({"code": 0} if at is None else {"signal": signal.SIGKILL}), (story, at, ended)
+        """Play a story, to its end or to the commit `at`. Returns the folder with its database."""
+        folder = self.new_folder(story)
+        is_killed = self.is_killed(folder, at, store=store_of(folder), story=story, is_cached=cached)
+        assert is_killed is (at is not None), (story, at)
         return folder
 
     def wrecks(self, story: str, *, cached: bool = False, since: str = "") -> Iterator[tuple[str, Path]]:
@@ -70,8 +40,7 @@ class Nursery:
 
         `since` leaves out the commits before the first that writes to that table.
         """
-        whole = (self.play(story, cached=cached) / "commits").read_text().splitlines()
-        commits = [json.loads(line) for line in whole]
+        commits = commits_of(self.play(story, cached=cached))
         first = next(n for n, commit in enumerate(commits) if not since or since in str(commit["writes"]))
         assert len(commits) - first >= 1
         for commit in commits[first:]:
@@ -85,8 +54,8 @@ def store_of(folder: Path) -> str:
 
 
 @pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
-    found = Nursery(tmp_path)
+def nursery(tmp_path: Path) -> Iterator[Stories]:
+    found = Stories("tests.crash.memory_child", tmp_path)
     yield found
     found.close()
 
@@ -96,10 +65,10 @@ async def survivor(folder: Path, story: str, *, cached: bool = False) -> Any:
     """The agent in the next process, once it has finished what the dead one left: (agent, model)."""
     cls, model = assistant(story, is_first=False, is_cached=cached)
     async with App(cls, store=store_of(folder), grace=0.0, idle_after=None) as app:
-        agent: Any = await app.agent(cls, "room").instance()
+        agent: Any = await live(app.agent(cls, "room"))
         home = agent._home
-        while not home.queue.is_idle or home.door._open:
-            await home.queue.wait_for_idle()
+        while not home.chat.door.queue.is_idle or home.chat.door._open:
+            await home.chat.door.queue.wait_for_idle()
             await asyncio.sleep(0)
         yield agent, model
 
@@ -113,7 +82,7 @@ def results(messages: list[Message]) -> list[str]:
 @pytest.mark.parametrize("cached", [False, True], ids=["fresh prompt", "cached prompt"])
 @pytest.mark.parametrize("story", ["remembers", "adds"])
 async def test_a_fact_is_remembered_exactly_when_the_model_was_told_so(
-    nursery: Nursery, story: str, cached: bool
+    nursery: Stories, story: str, cached: bool
 ) -> None:
     seen: set[bool] = set()
     for at, folder in nursery.wrecks(story, cached=cached, since="turns"):
@@ -146,7 +115,7 @@ async def test_a_fact_is_remembered_exactly_when_the_model_was_told_so(
 @pytest.mark.parametrize("cached", [False, True], ids=["fresh prompt", "cached prompt"])
 @pytest.mark.parametrize("story", ["threshold", "reactive", "proactive"])
 async def test_nothing_is_lost_around_a_compaction_and_the_turn_is_finished(
-    nursery: Nursery, story: str, cached: bool
+    nursery: Stories, story: str, cached: bool
 ) -> None:
     covered: set[bool] = set()
     for at, folder in nursery.wrecks(story, cached=cached, since="messages"):
@@ -181,7 +150,7 @@ async def test_nothing_is_lost_around_a_compaction_and_the_turn_is_finished(
 
 
 @pytest.mark.case(395)
-async def test_a_prompt_that_stays_too_long_ends_with_an_error_in_whichever_process(nursery: Nursery) -> None:
+async def test_a_prompt_that_stays_too_long_ends_with_an_error_in_whichever_process(nursery: Stories) -> None:
     for at, folder in nursery.wrecks("exhausted", since="turns"):
         async with survivor(folder, "exhausted") as (agent, model):
             wreck = Database(folder)
@@ -191,11 +160,11 @@ async def test_a_prompt_that_stays_too_long_ends_with_an_error_in_whichever_proc
             assert model.asked <= 2, at
             assert wreck.statuses() == ["error"], at
             assert wreck.texts() == [*OLD, "And a wasp?", "A cous"], at
-            assert agent._home.last_failure is not None, at
+            assert agent._home.chat.host.last_failure.value is not None, at
             assert len(wreck.rows("SELECT * FROM compactions")) <= 2, at
 
 
-async def test_a_file_is_in_its_message_or_beside_it(nursery: Nursery) -> None:
+async def test_a_file_is_in_its_message_or_beside_it(nursery: Stories) -> None:
     seen: set[int] = set()
     for at, folder in nursery.wrecks("evicts", since="attachments"):
         wreck = Database(folder)
@@ -223,7 +192,7 @@ async def test_a_file_is_in_its_message_or_beside_it(nursery: Nursery) -> None:
 
 
 @pytest.mark.parametrize("story", ["forks", "splits"])
-async def test_a_forked_session_is_whole_or_not_there(nursery: Nursery, story: str) -> None:
+async def test_a_forked_session_is_whole_or_not_there(nursery: Stories, story: str) -> None:
     seen: set[bool] = set()
     for at, folder in nursery.wrecks(story, since="messages"):
         wreck = Database(folder)
@@ -240,7 +209,7 @@ async def test_a_forked_session_is_whole_or_not_there(nursery: Nursery, story: s
     assert seen == {False, True}
 
 
-async def test_a_session_is_deleted_whole_or_not_at_all(nursery: Nursery) -> None:
+async def test_a_session_is_deleted_whole_or_not_at_all(nursery: Stories) -> None:
     seen: set[str] = set()
     for at, folder in nursery.wrecks("deletes", since="compactions"):
         wreck = Database(folder)

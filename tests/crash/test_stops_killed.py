@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,85 +10,58 @@ from typing import Any
 import pytest
 
 from everthink import App
+from tests.crash.nursery import Nursery, commits_of
 from tests.crash.stop_child import HALF, REASON, STORIES, assistant
+from tests.support.agents import live
 
 pytestmark = pytest.mark.anyio
 
-ROOT = Path(__file__).parents[2]
 
-
-class Nursery:
-    """Plays stories in processes of their own, each in a room of its own."""
+class Stories(Nursery):
+    """Plays stories on one database, each in a room of its own."""
 
     def __init__(self, folder: Path, store: str) -> None:
-        self._folder, self.store, self._number = folder, store, 0
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.stop_child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
+        super().__init__("tests.crash.stop_child", folder)
+        self.store = store
 
-    def close(self) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-
-    def play(self, story: str, at: str | None = None) -> tuple[str, Path]:
-        """Play a story to its end, or to the commit `at`. Its room, and the folder with what it wrote."""
-        self._number += 1
-        room = f"{story}-{self._number}"
-        folder = self._folder / room
-        folder.mkdir()
-        environ = {"EVERTHINK_COUNT_COMMITS": str(folder / "commits"), "EFFECTS": str(folder / "effects")}
-        if at is not None:
-            environ["EVERTHINK_CRASH_AT"] = at
-        asked = {"store": self.store, "story": story, "room": room, "environ": environ}
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        ended = json.loads(self._process.stdout.readline())
-        assert ended in ({"code": 0}, {"signal": signal.SIGKILL}), (story, at, ended)
-        assert at is not None or ended == {"code": 0}
-        return room, folder
+    def play(self, story: str, at: str | None = None) -> Path:
+        """Play a story to its end, or to the commit `at`. Its folder is called like its room."""
+        folder = self.new_folder(story)
+        self.is_killed(folder, at, store=self.store, story=story, room=folder.name)
+        return folder
 
     def wrecks(self, story: str) -> Iterator[tuple[str, str, str]]:
         """For each commit of a story at which its process died: when, its room, what was told."""
-        _, folder = self.play(story)
-        commits = [json.loads(line)["commit"] for line in (folder / "commits").read_text().splitlines()]
+        commits = [commit["commit"] for commit in commits_of(self.play(story))]
         assert len(commits) >= 3
         for commit in commits[1:]:
             for when in ("before", "after"):
-                room, folder = self.play(story, f"{commit}:{when}")
+                folder = self.play(story, f"{commit}:{when}")
                 effects = folder / "effects"
-                yield f"{commit}:{when}", room, effects.read_text() if effects.exists() else ""
+                yield f"{commit}:{when}", folder.name, effects.read_text() if effects.exists() else ""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def nursery(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nursery]:
+def nursery(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stories]:
     is_sqlite = request.param == "sqlite"
     store = f"sqlite:///{tmp_path}/everthink.db" if is_sqlite else request.getfixturevalue("postgres_url")
-    found = Nursery(tmp_path, store)
+    found = Stories(tmp_path, store)
     yield found
     found.close()
 
 
 @pytest.mark.parametrize("story", STORIES)
 async def test_what_was_said_to_be_stopped_stays_stopped_and_keeps_its_words(
-    nursery: Nursery, story: str
+    nursery: Stories, story: str
 ) -> None:
     seen: set[str] = set()
     for at, room, told in nursery.wrecks(story):
         cls, _ = assistant(is_first=False)
         async with App(cls, store=nursery.store, grace=0.0, idle_after=None) as app:
-            agent: Any = await app.agent(cls, room).instance()
+            agent: Any = await live(app.agent(cls, room))
             home = agent._home
-            while home.door._open:
-                await home.queue.wait_for_idle()
+            while home.chat.door._open:
+                await home.chat.door.queue.wait_for_idle()
                 await asyncio.sleep(0)
             turns = {row[0]: (row[1], row[2]) for row in await home.store.fetch(TURNS, home.id)}
             texts = [message.text for message in await agent.get_messages()]

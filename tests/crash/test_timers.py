@@ -13,6 +13,7 @@ from everthink.testing.clock import ManualClock
 from tests.crash.process import Child
 from tests.crash.timer_child import keeper
 from tests.crash.wreck import Wreck
+from tests.support.agents import live
 
 pytestmark = pytest.mark.anyio
 
@@ -142,5 +143,5 @@ async def test_jobs_of_a_killed_process_are_done_by_the_next_without_a_client(
     clock, cls = ManualClock(start_ms=time.time_ns() // 1_000_000), mended(effects)
     async with App(cls, store=url, clock=clock) as app:
         await (await app.open()).waker.idle()
-        await (await app.agent(cls, "room").instance())._home.jobs.idle()
+        await (await live(app.agent(cls, "room")))._home.jobs.idle()
     assert lines_of(effects) == ["begun 1", "begun 2", "waiting 1"]

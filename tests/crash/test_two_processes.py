@@ -38,7 +38,7 @@ async def test_a_second_process_is_told_who_holds_the_database(tmp_path: Path) -
 
     # And when that one is dead, however it died, the file is free
     async with App(Idle, store=url) as app:
-        assert await app.agent(Idle, "room").messages() == []
+        assert await app.agent(Idle, "room").get_messages() == []
 
 
 async def test_a_second_process_that_was_refused_left_the_first_one_alone(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from everthink import App, Think, tool
 from everthink import chunks as ui
 from everthink.journal.segments import unpack
 from everthink.models.port import AssistantMessage, Request, ToolMessage, UserMessage
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.open import open_store
 from everthink.store.port import Rows, Store
 from everthink.testing.scripted import Play, ScriptedModel, says, thinks
 from everthink.turn.prompt import CONTINUE_NUDGE
+from tests.support.agents import live
 
 __all__ = ["WHOLE", "Survivor", "Wreck"]
 
@@ -114,7 +115,7 @@ class Survivor:
     async def __aenter__(self) -> Survivor:
         self.app = App(self.cls, store=self._url, grace=0.0)
         await self.app.open()
-        self.agent: Any = await self.app.agent(self.cls, "room").instance()
+        self.agent: Any = await live(self.app.agent(self.cls, "room"))
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -123,8 +124,8 @@ class Survivor:
     async def at_rest(self) -> None:
         """Return once nothing runs or waits."""
         home = self.agent._home
-        while not home.queue.is_idle or home.door._open:
-            await home.queue.wait_for_idle()
+        while not home.chat.door.queue.is_idle or home.chat.door._open:
+            await home.chat.door.queue.wait_for_idle()
             await asyncio.sleep(0)
 
     async def statuses(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from everthink import App, Think
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.server import Served
@@ -45,7 +46,7 @@ async def test_what_was_said_first_names_a_conversation_and_the_one_used_last_is
     develop: Develop,
 ) -> None:
     server, cls = await spoken(develop)
-    await app_of(server).agent(cls, "quiet").instance()  # nothing was said there
+    await live(app_of(server).agent(cls, "quiet"))  # nothing was said there
     told = await listed(server)
     assert [(one["name"], one["title"]) for one in told["conversations"]] == [
         ("bob", "Why do ships not sink?"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from everthink.clock import moment_of
 from everthink.devtools.layout import Layout
 from everthink.devtools.view import Tree
 from everthink.session.overlay import Overlay
@@ -21,7 +22,7 @@ ROWS = [
 
 def overlay(id: str, first: str, last: str, *, seq: int) -> Overlay:
     from_seq = next(row[4] for row in ROWS if row[0] == first)
-    return Overlay(id, first, last, f"Summary {id}.", "threshold", 100, seq, seq, from_seq)
+    return Overlay(id, first, last, f"Summary {id}.", "threshold", 100, moment_of(seq), seq, from_seq)
 
 
 def test_the_summary_that_ends_last_covers_those_before_it() -> None:

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from everthink import Session, Think
+from everthink import Think
 from everthink.context.blocks import ContextBlock, render
 from everthink.devtools.prompt import behind
+from everthink.memory import Session
 from everthink.messages import Message
 from everthink.session.summary import Compaction
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.server import Served
@@ -55,7 +57,7 @@ def shortening(model: ScriptedModel, **members: Any) -> type[Think]:
 async def begun(server: Served) -> None:
     """See that the agent exists: looking at its memory does not make it."""
     app = server.app._loaded.app
-    await app.agent(app.classes[0], "room").instance()
+    await live(app.agent(app.classes[0], "room"))
 
 
 async def memory(server: Served) -> Any:
@@ -215,7 +217,7 @@ async def test_a_block_is_written_and_shows_after_a_refresh(develop: Develop) ->
 
 
 @pytest.mark.parametrize(
-    ("fields", "status", "letter"),
+    ("fields", "status", "sentence"),
     [
         ({"label": "soul", "content": "Be rude."}, 400, "readonly"),
         ({"label": "nothing", "content": "x"}, 400, "there is none of that label"),
@@ -226,13 +228,13 @@ async def test_a_block_is_written_and_shows_after_a_refresh(develop: Develop) ->
     ],
 )
 async def test_what_cannot_be_written_is_refused_with_a_letter(
-    develop: Develop, fields: dict[str, Any], status: int, letter: str
+    develop: Develop, fields: dict[str, Any], status: int, sentence: str
 ) -> None:
     server = await develop(remembering(ScriptedModel()))
     before = (await memory(server))["blocks"]
     answer = await post(server, "memory/blocks", **fields)
     assert answer.status == status
-    assert letter in answer.json["error"]
+    assert sentence in answer.json["error"]
     assert (await memory(server))["blocks"] == before
 
 
@@ -306,7 +308,7 @@ async def test_versions_below_a_summary_are_found_and_chosen(develop: Develop) -
     await chat.until_done(await chat.say("Two", message_id="q"))
     await chat.until_done(await chat.request(chat.messages[:3], trigger="regenerate-message"))
     await chat.settled()
-    agent = await server.app._loaded.app.agent(cls, "room").instance()
+    agent = await live(server.app._loaded.app.agent(cls, "room"))
     overlay = await agent.session.add_compaction("Until the question.", chat.messages[0].id, "q")
     assert overlay is not None
 
@@ -326,7 +328,7 @@ async def test_versions_below_a_summary_are_found_and_chosen(develop: Develop) -
 async def test_results_left_out_of_the_prompt_are_listed(develop: Develop) -> None:
     cls = remembering(ScriptedModel())
     server = await develop(cls)
-    agent = await server.app._loaded.app.agent(cls, "room").instance()
+    agent = await live(server.app._loaded.app.agent(cls, "room"))
     part = {
         "type": "tool-look",
         "toolCallId": "c1",

@@ -6,6 +6,7 @@ from typing import Any
 
 from everthink import chunks as ui
 from everthink.devtools import view
+from everthink.journal.facts import CallFacts, Span
 from everthink.journal.segments import pack
 
 
@@ -61,8 +62,8 @@ def test_the_tokens_of_a_turn_are_those_of_its_steps_as_far_as_they_are_known() 
     assert view.usage(steps) == {"input_tokens": 7, "output_tokens": 1}
 
 
-def packed(first: int, *chunks: ui.Chunk) -> tuple[int, int, str]:
-    return first, 1000 + first, pack(chunks, [ui.encode(chunk) for chunk in chunks])
+def packed(first: int, *chunks: ui.Chunk) -> Span:
+    return Span(first, 1000 + first, pack(chunks, [ui.encode(chunk) for chunk in chunks]))
 
 
 def test_chunks_keep_their_numbers_across_commits() -> None:
@@ -85,15 +86,17 @@ def test_a_secret_that_came_in_pieces_is_masked() -> None:
 
 
 def test_what_is_too_long_is_cut_and_says_how_long_it_is() -> None:
-    row = ("t", "c", "dig", 0, "done", "report", '"' + "x" * 20_000 + '"', 1, 2, 3, None)
-    [call] = view.calls([row], {})
+    facts = CallFacts("t", "c", "dig", 0, "done", "report", '"' + "x" * 20_000 + '"', 1, 2, 3, None)
+    [call] = view.calls([facts], {})
     assert len(call["input"]) < 11_000
     assert call["input"].endswith("… (20000 characters)")
 
 
 def test_an_input_that_is_no_json_is_shown_as_it_is() -> None:
-    row = ("t", "c", "dig", 0, "failed", "report", "{broken", 1, None, 3, "key sk-proj-abcdefgh12345678")
-    [call] = view.calls([row], {"c": {"error": "The tool failed."}})
+    facts = CallFacts(
+        "t", "c", "dig", 0, "failed", "report", "{broken", 1, None, 3, "key sk-proj-abcdefgh12345678"
+    )
+    [call] = view.calls([facts], {"c": {"error": "The tool failed."}})
     assert call["input"] == "{broken"
     # what the model was told is shown to the developer, masked
     assert call["error"] == "key sk-***"

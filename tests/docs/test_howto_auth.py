@@ -14,6 +14,7 @@ from everthink import App
 from everthink.testing import ScriptedModel, says
 from everthink.testing.client import Client
 from everthink.testing.in_process_server import Listening
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.commands import Command
@@ -200,7 +201,7 @@ async def test_a_socket_is_ended_when_its_user_signs_out(page: Any) -> None:
     async with Listening(page["app"]) as server:
         chat = await server.connect(page["Assistant"], "ada", headers=BEARER)
         await chat.settled()
-        agent = await page["app"].agent(page["Assistant"], "ada").instance()
+        agent = await live(page["app"].agent(page["Assistant"], "ada"))
         for connection in agent.connections:
             if connection.state["user"] == "ada":
                 connection.close(4401, "Signed out")

@@ -71,7 +71,7 @@ async def test_a_webhook_that_is_delivered_twice_is_one_submission(site: Any) ->
         assert first.json["submission"] == again.json["submission"]
         orders = site["agents"].agent(site["Assistant"], "orders")
         await orders.wait_for_submission(first.json["submission"])
-        assert [m.role for m in await orders.messages()] == ["user", "assistant"]
+        assert [m.role for m in await orders.get_messages()] == ["user", "assistant"]
 
 
 async def test_the_lifespan_gives_a_running_turn_its_grace(process: Command, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_the_lifespan_gives_a_running_turn_its_grace(process: Command, tmp
     assert await asyncio.to_thread(process.ended) == 0
     agents = program(PAGE, "main.py")
     async with App(agents["Assistant"], store=f"sqlite:///{tmp_path}/data/agents.db") as app:
-        [_, counted] = await app.agent(agents["Assistant"], "room").messages()
+        [_, counted] = await app.agent(agents["Assistant"], "room").get_messages()
         turns = await (await app.open()).store.fetch("SELECT status FROM turns")
     assert counted.text.startswith(chat.text)
     assert [row[0] for row in turns] == ["completed"]

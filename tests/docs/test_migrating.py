@@ -7,20 +7,18 @@ import re
 
 import pytest
 
-import everthink
 from everthink import Agent, Think
-from everthink.context.object_store import ObjectStoreProvider
-from everthink.door.chat_stream import StreamCallback
+from everthink.chat import StreamCallback
 from everthink.settings import hooks_of, snake
 
+from ..support.public import PUBLIC
 from .pages import ROOT
 
 PAGE = (ROOT / "docs" / "migrating.md").read_text("utf-8")
 NAMES, NOT_YET = PAGE.split("## Names")[1].split("### What is not here yet")
-HOMES = (everthink, Think, Agent, StreamCallback)
+HOMES = (Think, Agent, StreamCallback)
 ELSEWHERE = {
     "on_interrupted",  # optional, so no part of the protocol of a callback
-    "ObjectStoreProvider",
     *("input_tokens", "datetime", "scheduledForDate"),  # said beside a name
 }
 
@@ -43,14 +41,14 @@ THEIRS = sorted({name for row in rows(NOT_YET.split("\n## ")[0]) for name in nam
 def exists(name: str) -> bool:
     home, _, member = name.rpartition(".")
     if home:
-        cls = getattr(everthink, home, None)
+        cls = PUBLIC.get(home)
         made = inspect.getsource(cls) if inspect.isclass(cls) else ""
         return (
             hasattr(cls, member)
             or member in getattr(cls, "__dataclass_fields__", {})
             or f"self.{member} = " in made
         )
-    return any(hasattr(home, name) for home in HOMES) or name in ELSEWHERE
+    return name in PUBLIC or any(hasattr(home, name) for home in HOMES) or name in ELSEWHERE
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -64,7 +62,6 @@ def test_what_it_calls_not_yet_does_not_exist(name: str) -> None:
 
 
 def test_the_names_that_live_elsewhere_do() -> None:
-    assert ObjectStoreProvider
     assert "on_interrupted" in (StreamCallback.__doc__ or "")
 
 

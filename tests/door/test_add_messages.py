@@ -13,7 +13,7 @@ from everthink.errors import InvalidTurn, UnknownMessage
 from everthink.journal.feed import HistoryChanged
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import Database, Witness, home_of, prompt, record_events
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ async def test_no_model_is_asked_and_no_turn_is_made(open_app: OpenApp, tmp_path
 @pytest.mark.case(120)
 async def test_memory_and_storage_agree(open_app: OpenApp, tmp_path: Path) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("one"))))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     await agent.save_messages("first")
 
     await agent.add_messages(said("note", "n"))
@@ -63,7 +63,7 @@ async def test_memory_and_storage_agree(open_app: OpenApp, tmp_path: Path) -> No
     )
     before = agent.messages
     await app.evict(cls, "default")
-    assert await app.agent(cls).messages() == before
+    assert await app.agent(cls).get_messages() == before
 
 
 @pytest.mark.case(121)
@@ -71,7 +71,7 @@ async def test_appending_a_known_id_does_nothing(open_app: OpenApp, tmp_path: Pa
     app = await open_app(cls := assistant(ScriptedModel()))
     await app.agent(cls).add_messages([said("a", "a"), said("b", "b")])
     await app.agent(cls).add_messages(said("changed", "a"))
-    assert Database(tmp_path).texts() == [m.text for m in await app.agent(cls).messages()] == ["a", "b"]
+    assert Database(tmp_path).texts() == [m.text for m in await app.agent(cls).get_messages()] == ["a", "b"]
 
 
 @pytest.mark.memory_case(207)
@@ -84,7 +84,7 @@ async def test_upserting_a_known_id_replaces_it_where_it_is(open_app: OpenApp, t
 
     await agent.add_messages(said("A", "a"), mode="upsert", parent_id="c")
 
-    assert [m.text for m in await agent.messages()] == ["A", "b", "c"]
+    assert [m.text for m in await agent.get_messages()] == ["A", "b", "c"]
     assert parents(tmp_path) == before == {"a": None, "b": "a", "c": "b"}
 
 
@@ -96,7 +96,7 @@ async def test_upserting_takes_known_and_new_messages_in_one_list(open_app: Open
 
     await agent.add_messages([said("B", "b"), said("c", "c")], mode="upsert")
 
-    assert [m.text for m in await agent.messages()] == ["a", "B", "c"]
+    assert [m.text for m in await agent.get_messages()] == ["a", "B", "c"]
     assert parents(tmp_path) == {"a": None, "b": "a", "c": "b"}
 
 
@@ -118,7 +118,7 @@ async def test_what_follows_a_known_message_in_a_list_hangs_below_it(
     await agent.add_messages([said("a", "a"), said("x", "x")])
 
     assert parents(tmp_path)["x"] == "a"
-    assert [m.id for m in await agent.messages()] == ["a", "x"]
+    assert [m.id for m in await agent.get_messages()] == ["a", "x"]
 
 
 @pytest.mark.case(125)
@@ -175,13 +175,13 @@ async def test_an_explicit_parent_branches_and_the_view_follows_the_newest_leaf(
     await agent.add_messages([said(id, id) for id in "abc"])
 
     await agent.add_messages([said("x", "x"), said("y", "y")], parent_id="a")
-    assert [m.id for m in await agent.messages()] == ["a", "x", "y"]
-    session = (await agent.instance()).session
+    assert [m.id for m in await agent.get_messages()] == ["a", "x", "y"]
+    session = (await live(agent)).session
     assert [m.id for m in await session.get_branches("a")] == ["b", "x"]
     assert [m.id for m in await session.get_history("c")] == ["a", "b", "c"]
 
     await agent.add_messages(said("new root", "r"), parent_id=None)
-    assert [m.id for m in await agent.messages()] == ["r"]
+    assert [m.id for m in await agent.get_messages()] == ["r"]
 
 
 @pytest.mark.memory_case(208)
@@ -204,7 +204,7 @@ async def test_messages_added_while_a_turn_runs_are_durable_and_stay(
     await turn
 
     # Then both are in the conversation, and the next turn sees them
-    texts = [m.text for m in await agent.messages()]
+    texts = [m.text for m in await agent.get_messages()]
     assert texts == Database(tmp_path).texts() == ["first", "by the way", "The answer."]
     await agent.save_messages("next")
     assert [text for _, text in prompt(model.last_request)] == [*texts, "next"]
@@ -236,7 +236,7 @@ async def test_a_tool_may_add_messages_and_readers_hear_of_them_at_the_end(
     assert stored == [["Milk!", "buy milk"]]
     assert result.message is not None
     assert result.message.tool_parts[0]["output"] == "told later"
-    assert [m.text for m in await app.agent(Writer).messages()] == ["Milk!", "buy milk", "Noted."]
+    assert [m.text for m in await app.agent(Writer).get_messages()] == ["Milk!", "buy milk", "Noted."]
     assert isinstance([s for s in witness.shown if isinstance(s, HistoryChanged)][-1], HistoryChanged)
 
 
@@ -254,5 +254,5 @@ async def test_callers_that_add_at_the_same_time_all_end_on_one_path(
     app = await open_app(cls := assistant(ScriptedModel()))
     agent = app.agent(cls)
     await asyncio.gather(*(agent.add_messages(said(f"m{i}", f"m{i}")) for i in range(20)))
-    assert sorted(m.id for m in await agent.messages()) == sorted(f"m{i}" for i in range(20))
+    assert sorted(m.id for m in await agent.get_messages()) == sorted(f"m{i}" for i in range(20))
     assert len(set(parents(tmp_path).values())) == 20

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatResponse, Message, Think
+from everthink import Message, Think
 from everthink import chunks as ui
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import InvalidMessage, TurnFailed
+from everthink.hooks import ChatResponse
 from everthink.journal.feed import (
     ChunksStored,
     HistoryChanged,
@@ -21,8 +22,8 @@ from everthink.journal.feed import (
 )
 from everthink.testing.scripted import ScriptedModel, calls, says, thinks
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
-from tests.support.turns import Database, Heard, Witness, all_over, home_of, prompt, roles
+from tests.support.agents import assistant, live
+from tests.support.turns import Database, Heard, Witness, accept_request, all_over, home_of, prompt, roles
 
 pytestmark = pytest.mark.anyio
 
@@ -102,11 +103,11 @@ async def test_only_the_text_can_be_followed(open_app: OpenApp) -> None:
 async def test_nothing_happens_until_the_stream_is_followed(open_app: OpenApp, tmp_path: Path) -> None:
     model = ScriptedModel(says("Hello"))
     app = await open_app(cls := assistant(model))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
 
     stream = agent.chat("Hi")
     await asyncio.sleep(0)
-    assert (model.requests, Database(tmp_path).turns(), len(agent._home.aborts)) == ([], [], 0)
+    assert (model.requests, Database(tmp_path).turns(), len(agent._home.chat.host.aborts)) == ([], [], 0)
 
     assert (await stream).text == "Hello"
 
@@ -139,7 +140,7 @@ async def test_a_request_from_a_browser_streams_text_to_its_end_and_is_stored(op
     assert (result.request_id, result.status, witness.text) == ("r-1", "completed", "Hello there.")
     assert [chunk.type for chunk in witness.chunks] == WHOLE_TURN
     assert [s.status for s in witness.shown if isinstance(s, TurnEnded)] == ["completed"]
-    assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "Hello there."]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Hi", "Hello there."]
 
 
 async def test_a_reader_that_raises_is_dropped_and_the_others_read_on(open_app: OpenApp) -> None:
@@ -236,7 +237,7 @@ async def test_a_callback_that_raises_on_start_leaves_nothing_behind(
     with pytest.raises(ValueError, match="not now"):
         await app.agent(cls).chat("Hi", callback=Hasty())
 
-    assert (len(home.aborts), home.queue.is_idle, len(home.feed)) == (0, True, 0)
+    assert (len(home.chat.host.aborts), home.chat.door.queue.is_idle, len(home.feed)) == (0, True, 0)
     assert Database(tmp_path).turns() == []
 
 
@@ -303,7 +304,7 @@ async def test_a_message_that_is_not_valid_is_refused_before_anything_is_told(
         await app.agent(cls).chat({"role": "user"}, callback=heard)
     assert heard.told == []
     assert Database(tmp_path).turns() == []
-    assert len((await home_of(app, cls)).aborts) == 0
+    assert len((await home_of(app, cls)).chat.host.aborts) == 0
 
 
 CLIENT_TOOLS = [
@@ -325,7 +326,7 @@ async def test_client_tools_of_one_chat_live_for_that_turn_only(open_app: OpenAp
     assert [[tool.name for tool in request.tools] for request in model.requests] == [["locate"], []]
     assert Database(tmp_path).rows("SELECT * FROM kv WHERE name = 'openTools'") == []
     await app.evict(cls, "default")
-    assert (await home_of(app, cls)).open_tools == []
+    assert (await home_of(app, cls)).chat.browser.tools == []
 
 
 async def test_a_client_tool_nobody_answers_ends_the_turn_with_the_call_pending(open_app: OpenApp) -> None:
@@ -373,8 +374,8 @@ async def test_the_channel_and_the_client_tools_of_a_chat_do_not_reach_the_next_
     await app.agent(cls).chat("Hi", channel="email", metadata={"ticket": 7})
     await app.agent(cls).chat("Hi again")
 
-    first, _, second, _ = await app.agent(cls).messages()
+    first, _, second, _ = await app.agent(cls).get_messages()
     assert first.metadata == {"channel": "email", "turnMetadata": {"ticket": 7}}
     assert second.metadata is None
     assert bodies == [(None, {"ticket": 7}), (None, None)]
-    assert roles(await app.agent(cls).messages()) == ["user", "assistant"] * 2
+    assert roles(await app.agent(cls).get_messages()) == ["user", "assistant"] * 2

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from everthink import App, ChatStream, Think, tool
+from everthink import App, Think, tool
+from everthink.chat import ChatStream
 from everthink.errors import InvalidTurn, TurnFailed
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import Heard
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +27,7 @@ async def by_handle(app: App, cls: type[Think]) -> Any:
 
 
 async def by_itself(app: App, cls: type[Think]) -> Any:
-    return await app.agent(cls).instance()
+    return await live(app.agent(cls))
 
 
 async def read(stream: ChatStream) -> None:
@@ -87,7 +88,7 @@ async def test_a_stream_that_is_awaited_later_gives_the_result_of_its_turn(
     assert (result.status, result.text, result.request_id) == ("completed", "Paid.", stream.request_id)
     assert stream.result is result is await stream
     assert paid == ["100"]
-    assert [m.text for m in await app.agent(cls).messages()] == ["Pay Ada 100", "Paid."]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Pay Ada 100", "Paid."]
 
 
 @pytest.mark.parametrize("reach", [by_handle, by_itself])
@@ -143,7 +144,7 @@ async def test_a_failed_turn_is_not_asked_again_by_awaiting_its_stream(open_app:
 
     result = await stream
     assert (result.status, result.error, result.text) == ("error", "overloaded", "Half ")
-    assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "Half "]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Hi", "Half "]
 
 
 async def test_a_stream_that_was_refused_has_asked_nothing_and_may_be_awaited_again(

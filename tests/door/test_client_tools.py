@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from everthink import tool
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import ToolDefinitionError
 from everthink.messages import user_message
 from everthink.models.port import Request, ToolMessage
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.tools.collect import client_tools_from
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
+from tests.support.turns import accept_request
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +51,7 @@ class Window:
 
     async def begin(self, client_tools: Any = None, **options: Any) -> Any:
         self._sent += 1
-        home = (await self.handle.instance())._home
+        home = (await live(self.handle))._home
         messages = [user_message("Go", id=f"u{self._sent}")]
         # As a connection does: a request that says nothing of tools has those of the one before.
         tools = self._tools if client_tools is None else client_tools
@@ -165,7 +166,7 @@ async def test_a_list_that_is_no_list_of_tools_is_refused_and_changes_nothing(
     await window.send(client_tools=[PICK])
     with pytest.raises(ToolDefinitionError):
         await window.send(client_tools=broken)
-    assert len(await window.handle.messages()) == 2
+    assert len(await window.handle.get_messages()) == 2
     await window.send()
     assert list(offered(model.last_request)) == ["pick"]
 
@@ -210,7 +211,7 @@ async def test_a_client_tool_with_an_executor_is_answered_within_the_turn(
     assert asked == [("pick", {"kind": "text"}, "c7")]
     assert (result.status, result.text) == ("completed", "a.txt it is.")
     assert results(model.last_request) == [("pick", {"file": "a.txt"}, False)]
-    (part,) = (await handle.messages())[-1].tool_parts
+    (part,) = (await handle.get_messages())[-1].tool_parts
     assert (part["state"], part["output"]) == ("output-available", {"file": "a.txt"})
 
 
@@ -260,7 +261,7 @@ async def test_an_executor_that_raises_is_a_tool_error_and_the_turn_goes_on(open
     result = await handle.chat("Go", client_tools=[LOCATE], on_client_tool_call=run)
     assert (result.status, result.text) == ("completed", "Then without.")
     assert results(model.last_request) == [("locate", "the camera is off", True)]
-    assert (await handle.messages())[-1].tool_parts[0]["state"] == "output-error"
+    assert (await handle.get_messages())[-1].tool_parts[0]["state"] == "output-error"
 
 
 @pytest.mark.case(330)
@@ -270,7 +271,7 @@ async def test_without_an_executor_the_call_is_left_open(open_app: OpenApp) -> N
     handle = app.agent(cls, "room")
     result = await handle.chat("Go", client_tools=[PICK])
     assert (result.status, model.remaining) == ("completed", 0)
-    (part,) = (await handle.messages())[-1].tool_parts
+    (part,) = (await handle.get_messages())[-1].tool_parts
     assert (part["state"], part["input"]) == ("input-available", {"kind": "x"})
 
 
@@ -283,9 +284,9 @@ async def test_client_tools_of_chat_are_gone_with_their_turn(open_app: OpenApp) 
     await window.handle.chat("Go", client_tools=[PICK])
 
     # Then nothing waits for a browser that never had it, before and after a restart
-    assert not await window.handle.has_pending_interaction()
+    assert not (await live(window.handle)).has_pending_interaction()
     await app.evict(cls, "room")
-    assert not await window.handle.has_pending_interaction()
+    assert not (await live(window.handle)).has_pending_interaction()
 
     # And the next turn does not offer it, and tells the model that the call came to nothing
     await window.handle.save_messages("Next")
@@ -294,7 +295,7 @@ async def test_client_tools_of_chat_are_gone_with_their_turn(open_app: OpenApp) 
 
     # While one that a window declared would be waited for
     await window.send(client_tools=[PICK])
-    assert await window.handle.has_pending_interaction()
+    assert (await live(window.handle)).has_pending_interaction()
 
 
 async def test_client_tools_of_chat_leave_those_of_the_window_alone(open_app: OpenApp) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from everthink import Debounce
-from everthink.door.requests import Dropped
+from everthink.chat import Debounce
+from everthink.door.chat_request import Dropped
 from everthink.journal.feed import TurnEnded
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
@@ -44,7 +44,7 @@ class Room:
         return self
 
     async def texts(self) -> list[str]:
-        return [message.text for message in await self.agent.messages()]
+        return [message.text for message in await self.agent.get_messages()]
 
 
 async def statuses(*turns: Any) -> list[str]:
@@ -187,8 +187,8 @@ async def test_drop_takes_nothing_of_a_message_that_overlaps(open_app: OpenApp, 
     assert await statuses(first) == ["completed"]
 
     # Neither its body nor its tools were taken, and the next one is
-    assert room.home.last_body == {"size": 1}
-    assert room.home.open_tools == [{"name": "one"}]
+    assert room.home.chat.browser.body == {"size": 1}
+    assert room.home.chat.browser.tools == [{"name": "one"}]
     assert await statuses(await room.window.send("u3", "Third")) == ["completed"]
     assert await room.texts() == ["First", "One.", "Third", "Two."]
     assert room.responses == ["u1", "u3"]
@@ -231,7 +231,7 @@ async def test_clearing_skips_what_waits_and_leaves_nothing(
     turns += [await room.window.send("u2", "Second"), await room.window.send("u3", "Third")]
     await room.agent.clear_messages()
     assert await statuses(*turns) == ["skipped"] * 3
-    assert await room.agent.messages() == []
+    assert await room.agent.get_messages() == []
     assert Database(tmp_path).messages() == []
     assert room.model.asked == 1
     assert room.responses == []
@@ -272,7 +272,7 @@ async def test_a_message_after_clearing_overlaps_nothing(open_app: OpenApp) -> N
 async def test_messages_that_are_just_being_accepted_overlap(open_app: OpenApp) -> None:
     # Given an agent that has to read its conversation again before it can accept anything
     room = await Room("drop", "One.").open(open_app)
-    room.home.session.fail()
+    room.home.chat.session.fail()
     room.goes.set()
 
     # When two windows type at the same moment
@@ -296,7 +296,7 @@ async def test_a_request_that_is_refused_supersedes_nobody(open_app: OpenApp) ->
         await room.window.send("u3", "Third", client_tools=[{"description": "nameless"}])
     room.goes.set()
     assert await statuses(first, second) == ["completed", "completed"]
-    assert room.home.overlaps.pending == 0
+    assert room.home.chat.requests.overlaps.pending == 0
 
 
 async def test_a_policy_nobody_knows_fails_the_request_and_not_the_agent(open_app: OpenApp) -> None:

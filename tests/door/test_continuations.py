@@ -11,6 +11,7 @@ import pytest
 from everthink import App
 from everthink.door.continuations import QUIET, is_incomplete
 from everthink.errors import StoreFull
+from everthink.journal.feed import ContinuationDropped, FeedEvent
 from everthink.messages import Message
 from everthink.runtime.actor import Actor
 from everthink.testing.clock import ManualClock
@@ -66,8 +67,12 @@ class Stage:
     def __init__(self, app: App, cls: Any, home: Actor, clock: ManualClock, model: ScriptedModel) -> None:
         self.app, self.cls, self.home, self.clock, self.model = app, cls, home, clock, model
         self.refused: list[str] = []
-        self.continuations = home.continuations
-        self.continuations.refused = lambda: self.refused.append("refused")
+        self.continuations = home.chat.continuations
+        home.feed.join(self._see)
+
+    def _see(self, event: FeedEvent) -> None:
+        if isinstance(event, ContinuationDropped):
+            self.refused.append("refused")
 
     async def settled(self) -> None:
         """Return once whatever was started in the background is over."""
@@ -102,7 +107,7 @@ async def test_an_answer_arms_one_continuation_that_runs_once(open_app: OpenApp)
     it.continuations.check()
     await it.settled()
     assert it.model.asked == 1
-    assert [m.text for m in it.home.session.path] == ["Pick", "", "On."]
+    assert [m.text for m in it.home.chat.session.path] == ["Pick", "", "On."]
 
 
 @pytest.mark.case(298, 302)
@@ -153,7 +158,7 @@ async def test_an_open_call_holds_it_without_a_timer_until_the_last_answer(open_
 @pytest.mark.case(305, 308)
 async def test_a_running_turn_holds_it_until_it_is_over(open_app: OpenApp) -> None:
     it = await stage(open_app, DONE)
-    place = it.home.queue.reserve("other")
+    place = it.home.chat.door.queue.reserve("other")
     it.continuations.answered(auto_continue=True, owner="tab")
     await it.clock.advance(QUIET)
     it.continuations.check()
@@ -170,15 +175,13 @@ async def test_a_turn_that_begins_first_has_heard_the_answers_and_nothing_follow
     open_app: OpenApp,
 ) -> None:
     it = await stage(open_app, DONE)
-    refused: list[bool] = []
-    it.continuations.refused = lambda: refused.append(True)
     it.continuations.answered(auto_continue=True, owner="tab")
     await it.home.agent.save_messages("And?")
     await it.clock.advance(QUIET)
     await it.settled()
     assert it.model.asked == 1
-    assert (it.continuations.pending, refused) == (None, [True])
-    assert [m.text for m in it.home.session.path] == ["Pick", "", "And?", "On."]
+    assert (it.continuations.pending, it.refused) == (None, ["refused"])
+    assert [m.text for m in it.home.chat.session.path] == ["Pick", "", "And?", "On."]
 
 
 @pytest.mark.case(303, 310, 318)
@@ -232,7 +235,7 @@ async def test_one_that_is_refused_is_reported_and_gone(tmp_path: Path) -> None:
 async def test_an_agent_that_is_shutting_down_begins_none(open_app: OpenApp) -> None:
     it = await stage(open_app, DONE)
     it.continuations.answered(auto_continue=True, owner="tab")
-    it.home.door.is_closed = True
+    it.home.chat.door.is_closed = True
     await it.clock.advance(QUIET)
     await it.settled()
     assert it.continuations.armed is not None

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatResponse, Message, Think, TurnContext, client_tool, tool
+from everthink import Message, Think, client_tool, tool
 from everthink import chunks as ui
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import InvalidTurn
+from everthink.hooks import ChatResponse, TurnContext
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.turn.prompt import CONTINUE_NUDGE, EMPTY_MESSAGE
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
-from tests.support.turns import Database, Witness, home_of, prompt, roles
+from tests.support.agents import assistant, live
+from tests.support.turns import Database, Witness, accept_request, home_of, prompt, roles
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +27,7 @@ async def test_it_continues_in_a_new_message_from_the_last_one(open_app: OpenApp
     app = await open_app(cls := assistant(model))
     agent = app.agent(cls)
     await agent.save_messages("A story!")
-    before = await agent.messages()
+    before = await agent.get_messages()
 
     # When the model is asked to go on
     result = await agent.continue_last_turn()
@@ -38,7 +39,7 @@ async def test_it_continues_in_a_new_message_from_the_last_one(open_app: OpenApp
         ("user", CONTINUE_NUDGE),
     ]
     assert (result.status, result.continuation, result.text) == ("completed", True, " a time.")
-    messages = await agent.messages()
+    messages = await agent.get_messages()
     assert messages[:2] == before
     assert roles(messages) == ["user", "assistant", "assistant"]
     assert messages[2].id == result.message.id != messages[1].id  # type: ignore[union-attr]
@@ -193,7 +194,7 @@ async def test_an_open_question_is_not_answered_by_going_on(open_app: OpenApp, a
     app = await open_app(cls := assistant(model, get_tools=lambda self: [asks[kind]]))
     agent = app.agent(cls)
     await agent.save_messages("Refund me.")
-    before = await agent.messages()
+    before = await agent.get_messages()
 
     # When code asks the model to go on
     with pytest.raises(
@@ -202,7 +203,7 @@ async def test_an_open_question_is_not_answered_by_going_on(open_app: OpenApp, a
         await ask(agent)
 
     # Then the question is as it was, and can still be answered
-    assert (await agent.messages(), len(model.requests)) == (before, 1)
-    assert await agent.has_pending_interaction()
+    assert (await agent.get_messages(), len(model.requests)) == (before, 1)
+    assert (await live(agent)).has_pending_interaction()
     await agent.apply_tool_approval("c1", False)
     assert (await ask(agent)).text == "Done."

@@ -12,7 +12,7 @@ from everthink import App, Think, tool
 from everthink.errors import NestedTurn
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import Heard, all_over, follow
 
 pytestmark = pytest.mark.anyio
@@ -75,13 +75,13 @@ async def test_waiting_for_a_turn_from_inside_one_is_refused(
 
     assert result.status == "completed"
     (part,) = result.message.tool_parts  # type: ignore[union-attr]
-    home = (await app.agent(cls).instance())._home
-    assert home.words.of(result.message.id, part["toolCallId"]) == (  # type: ignore[union-attr]
+    home = (await live(app.agent(cls)))._home
+    assert home.chat.host.words.of(result.message.id, part["toolCallId"]) == (  # type: ignore[union-attr]
         f"Think turn admission ({trigger}) cannot be called from inside an active turn; "
         'use run_turn(mode="submit") or add_messages() instead.'
     )
-    assert (home.queue.is_idle, len(home.aborts), len(home.feed)) == (True, 0, 0)
-    assert [m.text for m in await app.agent(cls).messages()] == ["Go", "done"]
+    assert (home.chat.door.queue.is_idle, len(home.chat.host.aborts), len(home.feed)) == (True, 0, 0)
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Go", "done"]
 
 
 @pytest.mark.case(88)
@@ -97,7 +97,7 @@ async def test_submitting_from_inside_a_turn_runs_after_it(open_app: OpenApp, as
     result = await app.agent(cls).save_messages("Go")
     assert result.message.tool_parts[0]["output"] == "fine"  # type: ignore[union-attr]
     await all_over(app, cls)
-    assert [m.text for m in await app.agent(cls).messages()] == ["Go", "done", "later", "and that too"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Go", "done", "later", "and that too"]
 
 
 @pytest.mark.case(88)
@@ -105,7 +105,7 @@ async def test_adding_messages_from_inside_a_turn_works(open_app: OpenApp) -> No
     app = await open_app(cls := asking(lambda agent: agent.add_messages("note")))
     result = await app.agent(cls).save_messages("Go")
     assert result.message.tool_parts[0]["output"] == "fine"  # type: ignore[union-attr]
-    assert [m.text for m in await app.agent(cls).messages()] == ["Go", "note", "done"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Go", "note", "done"]
 
 
 @pytest.mark.case(88)
@@ -139,7 +139,7 @@ async def test_hooks_of_a_turn_are_inside_it(open_app: OpenApp, hook: str) -> No
 @pytest.mark.case(88)
 async def test_a_function_input_is_inside_its_turn(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("done"))))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
 
     async def ask(messages: list[Any]) -> list[str]:
         with pytest.raises(NestedTurn):
@@ -151,8 +151,8 @@ async def test_a_function_input_is_inside_its_turn(open_app: OpenApp) -> None:
 
 async def said_to_the_model(app: App, cls: type[Think], message: Any) -> str:
     """What a failed tool said: people are not shown it."""
-    home = (await app.agent(cls).instance())._home
-    return str(home.words.of(message.id, message.tool_parts[0]["toolCallId"]))
+    home = (await live(app.agent(cls)))._home
+    return str(home.chat.host.words.of(message.id, message.tool_parts[0]["toolCallId"]))
 
 
 @pytest.mark.case(88)
@@ -228,10 +228,12 @@ async def test_two_agents_that_would_wait_for_each_other_are_refused(open_app: O
 
     # Then the way back is refused instead of hanging for ever
     assert result.message.tool_parts[0]["output"] == "b is done"  # type: ignore[union-attr]
-    (_, inner) = await app.agent(Circle, "b").messages()
-    home = (await app.agent(Circle, "b").instance())._home
-    assert "inside an active turn" in str(home.words.of(inner.id, inner.tool_parts[0]["toolCallId"]))
-    assert len(await app.agent(Circle, "a").messages()) == 2
+    (_, inner) = await app.agent(Circle, "b").get_messages()
+    home = (await live(app.agent(Circle, "b")))._home
+    assert "inside an active turn" in str(
+        home.chat.host.words.of(inner.id, inner.tool_parts[0]["toolCallId"])
+    )
+    assert len(await app.agent(Circle, "a").get_messages()) == 2
 
 
 async def test_an_agent_may_submit_to_whoever_asked_it(open_app: OpenApp) -> None:
@@ -261,7 +263,7 @@ async def test_an_agent_may_submit_to_whoever_asked_it(open_app: OpenApp) -> Non
     apps.append(app := await open_app(Letter))
     await asyncio.wait_for(asyncio.create_task(app.agent(Letter, "a").save_messages("Go")), timeout=30)
     await all_over(app, Letter, "a")
-    texts = [m.text for m in await app.agent(Letter, "a").messages()]
+    texts = [m.text for m in await app.agent(Letter, "a").get_messages()]
     assert texts == ["Go", "done", "a letter", "noted"]
 
 

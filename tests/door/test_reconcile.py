@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everthink.door import reconcile as reconciling
+from everthink.door.chat_request import ChatRequest
 from everthink.door.reconcile import reconcile, strip_reserved
-from everthink.door.requests import ChatRequest, accept_request
 from everthink.messages import Message, copy_json, user_message
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.conversations import histories, unhurried
+from tests.support.turns import accept_request
 
 
 def adopt_by_call(message: Message, stored: list[Message]) -> Message:
@@ -140,16 +141,17 @@ def test_nothing_stored_changes_nothing_and_both_stages_work_at_once() -> None:
 
 
 def test_nothing_of_a_message_is_lost_on_the_way() -> None:
-    sent = Message("c", "assistant", [text("hi")], {"k": 1}, createdAt="2026-01-01T00:00:00Z")
+    sent = Message("c", "assistant", [text("hi")], {"k": 1}, created_text="2026-01-01T00:00:00Z")
     (merged,) = reconcile([sent], [answer("s", text("hi"))])
-    assert merged == Message("s", "assistant", [text("hi")], {"k": 1}, createdAt="2026-01-01T00:00:00Z")
-    waiting = Message("s", "assistant", [call("input-available")], {"k": 1}, createdAt="2026-01-01T00:00:00Z")
+    assert merged == Message("s", "assistant", [text("hi")], {"k": 1}, created_text="2026-01-01T00:00:00Z")
+    waiting = sent.with_parts([call("input-available")])
+    waiting.id = "s"
     (merged,) = reconcile([waiting], [answer("s", call("output-available", output=1))])
-    assert (merged.metadata, merged.createdAt) == (waiting.metadata, waiting.createdAt)
+    assert (merged.metadata, merged.created_text) == (waiting.metadata, waiting.created_text)
     adopted = adopt_by_call(
-        Message("c", "assistant", [call("input-available")], {"k": 1}, createdAt="now"), [merged]
+        Message("c", "assistant", [call("input-available")], {"k": 1}, created_text="now"), [merged]
     )
-    assert (adopted.id, adopted.metadata, adopted.createdAt) == ("s", {"k": 1}, "now")
+    assert (adopted.id, adopted.metadata, adopted.created_text) == ("s", {"k": 1}, "now")
 
 
 @unhurried
@@ -217,9 +219,9 @@ def test_anything_else_stays_and_the_first_tool_part_decides() -> None:
 @pytest.mark.case(212)
 def test_keys_that_only_the_server_may_set_are_taken_out() -> None:
     given = Message(
-        "u", "user", [text("hi")], {"channel": "x", "turnMetadata": {}, "mine": 1}, createdAt="now"
+        "u", "user", [text("hi")], {"channel": "x", "turnMetadata": {}, "mine": 1}, created_text="now"
     )
-    assert strip_reserved(given) == Message("u", "user", [text("hi")], {"mine": 1}, createdAt="now")
+    assert strip_reserved(given) == Message("u", "user", [text("hi")], {"mine": 1}, created_text="now")
     assert strip_reserved(Message("u", "user", [], {"channel": "x"})).metadata is None
     plain = Message("u", "user", [], {"mine": 1})
     assert strip_reserved(plain) is plain
@@ -241,15 +243,15 @@ async def test_a_window_that_invents_ids_stores_nothing_twice(open_app: OpenApp)
     handle = app.agent(cls, "room")
     await handle.save_messages([user_message("one", id="u1")])
     await handle.save_messages([user_message("two", id="u2")])
-    before = await handle.messages()
+    before = await handle.get_messages()
 
     # When a window sends them back under its own ids, with a new question
-    home = (await handle.instance())._home
+    home = (await live(handle))._home
     sent = [m if m.role == "user" else Message(f"x{n}", "assistant", m.parts) for n, m in enumerate(before)]
     await (await send(home, *sent, user_message("three", id="u3"), id="r")).result()
 
     # Then only the question and its answer are new
-    after = await handle.messages()
+    after = await handle.get_messages()
     assert after[:4] == before
     assert [m.text for m in after[4:]] == ["three", "done"]
 
@@ -261,13 +263,13 @@ async def test_a_window_that_invents_an_id_for_a_call_stores_nothing_twice(open_
     model = ScriptedModel(calls("pick", id="c"), says("done"))
     app = await open_app(cls := assistant(model))
     handle = app.agent(cls, "room")
-    home = (await handle.instance())._home
+    home = (await live(handle))._home
     await (await send(home, user_message("one", id="u1"), id="r1", client_tools=[pick])).result()
     await handle.apply_tool_result("c", "a.txt")
-    before = await handle.messages()
+    before = await handle.get_messages()
     stale = Message("invented", "assistant", [call("input-available", type="tool-pick")])
     await (await send(home, before[0], stale, user_message("two", id="u2"), id="r2")).result()
-    after = await handle.messages()
+    after = await handle.get_messages()
     assert after[:2] == before
     assert [m.text for m in after[2:]] == ["two", "done"]
 
@@ -283,12 +285,12 @@ async def test_a_window_s_copy_of_the_running_answer_is_not_stored_beside_it(
     model = ScriptedModel(calls("pick", id="c").says("Half ").waits(go_on).says("whole."), says("done"))
     app = await open_app(cls := assistant(model))
     handle = app.agent(cls, "room")
-    home = (await handle.instance())._home
+    home = (await live(handle))._home
     first = await send(home, user_message("one", id="u1"), id="r1", client_tools=[{"name": "pick"}])
     await model.until_silent()
 
     # When the window sends the next message together with its own copy of the half answer
-    copy = home.inflight.message()
+    copy = home.chat.host.turns.answer.message()
     if not knows_the_id:
         copy.id = "optimistic"
     second = await send(home, user_message("one", id="u1"), copy, user_message("two", id="u2"), id="r2")
@@ -298,7 +300,7 @@ async def test_a_window_s_copy_of_the_running_answer_is_not_stored_beside_it(
 
     # Then the whole answer is stored, once, where the window shows it
     await app.evict(cls, "room")
-    messages = await handle.messages()
+    messages = await handle.get_messages()
     assert [m.text for m in messages] == ["one", "Half whole.", "two", "done"]
     assert messages[1].id == first.turn.message_id
 
@@ -312,13 +314,13 @@ async def test_nor_does_it_replace_what_was_streamed_when_the_turn_is_cut(open_a
     model = ScriptedModel(half, says("done."), says("Fine."))
     app = await open_app(cls := assistant(model))
     handle = app.agent(cls, "room")
-    home = (await handle.instance())._home
+    home = (await live(handle))._home
     more = asyncio.Event()
     home.feed.join(lambda shown: "more" in str(getattr(shown, "bodies", "")) and more.set())
     question = user_message("one", id="u1")
     await send(home, question, id="r1")
     await model.until_silent()
-    await send(home, question, home.inflight.message(), user_message("two", id="u2"), id="r2")
+    await send(home, question, home.chat.host.turns.answer.message(), user_message("two", id="u2"), id="r2")
     first.set()
     await more.wait()
 
@@ -327,4 +329,4 @@ async def test_nor_does_it_replace_what_was_streamed_when_the_turn_is_cut(open_a
 
     # Then everything that was shown is still there, and goes on
     await handle.wait_until_stable()
-    assert [m.text for m in await handle.messages()][:3] == ["one", "Half more done.", "two"]
+    assert [m.text for m in await handle.get_messages()][:3] == ["one", "Half more done.", "two"]

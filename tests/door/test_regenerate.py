@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatResponse, Message, Think
-from everthink.door.requests import ChatRequest, accept_request
+from everthink import Message, Think
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import InvalidTurn, UnknownMessage
+from everthink.hooks import ChatResponse
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
-from tests.support.turns import Database, home_of, prompt, roles
+from tests.support.agents import assistant, live
+from tests.support.turns import Database, accept_request, home_of, prompt, roles
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ def regenerate(request: pytest.FixtureRequest) -> Ask:
         return await app.agent(cls).regenerate()
 
     async def by_request(app: Any, cls: type[Think]) -> Any:
-        messages = await app.agent(cls).messages()
+        messages = await app.agent(cls).get_messages()
         while messages[-1].role == "assistant":
             messages.pop()
         admitted: Any = await accept_request(
@@ -46,12 +47,12 @@ async def test_the_path_keeps_the_question_and_gets_another_answer(
     model = ScriptedModel(says("The old one."), says("The new one."))
     app = await open_app(cls := assistant(model))
     await app.agent(cls).save_messages("Hi")
-    question, old = await app.agent(cls).messages()
+    question, old = await app.agent(cls).get_messages()
 
     result = await regenerate(app, cls)
 
     assert (result.status, result.continuation, result.text) == ("completed", False, "The new one.")
-    assert await app.agent(cls).messages() == [question, result.message]
+    assert await app.agent(cls).get_messages() == [question, result.message]
     assert result.message.id != old.id
     assert prompt(model.last_request) == [("user", "Hi")]
 
@@ -64,7 +65,7 @@ async def test_the_old_answers_are_kept_as_branches(
     model = ScriptedModel(says("one"), says("two"), says("three"))
     app = await open_app(cls := assistant(model))
     await app.agent(cls).save_messages("Hi")
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     question = agent.messages[0].id
 
     await regenerate(app, cls)
@@ -87,7 +88,7 @@ async def test_what_came_before_the_question_is_kept_and_shown(open_app: OpenApp
 
     await regenerate(app, cls)
 
-    assert [m.text for m in await app.agent(cls).messages()] == ["first", "one", "second", "two again"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["first", "one", "second", "two again"]
     asked = [("user", "first"), ("assistant", "one"), ("user", "second")]
     assert prompt(model.last_request) == asked
 
@@ -109,7 +110,7 @@ async def test_a_request_to_regenerate_nothing_is_a_normal_one(open_app: OpenApp
     )
     await admitted.result()
 
-    assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "one", "two"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Hi", "one", "two"]
 
 
 @pytest.mark.memory_case(202)
@@ -133,11 +134,11 @@ async def test_an_earlier_answer_can_be_given_again(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(model))
     await app.agent(cls).save_messages("first")
     await app.agent(cls).save_messages("second")
-    first_answer = (await app.agent(cls).messages())[1].id
+    first_answer = (await app.agent(cls).get_messages())[1].id
 
     await app.agent(cls).regenerate(first_answer)
 
-    assert [m.text for m in await app.agent(cls).messages()] == ["first", "one again"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["first", "one again"]
     assert prompt(model.last_request) == [("user", "first")]
 
 
@@ -148,7 +149,7 @@ async def test_all_answers_after_the_last_question_are_replaced(open_app: OpenAp
     await app.agent(cls).save_messages("Hi")
     await app.agent(cls).continue_last_turn()
     await app.agent(cls).regenerate()
-    assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "again"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Hi", "again"]
     assert prompt(model.last_request) == [("user", "Hi")]
 
 
@@ -156,7 +157,7 @@ async def test_a_question_without_an_answer_is_answered(open_app: OpenApp) -> No
     app = await open_app(cls := assistant(ScriptedModel(says("late"))))
     await app.agent(cls).add_messages("Hi")
     await app.agent(cls).regenerate()
-    assert roles(await app.agent(cls).messages()) == ["user", "assistant"]
+    assert roles(await app.agent(cls).get_messages()) == ["user", "assistant"]
 
 
 async def test_a_failed_attempt_keeps_its_partial_answer_as_a_branch_beside_the_old_one(
@@ -165,7 +166,7 @@ async def test_a_failed_attempt_keeps_its_partial_answer_as_a_branch_beside_the_
     model = ScriptedModel(says("good"), says("half ").then_fails("overloaded"))
     app = await open_app(cls := assistant(model))
     await app.agent(cls).save_messages("Hi")
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     result = await agent.regenerate()
     assert (result.status, result.text) == ("error", "half ")
     assert [m.text for m in await agent.session.get_branches(agent.messages[0].id)] == ["good", "half "]
@@ -201,13 +202,13 @@ async def test_a_call_of_the_old_answer_is_neither_shown_nor_touched(open_app: O
     question = Message("q", "user", [{"type": "text", "text": "Where am I?"}])
     asked: Any = await accept_request(home, ChatRequest("r", [question], client_tools=[{"name": "locate"}]))
     await asked.result()
-    waiting = (await app.agent(cls).messages())[1]
+    waiting = (await app.agent(cls).get_messages())[1]
 
     # When the question is answered again
     await app.agent(cls).regenerate()
 
     # Then the old branch is as it was, still waiting
     assert prompt(model.last_request) == [("user", "Where am I?")]
-    old, _ = await home.session.get_branches("q")
+    old, _ = await home.chat.session.get_branches("q")
     assert old == waiting
     assert old.tool_parts[0]["state"] == "input-available"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from everthink import Think, TurnContext, tool
+from everthink import Think, tool
+from everthink.hooks import TurnContext
 from everthink.journal.feed import (
     HistoryChanged,
     TurnAccepted,
@@ -17,7 +18,7 @@ from everthink.journal.feed import (
 from everthink.messages import Message
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import Database, Witness, all_over, gated_app, home_of, prompt
 from tests.support.window import Window, said
 
@@ -68,7 +69,7 @@ async def test_the_message_is_stored_and_shown_before_the_answer_begins(
     second = await window.send("u2", "Second")
 
     # Then it is in the conversation and in the database, and readers were told, while its turn waits
-    assert home.session.path[-1].id == "u2"
+    assert home.chat.session.path[-1].id == "u2"
     assert Database(tmp_path).messages()[-1]["id"] == "u2"
     assert Database(tmp_path).statuses() == ["running", "accepted"]
     told = [s for s in witness.shown if isinstance(s, TurnAccepted | TurnStarted | HistoryChanged)]
@@ -166,12 +167,12 @@ async def test_turns_that_ran_or_waited_when_the_process_stopped_keep_their_body
             on_chat_response=lambda agent, response: response.request_id == "u3" and ended.set(),
         )
     )
-    await app.agent(cls).instance()
+    await live(app.agent(cls))
     await ended.wait()
     assert [(t.request_id, t.trigger) for t in seen.all] == [(id, "ws-chat") for id in ("u1", "u2", "u3")]
     assert seen.bodies == [{"n": 1}, {"n": 2}, None]
     assert seen.tools == [[], ["two"], []]
-    texts = [m.text for m in await app.agent(cls).messages()]
+    texts = [m.text for m in await app.agent(cls).get_messages()]
     assert texts == ["First", "One and a half.", "Second", "Third", "Two.", "Three."]
 
 
@@ -185,10 +186,14 @@ async def test_client_tools_that_make_no_sense_are_refused_before_anything_chang
     await (await window.send("u1", "Hello", client_tools=[{"name": "one"}], body={"n": 1})).result()
     with pytest.raises(Exception, match="tool"):
         await window.send("u2", "Bad", client_tools=given, body={"n": 2})
-    assert home.open_tools == [{"name": "one"}]
-    assert home.last_body == {"n": 1}
+    assert home.chat.browser.tools == [{"name": "one"}]
+    assert home.chat.browser.body == {"n": 1}
     assert [m["id"] for m in Database(tmp_path).messages()][-1] != "u2"
-    assert (home.overlaps.pending, home.queue.is_idle, len(home.aborts)) == (0, True, 0)
+    assert (
+        home.chat.requests.overlaps.pending,
+        home.chat.door.queue.is_idle,
+        len(home.chat.host.aborts),
+    ) == (0, True, 0)
     window.messages = window.messages[:-1]
     assert (await (await window.send("u3", "Good")).result()).status == "completed"
 
@@ -209,25 +214,25 @@ async def test_regenerating_adds_a_sibling_that_does_not_know_the_old_answer(ope
     new = (await (await window.regenerate("r1")).result()).message
 
     # Then the path has as many messages as before, with the new one at its end
-    path = await app.agent(cls).messages()
+    path = await app.agent(cls).get_messages()
     assert [m.text for m in path] == ["Hi", "Hello.", "Capital of France?", "Paris!"]
     assert path[-1].id == new.id != old.id
     # the old one is its sibling
-    assert [m.text for m in await home.session.get_branches("u2")] == ["Paris?", "Paris!"]
-    assert [m.text for m in await home.session.get_history(old.id)][-1] == "Paris?"
+    assert [m.text for m in await home.chat.session.get_branches("u2")] == ["Paris?", "Paris!"]
+    assert [m.text for m in await home.chat.session.get_history(old.id)][-1] == "Paris?"
     # and the model was asked as if it had never been given
     assert prompt(model.requests[2]) == prompt(model.requests[1])
 
     # And once more
     await (await window.regenerate("r2")).result()
-    assert [m.text for m in await home.session.get_branches("u2")] == ["Paris?", "Paris!", "Lyon."]
+    assert [m.text for m in await home.chat.session.get_branches("u2")] == ["Paris?", "Paris!", "Lyon."]
     assert prompt(model.requests[3]) == prompt(model.requests[1])
     # The branches are there after a restart
     await app.close()
     app = await open_app(cls := assistant(ScriptedModel()))
     home = await home_of(app, cls)
-    assert [m.text for m in home.session.path] == ["Hi", "Hello.", "Capital of France?", "Lyon."]
-    assert len(await home.session.get_branches("u2")) == 3
+    assert [m.text for m in home.chat.session.path] == ["Hi", "Hello.", "Capital of France?", "Lyon."]
+    assert len(await home.chat.session.get_branches("u2")) == 3
 
 
 @pytest.mark.case(336)
@@ -240,11 +245,11 @@ async def test_regenerating_an_early_answer_keeps_what_followed_as_a_branch(open
     await (await window.send("u2", "Second")).result()
     window.messages = window.messages[:1]
     await (await window.regenerate("r1")).result()
-    assert [m.text for m in home.session.path] == ["First", "One again."]
+    assert [m.text for m in home.chat.session.path] == ["First", "One again."]
     assert prompt(model.requests[2]) == [("user", "First")]
     # What comes next continues the new branch
     await (await window.send("u3", "Third")).result()
-    assert [m.text for m in home.session.path] == ["First", "One again.", "Third", "Three."]
+    assert [m.text for m in home.chat.session.path] == ["First", "One again.", "Third", "Three."]
 
 
 @pytest.mark.case(337)
@@ -255,7 +260,7 @@ async def test_regenerating_with_an_empty_list_is_a_normal_request(open_app: Ope
     await (await window.send("u1", "First")).result()
     taken: Any = await window.ask("r1", [], trigger="regenerate-message")
     assert (await taken.result()).status == "completed"
-    assert [m.text for m in await app.agent(cls).messages()] == ["First", "One.", "Two."]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["First", "One.", "Two."]
 
 
 @pytest.mark.case(334, 335)
@@ -279,7 +284,7 @@ async def test_regenerating_an_answer_with_tools_runs_them_again(open_app: OpenA
     await (await window.send("u1", "Weather?")).result()
     await (await window.regenerate("r1")).result()
     assert ran == ["Paris", "Lyon"]
-    outputs = [m.tool_parts[0]["output"] for m in await home.session.get_branches("u1")]
+    outputs = [m.tool_parts[0]["output"] for m in await home.chat.session.get_branches("u1")]
     assert outputs == ["weather in Paris", "weather in Lyon"]
 
 
@@ -301,7 +306,7 @@ async def test_the_windows_copy_of_an_answer_in_flight_becomes_the_whole_answer(
     goes.set()
     await first.result()
     await second.result()
-    assert [m.text for m in home.session.path] == ["A story", "Once upon a time.", "And then?", "Two."]
+    assert [m.text for m in home.chat.session.path] == ["A story", "Once upon a time.", "And then?", "Two."]
     assert Database(tmp_path).texts() == ["A story", "Once upon a time.", "And then?", "Two."]
     assert prompt(model.last_request)[1] == ("assistant", "Once upon a time.")
 
@@ -328,10 +333,20 @@ async def test_the_windows_copy_that_arrives_with_the_answers_end_becomes_the_wh
         await first.result()
         await (await sending).result()
         # Then the whole answer stands where the copy was put
-        assert [m.text for m in home.session.path] == ["A story", "Once upon a time.", "And then?", "Two."]
+        assert [m.text for m in home.chat.session.path] == [
+            "A story",
+            "Once upon a time.",
+            "And then?",
+            "Two.",
+        ]
         assert Database(tmp_path).texts() == ["A story", "Once upon a time.", "And then?", "Two."]
-        await home.session.load()
-        assert [m.text for m in home.session.path] == ["A story", "Once upon a time.", "And then?", "Two."]
+        await home.chat.session.load()
+        assert [m.text for m in home.chat.session.path] == [
+            "A story",
+            "Once upon a time.",
+            "And then?",
+            "Two.",
+        ]
 
 
 @pytest.mark.case(351)
@@ -351,7 +366,7 @@ async def test_the_windows_copy_is_completed_from_the_journal_after_a_restart(op
     model = ScriptedModel(says(" there was."), says("Two."))
     app = await open_app(cls := assistant(model))
     await all_over(app, cls)
-    texts = [m.text for m in await app.agent(cls).messages()]
+    texts = [m.text for m in await app.agent(cls).get_messages()]
     assert texts == ["A story", "Once upon a time there was.", "And then?", "Two."]
     assert [text for _, text in prompt(model.requests[0])][:2] == ["A story", "Once upon a time"]
 
@@ -363,7 +378,7 @@ async def test_reserved_metadata_is_the_servers_own(open_app: OpenApp) -> None:
     taken: Any = await window.ask("u1", [forged], channel="web", metadata={"visit": 3})
     await taken.result()
     expected = {"colour": "red", "channel": "web", "turnMetadata": {"visit": 3}}
-    assert home.session.path[0].metadata == expected
+    assert home.chat.session.path[0].metadata == expected
 
 
 async def test_a_question_that_was_edited_begins_a_branch(open_app: OpenApp) -> None:
@@ -374,11 +389,11 @@ async def test_a_question_that_was_edited_begins_a_branch(open_app: OpenApp) -> 
     await (await window.send("u1", "2 + 2?")).result()
     window.messages[0] = said("u1", "3 + 3?")
     await (await window.regenerate("r1")).result()
-    assert [m.text for m in home.session.path] == ["3 + 3?", "Six."]
+    assert [m.text for m in home.chat.session.path] == ["3 + 3?", "Six."]
     assert prompt(model.last_request) == [("user", "3 + 3?")]
     # and the question that was asked before stays as it was asked, with its answer
-    assert (await home.session.get_message("u1")).text == "2 + 2?"
-    assert [m.text for m in await home.session.get_branches("u1")] == ["Four."]
+    assert (await home.chat.session.get_message("u1")).text == "2 + 2?"
+    assert [m.text for m in await home.chat.session.get_branches("u1")] == ["Four."]
 
 
 async def test_a_window_cannot_change_what_the_assistant_said(open_app: OpenApp) -> None:
@@ -389,7 +404,7 @@ async def test_a_window_cannot_change_what_the_assistant_said(open_app: OpenApp)
     answer = window.messages[1]
     window.messages[1] = Message(answer.id, "assistant", [{"type": "text", "text": "A lie."}])
     await (await window.send("u2", "Again")).result()
-    assert [m.text for m in home.session.path] == ["Hello", "The truth.", "Again", "Two."]
+    assert [m.text for m in home.chat.session.path] == ["Hello", "The truth.", "Again", "Two."]
 
 
 # --- stopping
@@ -409,7 +424,7 @@ async def test_a_window_that_goes_away_while_its_request_is_stored_is_answered(t
             await sending
         store.release()
         await ended.wait()
-        assert [m.text for m in await app.agent(cls).messages()] == ["Hello", "Hi."]
+        assert [m.text for m in await app.agent(cls).get_messages()] == ["Hello", "Hi."]
 
 
 async def test_a_request_that_waits_can_be_cancelled_and_keeps_its_message(open_app: OpenApp) -> None:
@@ -425,7 +440,7 @@ async def test_a_request_that_waits_can_be_cancelled_and_keeps_its_message(open_
     assert (await first.result()).status == "completed"
     assert (await second.result()).status == "aborted"
     assert model.asked == 1
-    assert [m.text for m in home.session.path] == ["First", "One.", "Second"]
+    assert [m.text for m in home.chat.session.path] == ["First", "One.", "Second"]
 
 
 async def test_a_request_being_accepted_when_the_conversation_is_cleared_leaves_nothing(
@@ -448,7 +463,7 @@ async def test_a_request_being_accepted_when_the_conversation_is_cleared_leaves_
         old = await sending
         # Then it is skipped and its message is gone
         assert (await old.result()).status == "skipped"
-        assert home.session.path == [] == Database(tmp_path).messages()
+        assert home.chat.session.path == [] == Database(tmp_path).messages()
         window.messages = []
         assert (await (await window.send("u2", "New")).result()).text == "Fresh."
         assert Database(tmp_path).texts() == ["New", "Fresh."]
@@ -464,7 +479,7 @@ async def test_a_request_overtaken_by_a_clear_leaves_nothing(open_app: OpenApp, 
     await clearing
     old = await sending
     assert (await old.result()).status == "skipped"
-    assert home.session.path == [] == Database(tmp_path).messages()
+    assert home.chat.session.path == [] == Database(tmp_path).messages()
     window.messages = []
     assert (await (await window.send("u2", "New")).result()).text == "Fresh."
     assert Database(tmp_path).texts() == ["New", "Fresh."]
@@ -491,7 +506,7 @@ async def test_a_request_that_arrives_while_the_conversation_is_being_cleared_is
         taken = await sending
         # Then the new message survives the clear, and is answered
         assert (await taken.result()).text == "Fresh."
-        assert [m.text for m in home.session.path] == ["New", "Fresh."]
+        assert [m.text for m in home.chat.session.path] == ["New", "Fresh."]
         assert Database(tmp_path).texts() == ["New", "Fresh."]
         assert prompt(model.last_request) == [("user", "New")]
         assert Database(tmp_path).chunks(taken.turn.id) != []

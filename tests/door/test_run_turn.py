@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from everthink import AbortController, Message, Submission
+from everthink import Message, Submission
+from everthink.chat import AbortController
 from everthink.errors import InvalidTurn
 from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp
@@ -24,7 +25,7 @@ async def test_wait_gives_what_save_messages_gives_with_the_message(open_app: Op
     result = await app.agent(cls).run_turn("Hi")
 
     assert (result.status, result.continuation, result.text) == ("completed", False, "Hello")
-    question, answer = await app.agent(cls).messages()
+    question, answer = await app.agent(cls).get_messages()
     assert (question.text, answer) == ("Hi", result.message)
 
 
@@ -43,14 +44,14 @@ async def test_wait_takes_a_function_called_inside_the_turn(open_app: OpenApp) -
     home, active = await home_of(app, cls), []
 
     def ask(messages: list[Message]) -> list[str]:
-        active.append(home.queue.active_request_id)
+        active.append(home.chat.door.queue.active_request_id)
         return [f"after {len(messages)}"]
 
     await agent.run_turn("first")
     result = await agent.run_turn(ask)
 
     assert active == [result.request_id]
-    assert [m.text for m in await agent.messages()] == ["first", "one", "after 2", "two"]
+    assert [m.text for m in await agent.get_messages()] == ["first", "one", "after 2", "two"]
 
 
 @pytest.mark.case(92)
@@ -80,7 +81,7 @@ async def test_a_continuation_adds_an_assistant_message(open_app: OpenApp) -> No
     result = await agent.run_turn(continuation=True)
 
     assert (result.status, result.continuation, result.text) == ("completed", True, "two")
-    assert roles(await agent.messages()) == ["user", "assistant", "assistant"]
+    assert roles(await agent.get_messages()) == ["user", "assistant", "assistant"]
 
 
 @pytest.mark.case(94)
@@ -125,7 +126,7 @@ async def test_submit_is_accepted_at_once_and_runs_later(open_app: OpenApp) -> N
     assert (submission.metadata, submission.idempotency_key) == ({"source": "test"}, "k")
     await all_over(app, cls)
     assert (await agent.inspect_submission("job-1")).status == "completed"
-    assert [m.text for m in await agent.messages()] == ["Hi", "done"]
+    assert [m.text for m in await agent.get_messages()] == ["Hi", "done"]
 
 
 @pytest.mark.case(96)
@@ -137,7 +138,7 @@ async def test_stream_speaks_through_the_callback(open_app: OpenApp) -> None:
 
     assert heard.names == ["start", "done"]
     assert heard.text == "Hello there."
-    assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "Hello there."]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Hi", "Hello there."]
 
 
 @pytest.mark.case(97)
@@ -154,13 +155,13 @@ async def test_stream_takes_a_function_called_inside_the_turn(open_app: OpenApp)
     home, active, heard = await home_of(app, cls), [], Heard()
 
     async def ask(messages: list[Message]) -> str:
-        active.append(home.queue.active_request_id)
+        active.append(home.chat.door.queue.active_request_id)
         return "from a function"
 
     await app.agent(cls).run_turn(ask, mode="stream", callback=heard)
 
     assert active == [heard.told[0][1]]
-    assert [m.text for m in await app.agent(cls).messages()] == ["from a function", "ok"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["from a function", "ok"]
 
 
 @pytest.mark.case(99)
@@ -185,14 +186,14 @@ async def test_stream_with_a_function_that_returns_nothing_still_runs(open_app: 
     heard = Heard()
     await app.agent(cls).run_turn(lambda messages: [], mode="stream", callback=heard)
     assert heard.text == "two"
-    assert roles(await app.agent(cls).messages()) == ["user", "assistant", "assistant"]
+    assert roles(await app.agent(cls).get_messages()) == ["user", "assistant", "assistant"]
 
 
 @pytest.mark.case(100)
 async def test_stream_stamps_the_channel_on_every_message_of_a_list(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("ok"))))
     await app.agent(cls).run_turn(["a", "b"], mode="stream", callback=Heard(), channel="email")
-    first, second, answer = await app.agent(cls).messages()
+    first, second, answer = await app.agent(cls).get_messages()
     assert (first.metadata, second.metadata, answer.metadata) == ({"channel": "email"},) * 2 + (None,)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatResponse, Message, Think
+from everthink import Message, Think
+from everthink.hooks import ChatResponse
 from everthink.journal.feed import (
     FeedEvent,
     HistoryChanged,
@@ -63,7 +64,7 @@ async def test_it_takes_several_messages_of_any_role(open_app: OpenApp) -> None:
         ("assistant", "Me."),
         ("user", "Really?"),
     ]
-    assert roles(await app.agent(cls).messages()) == ["system", "user", "assistant", "user", "assistant"]
+    assert roles(await app.agent(cls).get_messages()) == ["system", "user", "assistant", "user", "assistant"]
 
 
 @pytest.mark.case(116)
@@ -97,7 +98,7 @@ async def test_a_function_sees_the_messages_at_the_moment_its_turn_comes(
 
     # Then the function saw its answer
     assert seen == [["first", "one"]]
-    assert [m.text for m in await app.agent(cls).messages()] == ["first", "one", "second", "two"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["first", "one", "second", "two"]
 
 
 @pytest.mark.case(116)
@@ -128,11 +129,11 @@ async def test_an_empty_list_given_or_returned_does_ask_the_model(open_app: Open
 
     # When nothing is added, twice
     assert (await agent.save_messages([])).status == "completed"
-    assert len(await agent.messages()) == 3
+    assert len(await agent.get_messages()) == 3
     assert (await agent.save_messages(lambda messages: [])).status == "completed"
 
     # Then there are two more answers
-    assert [m.text for m in await agent.messages()] == ["first", "one", "two", "three"]
+    assert [m.text for m in await agent.get_messages()] == ["first", "one", "two", "three"]
 
 
 @pytest.mark.case(661)
@@ -203,7 +204,7 @@ async def test_the_response_hook_may_start_a_turn_whose_own_hook_follows_after_i
     # Then the second turn's hook came after the first's had returned: not nested, not lost
     assert result.text == "one"
     assert trace == ["in one", "got two", "out one", "in two", "out two"]
-    assert [m.text for m in await app.agent(cls).messages()] == ["first", "one", "second", "two"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["first", "one", "second", "two"]
 
 
 @pytest.mark.case(150)
@@ -252,7 +253,7 @@ async def test_a_hook_that_raises_changes_neither_the_result_nor_the_message(
     result = await app.agent(cls).save_messages("first")
 
     assert (result.status, result.text) == ("completed", "one")
-    assert [m.text for m in await app.agent(cls).messages()] == ["first", "one"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["first", "one"]
     assert "on_chat_response" in caplog.text
     assert "hook fell over" in caplog.text
     assert (await app.agent(cls).save_messages("second")).text == "two"
@@ -268,7 +269,7 @@ async def test_one_agent_answers_one_at_a_time_in_the_order_asked(open_app: Open
 
     assert [r.text for r in results] == [f"answer {i}" for i in range(6)]
     asked = [text for i in range(6) for text in (f"question {i}", f"answer {i}")]
-    assert [m.text for m in await agent.messages()] == asked
+    assert [m.text for m in await agent.get_messages()] == asked
     assert [len(request.messages) for request in model.requests] == [1, 3, 5, 7, 9, 11]
     rows = Database(tmp_path).turns()
     assert [row["request_id"] for row in rows] == [r.request_id for r in results]
@@ -353,8 +354,8 @@ async def test_a_caller_cancelled_while_its_turn_is_being_accepted_leaves_no_tur
         # Then the turn runs to its end, and the next one follows it
         await app.agent(cls).save_messages("second")
         assert Database(tmp_path).statuses() == ["completed", "completed"]
-        assert [m.text for m in await app.agent(cls).messages()] == ["first", "one", "second", "two"]
-        assert (len(home.aborts), home.queue.is_idle) == (0, True)
+        assert [m.text for m in await app.agent(cls).get_messages()] == ["first", "one", "second", "two"]
+        assert (len(home.chat.host.aborts), home.chat.door.queue.is_idle) == (0, True)
 
 
 @pytest.mark.case(85)

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from everthink import Message, Think, TurnContext
-from everthink.door.requests import ChatRequest, accept_request
+from everthink import Message, Think
+from everthink.door.chat_request import ChatRequest
+from everthink.hooks import TurnContext
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.turns import home_of
+from tests.support.turns import accept_request, home_of
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +45,7 @@ async def test_metadata_is_stamped_on_the_user_message_and_visible_during_the_tu
         case _:
             await agent.save_messages(["Hi", "there"], metadata=mark, channel="email")
 
-    *questions, answer = await agent.messages()
+    *questions, answer = await agent.get_messages()
     assert len(questions) == (2 if door == "list" else 1)
     assert all(q.metadata == {"channel": "email", "turnMetadata": mark} for q in questions)
     assert answer.metadata is None
@@ -58,7 +59,8 @@ async def test_metadata_of_the_message_itself_is_kept_beside_the_stamp(open_app:
 
     await app.agent(cls).save_messages(given, metadata={"ticket": 7})
 
-    assert (await app.agent(cls).messages())[0].metadata == {"from": "form", "turnMetadata": {"ticket": 7}}
+    [asked, *_] = await app.agent(cls).get_messages()
+    assert asked.metadata == {"from": "form", "turnMetadata": {"ticket": 7}}
     assert given.metadata == {"from": "form"}
 
 
@@ -102,7 +104,7 @@ async def test_what_a_client_puts_under_the_reserved_keys_is_stripped(open_app: 
     await admitted.result()
 
     # Then only what is the client's to say was kept
-    assert (await app.agent(cls).messages())[0].metadata == {"theme": "dark"}
+    assert (await app.agent(cls).get_messages())[0].metadata == {"theme": "dark"}
     assert seen == [None]
 
 

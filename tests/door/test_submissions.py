@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from everthink import Submission, Think, TurnContext, tool
-from everthink.door.requests import ChatRequest, accept_request
+from everthink import Submission, Think, tool
+from everthink.clock import moment_of
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import InvalidTurn, SubmissionConflict
+from everthink.hooks import TurnContext
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.submissions import Statuses
-from tests.support.turns import Database, gated_app, home_of, prompt, record_events
+from tests.support.turns import Database, accept_request, gated_app, home_of, prompt, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +35,7 @@ async def test_a_submission_is_pending_at_once_and_completed_later(open_app: Ope
         "on_chat_response": lambda self, response: responses.append(response.message.text),
     }
     app = await open_app(cls := assistant(model, **members), clock=clock)
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
 
     # When a turn is submitted
     given = {"order": 7, "tags": ["a"]}
@@ -42,7 +44,7 @@ async def test_a_submission_is_pending_at_once_and_completed_later(open_app: Ope
     # Then it is accepted, and nothing has run yet
     assert isinstance(submission, Submission)
     assert (submission.accepted, submission.status, submission.submission_id) == (True, "pending", "job-1")
-    assert (submission.metadata, submission.created_at) == (given, start)
+    assert (submission.metadata, submission.created_at) == (given, moment_of(start))
     assert (submission.started_at, submission.completed_at) == (None, None)
     assert (model.asked, agent.messages) == (0, [])
 
@@ -52,7 +54,9 @@ async def test_a_submission_is_pending_at_once_and_completed_later(open_app: Ope
     goes.set()
     ended = await seen.until("job-1", "completed")
     assert (ended.request_id, ended.error, ended.metadata) == ("job-1", None, given)
-    assert (ended.created_at, ended.started_at, ended.completed_at) == (start, start, start + 5000)
+    assert (ended.created_at, ended.started_at, ended.completed_at) == tuple(
+        map(moment_of, (start, start, start + 5000))
+    )
     assert seen.of("job-1") == ["pending", "running", "completed"]
     assert [m.text for m in agent.messages] == ["Work", "Done."]
     assert responses == ["Done."]
@@ -111,7 +115,7 @@ async def test_the_same_key_or_id_is_accepted_once(open_app: OpenApp, by: dict[s
     assert first.submission_id == again.submission_id == late.submission_id
     assert first.request_id == again.request_id == late.request_id
     assert (late.status, late.metadata) == ("completed", {"try": 1})
-    assert [m.text for m in await agent.messages()] == ["Work", "Done."]
+    assert [m.text for m in await agent.get_messages()] == ["Work", "Done."]
     assert len(events) == 1
     assert seen.of(first.submission_id) == ["pending", "running", "completed"]
 
@@ -234,7 +238,7 @@ async def test_acceptance_waits_for_the_status_hook_and_the_turn_for_acceptance(
     # Then the submission is still being accepted, and has not begun
     assert not accepting.done()
     assert told == []
-    assert [m.text for m in await agent.messages()] == ["Hi", "Done."]
+    assert [m.text for m in await agent.get_messages()] == ["Hi", "Done."]
     goes.set()
     assert (await accepting).accepted
     assert told == ["pending"]
@@ -285,7 +289,7 @@ async def test_the_status_hook_may_submit_and_may_run_a_turn(open_app: OpenApp) 
     await agent.submit_messages("First", submission_id="first")
     await ended.wait()
     assert [result.status for result in results] == ["completed", "pending"]
-    assert [m.text for m in await agent.messages()] == [
+    assert [m.text for m in await agent.get_messages()] == [
         "Before the first",
         "One.",
         "First",
@@ -319,7 +323,7 @@ async def test_submissions_run_in_the_order_they_were_accepted(open_app: OpenApp
     # Then they ran one after the other
     completed = [s.submission_id for s in seen.all if s.status == "completed"]
     assert completed == ids
-    questions = [m.text for m in await agent.messages() if m.role == "user"]
+    questions = [m.text for m in await agent.get_messages() if m.role == "user"]
     assert questions == ["Hi", *ids, "Bye"]
     assert [s.submission_id for s in await agent.list_submissions()] == ids[::-1]
     # Each saw those before it answered, and none of those after it
@@ -361,7 +365,7 @@ async def test_a_submission_made_inside_a_turn_runs_after_it(open_app: OpenApp) 
     assert (result.status, result.text) == ("completed", "Noted.")
     assert (inside[0].accepted, inside[0].status) == (True, "pending")
     await seen.until("job", "completed")
-    assert [m.text for m in await agent.messages()] == ["Do it later", "Noted.", "The work", "Done."]
+    assert [m.text for m in await agent.get_messages()] == ["Do it later", "Noted.", "The work", "Done."]
 
 
 async def test_a_submission_uses_the_body_of_the_last_request_and_not_its_tools(open_app: OpenApp) -> None:
@@ -403,7 +407,7 @@ async def test_the_channel_is_stamped_on_the_submitted_messages(open_app: OpenAp
     agent = app.agent(cls)
     await agent.submit_messages("Work", submission_id="job", channel="email")
     await seen.until("job", "completed")
-    assert (await agent.messages())[0].metadata == {"channel": "email"}
+    assert (await agent.get_messages())[0].metadata == {"channel": "email"}
 
 
 async def test_a_caller_that_stops_waiting_leaves_a_submission_that_runs(tmp_path: Path) -> None:
@@ -411,7 +415,7 @@ async def test_a_caller_that_stops_waiting_leaves_a_submission_that_runs(tmp_pat
     cls = assistant(ScriptedModel(says("Done.")), on_submission_status=seen.hook)
     async with gated_app(tmp_path, cls) as (app, store):
         agent = app.agent(cls)
-        await agent.instance()
+        await live(agent)
         # Given a caller that gives up while the row is being written
         store.hold()
         accepting = asyncio.create_task(agent.submit_messages("Work", submission_id="job"))
@@ -427,7 +431,7 @@ async def test_a_caller_that_stops_waiting_leaves_a_submission_that_runs(tmp_pat
         # Then it ran once, and the caller's retry finds it
         again = await agent.submit_messages("Work", submission_id="job")
         assert (again.accepted, again.status) == (False, "completed")
-        assert [m.text for m in await agent.messages()] == ["Work", "Done."]
+        assert [m.text for m in await agent.get_messages()] == ["Work", "Done."]
         assert seen.of("job") == ["pending", "running", "completed"]
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from everthink import Submission
+from everthink.clock import moment_of
 from everthink.store.port import Statement
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.submissions import Statuses
 from tests.support.turns import Database, Witness, all_over, home_of, prompt, record_events
 
@@ -114,9 +115,9 @@ async def test_a_submission_that_is_over_can_be_deleted(office: Office, id: str)
 
 @pytest.mark.case(603)
 async def test_the_conversation_outlives_a_deleted_submission(office: Office) -> None:
-    before = [m.text for m in await office.agent.messages()]
+    before = [m.text for m in await office.agent.get_messages()]
     await office.agent.delete_submissions()
-    assert [m.text for m in await office.agent.messages()] == before
+    assert [m.text for m in await office.agent.get_messages()] == before
     assert before[:4] == ["done-1", "One.", "done-2", "Two."]
 
 
@@ -184,7 +185,7 @@ async def test_many_are_deleted_oldest_first_within_the_limits(
 ) -> None:
     start = office.clock.now_ms() - 6000
     if "before" in filters:
-        filters = {**filters, "completed_before": start + filters["before"]}
+        filters = {**filters, "completed_before": moment_of(start + filters["before"])}
         del filters["before"]
     assert await office.agent.delete_submissions(**filters) == count
     assert await office.ids() == left
@@ -203,7 +204,7 @@ async def test_after_deletion_the_id_and_the_key_are_new_again(open_app: OpenApp
     assert again.accepted
     await seen.until("job", "completed", times=2)
     assert seen.of("job") == ["pending", "running", "completed"] * 2
-    assert [m.text for m in await agent.messages()] == ["First", "One.", "Second", "Two."]
+    assert [m.text for m in await agent.get_messages()] == ["First", "One.", "Second", "Two."]
 
 
 @pytest.mark.parametrize("stored", ["{not json", '"a text"', "[1]", "null", None])
@@ -246,20 +247,20 @@ async def test_submissions_that_waited_when_the_process_stopped_run_when_the_age
     seen = Statuses()
     model = ScriptedModel(REST, *(says(f"Answer {n}.") for n in range(3)))
     app = await open_app(cls := assistant(model, on_submission_status=seen.hook))
-    await app.agent(cls).instance()
+    await live(app.agent(cls))
     await seen.until("b", "completed")
 
     # Then they run to the end, in their order, each once
-    texts = [m.text for m in await app.agent(cls).messages()]
+    texts = [m.text for m in await app.agent(cls).get_messages()]
     asked = ["c a", "c b", "Answer 0.", "a a", "a b", "Answer 1.", "b a", "b b", "Answer 2."]
     assert texts == ["Hi", "I was cut off.", *asked]
     for id in ids:
         assert seen.of(id) == ["running", "completed"]
         done = await app.agent(cls).inspect_submission(id)
         assert (done.metadata, done.idempotency_key) == ({"of": id}, f"key-{id}")
-        assert done.created_at == rows[id]["created_at"]
+        assert done.created_at == moment_of(rows[id]["created_at"])
     # under the ids that their rows had
-    answers = [m.id for m in await app.agent(cls).messages() if m.text.startswith("Answer")]
+    answers = [m.id for m in await app.agent(cls).get_messages() if m.text.startswith("Answer")]
     assert answers == [rows[id]["message_id"] for id in ids]
     assert ("user", "a b") in prompt(model.requests[2])
 
@@ -272,7 +273,7 @@ async def test_retrying_a_submission_of_a_stopped_process_makes_it_run(open_app:
     again = await app.agent(cls).submit_messages("ignored", idempotency_key="key-job")
     assert (again.accepted, again.submission_id) == (False, "job")
     await seen.until("job", "completed")
-    assert [m.text for m in await app.agent(cls).messages()][2:] == ["job a", "job b", "Done."]
+    assert [m.text for m in await app.agent(cls).get_messages()][2:] == ["job a", "job b", "Done."]
 
 
 @pytest.mark.case(594)
@@ -292,7 +293,7 @@ async def test_one_cancelled_before_the_process_stopped_stays_cancelled(open_app
         ("waits", "aborted", "enough"),
         ("runs", "aborted", "enough"),
     ]
-    assert [m.text for m in await app.agent(cls).messages()] == ["Runs", "I was "]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Runs", "I was "]
 
 
 @pytest.mark.case(594)
@@ -302,7 +303,7 @@ async def test_one_cancelled_while_it_waits_again_never_begins(open_app: OpenApp
     model = ScriptedModel(REST, says("Done.").waits(goes := asyncio.Event()))
     app = await open_app(cls := assistant(model, on_submission_status=seen.hook))
     agent = app.agent(cls)
-    await agent.instance()
+    await live(agent)
     await model.until_silent()
     await agent.cancel_submission("second", "enough")
     goes.set()
@@ -330,7 +331,7 @@ async def test_a_submission_whose_messages_cannot_be_read_is_an_error(
     seen = Statuses()
     app = await open_app(cls := assistant(ScriptedModel(REST, says("Fine.")), on_submission_status=seen.hook))
     events = record_events(app, "submission:*")
-    await app.agent(cls).instance()
+    await live(app.agent(cls))
     await seen.until("good", "completed")
 
     # Then it says so, and the other one ran
@@ -342,7 +343,7 @@ async def test_a_submission_whose_messages_cannot_be_read_is_an_error(
         ("submission:status", "bad"),
         ("submission:error", "bad"),
     ]
-    assert [m.text for m in await app.agent(cls).messages()][2:] == ["good a", "good b", "Fine."]
+    assert [m.text for m in await app.agent(cls).get_messages()][2:] == ["good a", "good b", "Fine."]
 
 
 async def test_a_submission_cut_off_by_the_end_of_its_process_goes_on_when_the_agent_wakes(
@@ -357,9 +358,9 @@ async def test_a_submission_cut_off_by_the_end_of_its_process_goes_on_when_the_a
 
     seen = Statuses()
     app = await open_app(cls := assistant(ScriptedModel(REST), on_submission_status=seen.hook))
-    await app.agent(cls).instance()
+    await live(app.agent(cls))
     await seen.until("job", "completed")
     found: Submission = await app.agent(cls).inspect_submission("job")
     assert (found.status, found.request_id, found.error) == ("completed", "job", None)
     assert seen.of("job") == ["running", "completed"]
-    assert [m.text for m in await app.agent(cls).messages()] == ["Work", "I was cut off."]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Work", "I was cut off."]

@@ -11,7 +11,7 @@ import pytest
 from everthink import Think, tool
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.submissions import Statuses
 from tests.support.turns import all_over, gated_app, home_of, record_events
 
@@ -44,7 +44,7 @@ async def test_a_running_submission_is_cancelled_with_its_reason(
     assert (ended.status, ended.error) == ("aborted", error)
     assert ended.completed_at is not None
     assert model.cut_off == 1
-    assert [m.text for m in await agent.messages()] == ["Work", "Half an ans"]
+    assert [m.text for m in await agent.get_messages()] == ["Work", "Half an ans"]
     assert seen.of("job") == ["pending", "running", "aborted"]
 
 
@@ -123,7 +123,7 @@ async def test_a_submission_cancelled_before_it_began_never_does(
     await seen.until("next", "completed")
 
     # Then none of it reached the conversation or the model, and the next one ran
-    assert [m.text for m in await agent.messages()] == ["Hi", "Hello.", "Later", "Later."]
+    assert [m.text for m in await agent.get_messages()] == ["Hi", "Hello.", "Later", "Later."]
     assert model.asked == 2
     assert [event.payload["requestId"] for event in events].count("job") == 0
     ended = await agent.inspect_submission("job")
@@ -143,7 +143,7 @@ async def test_a_submission_cancelled_at_the_very_moment_it_begins_appends_nothi
     async with gated_app(tmp_path, cls) as (app, store):
         agent = app.agent(cls)
         home = await home_of(app, cls)
-        front = home.queue.reserve("somebody")
+        front = home.chat.door.queue.reserve("somebody")
         await agent.submit_messages(["One", "Two"], submission_id="job")
 
         # When its turn comes while the cancellation is being written
@@ -155,10 +155,10 @@ async def test_a_submission_cancelled_at_the_very_moment_it_begins_appends_nothi
             await asyncio.sleep(0)  # as far as the turn gets: its commit waits behind the cancellation's
         store.release()
         await cancelling
-        await home.queue.wait_for_idle()
+        await home.chat.door.queue.wait_for_idle()
 
         # Then nothing was appended, nobody was asked, and it is no error
-        assert await agent.messages() == []
+        assert await agent.get_messages() == []
         assert (model.asked, errors) == (0, [])
         assert (await agent.inspect_submission("job")).status == "aborted"
         assert seen.of("job") == ["pending", "aborted"]
@@ -194,7 +194,7 @@ async def test_one_that_was_cancelled_deleted_and_submitted_again_runs(open_app:
     assert again.accepted
     await seen.until("job", "completed")
     assert seen.of("job") == ["pending", "running", "aborted", "pending", "running", "completed"]
-    assert [m.text for m in await agent.messages()] == ["Work", "Half ", "Work again", "Whole."]
+    assert [m.text for m in await agent.get_messages()] == ["Work", "Half ", "Work again", "Whole."]
 
 
 async def test_a_running_submission_can_be_stopped_as_a_chat_turn_too(open_app: OpenApp) -> None:
@@ -236,7 +236,7 @@ async def test_a_reset_skips_the_pending_submissions_and_later_ones_still_run(
     # Then they never run, and one that comes later does
     await agent.submit_messages("later", submission_id="later")
     await seen.until("later", "completed")
-    texts = [m.text for m in await agent.messages()]
+    texts = [m.text for m in await agent.get_messages()]
     assert texts == (["runs"] if how == "reset_turn_state" else []) + ["later", "Later."]
     assert model.asked == 2
     assert seen.of("waits-1") == seen.of("waits-2") == ["pending", "skipped"]
@@ -264,7 +264,7 @@ async def test_a_reset_while_a_submission_is_being_accepted_skips_it(open_app: O
     await accepting
     await all_over(app, cls)
     assert (await agent.inspect_submission("job")).status == "skipped"
-    assert await agent.messages() == []
+    assert await agent.get_messages() == []
     assert told == ["pending", "skipped"]
 
 
@@ -287,7 +287,7 @@ async def test_a_submission_that_cannot_be_set_up_is_an_error_with_its_text(
     await agent.submit_messages("Work", submission_id="job", metadata={"order": 7})
     ended = await seen.until("job", "error")
     assert (ended.status, ended.error, ended.metadata) == ("error", f"{where} is broken", {"order": 7})
-    assert [m.text for m in await agent.messages()] == ["Work"]
+    assert [m.text for m in await agent.get_messages()] == ["Work"]
     assert [event.payload for event in events if event.type == "submission:error"] == [
         {"submissionId": "job", "requestId": "job", "error": f"{where} is broken"}
     ]
@@ -310,7 +310,7 @@ async def test_an_answer_that_breaks_off_is_an_error_with_its_text(open_app: Ope
     await agent.submit_messages("Work", submission_id="job")
     ended = await seen.until("job", "error")
     assert ended.error in ("The provider broke off.", "reset by peer")
-    assert [m.text for m in await agent.messages()] == ["Work", "Half "]
+    assert [m.text for m in await agent.get_messages()] == ["Work", "Half "]
 
 
 @pytest.mark.case(584)
@@ -376,8 +376,8 @@ async def test_an_error_of_one_turn_is_not_kept_for_another(open_app: OpenApp) -
     assert done.error is None
     # Then nothing is remembered of those that are over
     home = await home_of(app, cls)
-    assert len(home.aborts) == 0
-    assert home.submissions._open == {}
+    assert len(home.chat.host.aborts) == 0
+    assert home.chat.submissions._open == {}
 
 
 async def test_a_submission_that_waits_for_an_approval_is_completed(open_app: OpenApp) -> None:
@@ -396,4 +396,4 @@ async def test_a_submission_that_waits_for_an_approval_is_completed(open_app: Op
     agent = app.agent(Assistant)
     await agent.submit_messages("Refund", submission_id="job")
     assert (await seen.until("job", "completed")).status == "completed"
-    assert await agent.has_pending_interaction()
+    assert (await live(agent)).has_pending_interaction()

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from everthink import FiberAborted, FiberCompleted, FiberContext, FiberFailed, FiberInterrupted
 from everthink.errors import InvalidFiber
+from everthink.fibers import FiberAborted, FiberCompleted, FiberContext, FiberFailed, FiberInterrupted
 from everthink.testing.clock import ManualClock
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.fibers import Work, worker
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def agent(open_app: OpenApp) -> Any:
     app = await open_app(cls := worker())
-    return await app.agent(cls).instance()
+    return await live(app.agent(cls))
 
 
 # --- looking up and forgetting
@@ -43,11 +44,11 @@ class Archive:
 async def archive(open_app: OpenApp) -> Archive:
     clock = ManualClock()
     app = await open_app(cls := worker(on_fiber_recovered=lambda self, ctx: None), clock=clock)
-    agent, cut = await app.agent(cls).instance(), Work()
+    agent, cut = await live(app.agent(cls)), Work()
     await agent.start_fiber("interrupted", cut, fiber_id="interrupted", idempotency_key="key")
     await cut.began.wait()
     await app.evict(cls, "default")
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     await clock.advance(1)
     await agent.start_fiber("completed", lambda ctx: None, fiber_id="completed", wait_for_completion=True)
     await clock.advance(1)
@@ -167,7 +168,7 @@ async def test_an_interrupted_fiber_can_be_resolved_later(
     await app.agent(cls).start_fiber("work", work, fiber_id="f", metadata={"n": 1})
     await work.began.wait()
     await app.evict(cls, "default")
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     found = await agent.inspect_fiber("f")
     assert found.status == "interrupted"
 

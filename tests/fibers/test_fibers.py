@@ -16,6 +16,7 @@ from everthink.fibers.values import FiberContext
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import calls, says
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.fibers import Fibers, Work, all_ended, worker
 from tests.support.turns import gated_app, home_of, record_events
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 async def agent_of(open_app: OpenApp, cls: type[Think] | None = None, **options: Any) -> Any:
     app = await open_app(cls := cls or worker(), **options)
-    return await app.agent(cls).instance()
+    return await live(app.agent(cls))
 
 
 # --- results and rows
@@ -66,9 +67,10 @@ async def test_an_error_reaches_the_caller_and_leaves_no_row(
     assert Fibers(tmp_path).all() == []
 
 
-async def test_a_fiber_can_be_run_through_a_handle(open_app: OpenApp) -> None:
+async def test_a_fiber_can_be_run_from_outside(open_app: OpenApp) -> None:
     app = await open_app(cls := worker())
-    assert await app.agent(cls).run_fiber("double", lambda ctx: 2 * 21) == 42
+    async with app.agent(cls) as agent:
+        assert await agent.run_fiber("double", lambda ctx: 2 * 21) == 42
 
 
 async def test_a_live_fiber_has_no_snapshot(open_app: OpenApp) -> None:
@@ -82,7 +84,7 @@ async def test_a_live_fiber_has_no_snapshot(open_app: OpenApp) -> None:
 @pytest.mark.agent_case(161)
 async def test_a_running_fiber_holds_its_agent_in_memory(open_app: OpenApp) -> None:
     app = await open_app(cls := worker())
-    home, agent = await home_of(app, cls), await app.agent(cls).instance()
+    home, agent = await home_of(app, cls), await live(app.agent(cls))
     works = [Work(), Work(error=ValueError("broke"))]
     running = [agent.run_fiber("hold", work) for work in works]
     for work in works:
@@ -138,7 +140,7 @@ async def test_a_fiber_that_its_caller_cancels_leaves_no_row(
 async def test_a_fiber_cancelled_while_its_row_is_written_leaves_no_row(tmp_path: Path) -> None:
     work = Work()
     async with gated_app(tmp_path, cls := worker()) as (app, store):
-        agent = await app.agent(cls).instance()
+        agent = await live(app.agent(cls))
         store.hold()
         running = agent.run_fiber("unwanted", work)
         await store.until_waiting()
@@ -154,7 +156,7 @@ async def test_a_fiber_cancelled_while_its_row_is_written_leaves_no_row(tmp_path
 async def test_a_fiber_whose_row_cannot_be_written_does_not_run(tmp_path: Path) -> None:
     work = Work()
     async with gated_app(tmp_path, cls := worker()) as (app, store):
-        agent = await app.agent(cls).instance()
+        agent = await live(app.agent(cls))
         store.refuse(lambda commit: StoreFull("No space left."))
         with pytest.raises(StoreFull):
             await agent.run_fiber("unstored", work)
@@ -299,7 +301,7 @@ async def test_a_checkpoint_after_the_end_of_the_fiber_is_refused(open_app: Open
 @pytest.mark.agent_case(166)
 async def test_a_fiber_of_one_agent_is_no_fiber_of_another(open_app: OpenApp, tmp_path: Path) -> None:
     app = await open_app(cls := worker())
-    ann, ben = [await app.agent(cls, name).instance() for name in ("ann", "ben")]
+    ann, ben = [await live(app.agent(cls, name)) for name in ("ann", "ben")]
 
     async def of_ben(ctx: FiberContext) -> None:
         await ann.stash("ann, inside ben")
@@ -405,7 +407,7 @@ async def test_a_fiber_that_no_turn_waits_for_may_wait_for_turns(open_app: OpenA
 async def test_observers_are_told_how_a_fiber_went(open_app: OpenApp) -> None:
     clock = ManualClock()
     app = await open_app(cls := worker(), clock=clock)
-    agent, events = await app.agent(cls).instance(), record_events(app)
+    agent, events = await live(app.agent(cls)), record_events(app)
 
     async def works(ctx: FiberContext) -> None:
         await clock.advance(1.5)
@@ -431,5 +433,6 @@ async def test_the_row_is_gone_when_observers_hear_of_the_end(open_app: OpenApp,
     app = await open_app(cls := worker())
     left: list[list[str]] = []
     app.events.subscribe(lambda event: left.append(Fibers(tmp_path).names()), type="fiber:run:completed")
-    await app.agent(cls).run_fiber("work", lambda ctx: None)
+    async with app.agent(cls) as agent:
+        await agent.run_fiber("work", lambda ctx: None)
     assert left == [[]]

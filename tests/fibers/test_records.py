@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from everthink import FiberFailed, Think
+from everthink import Think
 from everthink.errors import FiberConflict, FiberStopped, InvalidFiber, NotInFiber, StoreClosed, StoreFull
+from everthink.fibers import FiberFailed
 from everthink.fibers.values import FiberContext
 from everthink.store.port import Commit
+from everthink.testing import ManualClock
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.fibers import Fibers, Work, all_ended, late_app, worker
 from tests.support.turns import gated_app, record_events
 
@@ -24,7 +27,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def agent(open_app: OpenApp) -> Any:
     app = await open_app(cls := worker())
-    return await app.agent(cls).instance()
+    return await live(app.agent(cls))
 
 
 def holding(folder: Path, text: str) -> list[Path]:
@@ -76,7 +79,7 @@ async def test_keys_in_what_a_fiber_says_are_neither_stored_nor_told(
         return FiberFailed(f"no luck with {key}")
 
     app = await open_app(cls := worker(on_fiber_recovered=gives_up), grace=0.0)
-    events, agent = record_events(app), await app.agent(cls).instance()
+    events, agent = record_events(app), await live(app.agent(cls))
     failed = await agent.start_fiber("import", fails, fiber_id="f-1", wait_for_completion=True)
     assert (failed.status, failed.error) == ("error", "401: the key sk-*** was refused")
 
@@ -89,7 +92,7 @@ async def test_keys_in_what_a_fiber_says_are_neither_stored_nor_told(
     await app.close()
     app = await open_app(cls, grace=0.0)
     events += record_events(app)
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     while (given_up := await agent.inspect_fiber("f-3")).status != "error":  # noqa: ASYNC110 - a row
         await asyncio.sleep(0)
     assert given_up.error == "no luck with sk-***"
@@ -163,7 +166,7 @@ async def test_metadata_that_cannot_be_stored_is_refused(agent: Any, metadata: A
 
 async def test_a_caller_that_stops_waiting_does_not_stop_the_fiber(tmp_path: Path) -> None:
     async with gated_app(tmp_path, cls := worker()) as (app, store):
-        agent, work = await app.agent(cls).instance(), Work()
+        agent, work = await live(app.agent(cls)), Work()
         store.hold()
         starting = asyncio.create_task(agent.start_fiber("work", work, fiber_id="f"))
         await store.until_waiting()
@@ -205,7 +208,7 @@ async def test_a_fiber_that_cannot_be_begun_is_recorded_as_an_error(tmp_path: Pa
         return StoreFull("No space left.") if "SET status = 'running'" in commit[0].sql else None
 
     async with gated_app(tmp_path, cls := worker()) as (app, store):
-        agent, work = await app.agent(cls).instance(), Work()
+        agent, work = await live(app.agent(cls)), Work()
         store.refuse(full)
         over = await agent.start_fiber("work", work, wait_for_completion=True)
         assert (over.status, over.error) == ("error", "No space left.")
@@ -245,7 +248,7 @@ async def test_a_fiber_that_waits_for_itself_goes_on(agent: Any) -> None:
 
 async def test_observers_are_told_of_managed_fibers(open_app: OpenApp) -> None:
     app = await open_app(cls := worker())
-    agent, events = await app.agent(cls).instance(), record_events(app)
+    agent, events = await live(app.agent(cls)), record_events(app)
     await agent.start_fiber("work", lambda ctx: None, fiber_id="f", wait_for_completion=True)
     await agent.start_fiber("fail", lambda ctx: 1 / 0, fiber_id="g", wait_for_completion=True)
     work, fail = [{"fiberId": i, "fiberName": n, "managed": True} for i, n in (("f", "work"), ("g", "fail"))]
@@ -309,7 +312,7 @@ async def test_those_who_wait_are_released_though_the_function_does_not_listen(a
 async def test_a_fiber_cancelled_before_it_begins_never_does(tmp_path: Path) -> None:
     work = Work()
     async with late_app(tmp_path, cls := worker()) as (app, store):
-        agent = await app.agent(cls).instance()
+        agent = await live(app.agent(cls))
         await agent.start_fiber("work", work, fiber_id="f")
         assert await agent.cancel_fiber("f", "too late") is True
         store.release()
@@ -352,7 +355,7 @@ async def test_an_id_that_is_used_again_is_safe_from_the_function_that_had_it_be
 
 async def test_whoever_waits_is_told_when_the_process_stops(open_app: OpenApp) -> None:
     app = await open_app(cls := worker())
-    agent, managed, plain = await app.agent(cls).instance(), Work(), Work()
+    agent, managed, plain = await live(app.agent(cls)), Work(), Work()
     waiting = asyncio.create_task(agent.start_fiber("m", managed, wait_for_completion=True))
     running = agent.run_fiber("p", plain)
     for work in (managed, plain):
@@ -367,7 +370,7 @@ async def test_whoever_waits_is_told_when_the_process_stops(open_app: OpenApp) -
 @pytest.mark.parametrize("kind", ["run_fiber", "start_fiber"])
 async def test_nothing_is_begun_while_the_agent_shuts_down(open_app: OpenApp, kind: str) -> None:
     app = await open_app(cls := worker())
-    agent: Think = await app.agent(cls).instance()
+    agent: Think = await live(app.agent(cls))
     await app.close()
     with pytest.raises(StoreClosed, match="shutting down"):
         await getattr(agent, kind)("work", lambda ctx: None)
@@ -376,7 +379,7 @@ async def test_nothing_is_begun_while_the_agent_shuts_down(open_app: OpenApp, ki
 @pytest.mark.parametrize("managed", [False, True])
 async def test_a_fiber_whose_end_is_being_stored_is_not_cut(tmp_path: Path, managed: bool) -> None:
     async with gated_app(tmp_path, cls := worker()) as (app, store):
-        agent, work = await app.agent(cls).instance(), Work("in time")
+        agent, work = await live(app.agent(cls)), Work("in time")
         if managed:
             waiting = asyncio.create_task(agent.start_fiber("work", work, wait_for_completion=True))
         else:
@@ -393,3 +396,25 @@ async def test_a_fiber_whose_end_is_being_stored_is_not_cut(tmp_path: Path, mana
         result = await waiting
         assert (result.status if managed else result) == ("completed" if managed else "in time")
         assert Fibers(tmp_path).open_names() == []
+
+
+async def test_fibers_keep_their_order_when_the_clock_of_another_machine_is_behind(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
+    # Given an agent that has run a fiber, on a machine whose clock is right
+    cls = worker()
+    app = await open_app(cls, clock=ManualClock(1_800_000_000_000))
+    await (await live(app.agent(cls, "room"))).start_fiber("first", lambda _: None, wait_for_completion=True)
+    await app.close()
+
+    # When it goes on where the clock is an hour behind, with one of each kind
+    app = await open_app(cls, clock=ManualClock(1_800_000_000_000 - 3_600_000))
+    agent: Any = await live(app.agent(cls, "room"))
+    await agent.start_fiber("second", lambda _: None, wait_for_completion=True)
+    work = Work()
+    agent.run_fiber("third", work)
+    await work.began.wait()
+
+    # Then what came later is later
+    assert Fibers(tmp_path).names() == ["first", "second", "third"]
+    assert [one.name for one in await agent.list_fibers()] == ["second", "first"]

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from everthink import (
-    App,
+from everthink import App, Think
+from everthink.errors import NotInFiber
+from everthink.fibers import (
     FiberAborted,
     FiberCompleted,
     FiberContext,
     FiberFailed,
     FiberInterrupted,
     FiberRecoveryContext,
-    Think,
 )
-from everthink.errors import NotInFiber
 from everthink.store.port import Statement
 from everthink.testing.clock import ManualClock
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.fibers import Fibers, Recovered, Work, all_ended, cut, late_app, worker
 from tests.support.turns import record_events
 
@@ -43,7 +43,7 @@ def restart(request: pytest.FixtureRequest, open_app: OpenApp) -> Restart:
         else:
             await app.close()
             app = await open_app(cls)
-        return app, await app.agent(cls).instance()
+        return app, await live(app.agent(cls))
 
     return again
 
@@ -57,7 +57,7 @@ async def test_a_fiber_that_was_cut_off_comes_to_the_hook_with_its_snapshot(
 ) -> None:
     seen, clock = Recovered(), ManualClock(1_800_000_000_500)
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook), clock=clock)
-    agent, work = await app.agent(cls).instance(), Work(stash={"step": 2})
+    agent, work = await live(app.agent(cls)), Work(stash={"step": 2})
     agent.run_fiber("import", work)
     await work.began.wait()
 
@@ -87,7 +87,7 @@ async def test_the_hook_runs_before_the_start_code(open_app: OpenApp) -> None:
 
     app = await open_app(cls := worker(on_start=on_start, on_fiber_recovered=on_fiber_recovered))
     await cut(app, cls, "work")
-    await app.agent(cls).instance()
+    await live(app.agent(cls))
     assert order == ["on_start", "recovered work", "on_start"]
 
 
@@ -122,7 +122,7 @@ async def test_fibers_that_run_are_left_alone(open_app: OpenApp, tmp_path: Path)
     await cut(app, cls, "work")
 
     # When the agent starts, and looks once more
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     await agent._home.fibers.recover()
 
     # Then only the old one was recovered, and the new ones run
@@ -137,7 +137,7 @@ async def test_fibers_that_run_are_left_alone(open_app: OpenApp, tmp_path: Path)
 async def test_a_fiber_that_ends_in_the_grace_period_is_not_recovered(open_app: OpenApp) -> None:
     seen = Recovered()
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook), grace=60.0)
-    agent, plain, managed = await app.agent(cls).instance(), Work("in time"), Work()
+    agent, plain, managed = await live(app.agent(cls)), Work("in time"), Work()
     running = agent.run_fiber("plain", plain)
     await agent.start_fiber("managed", managed, fiber_id="m")
     for work in (plain, managed):
@@ -166,7 +166,7 @@ async def test_a_fiber_may_keep_a_last_checkpoint_when_it_is_cut(open_app: OpenA
             await ctx.stash("at the very end")
 
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook))
-    (await app.agent(cls).instance()).run_fiber("careful", careful)
+    (await live(app.agent(cls))).run_fiber("careful", careful)
     await began.wait()
     await restart(app, cls)
     assert [context.snapshot for context in seen.contexts] == ["at the very end"]
@@ -181,7 +181,7 @@ async def test_the_hook_is_part_of_no_fiber(open_app: OpenApp) -> None:
     seen: list[str] = []
     app = await open_app(cls := worker(on_fiber_recovered=on_fiber_recovered))
     await cut(app, cls, "work")
-    await app.agent(cls).instance()
+    await live(app.agent(cls))
     assert seen == ["work"]
 
 
@@ -191,11 +191,11 @@ async def test_an_unreadable_snapshot_is_no_snapshot(
 ) -> None:
     seen = Recovered()
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook))
-    store = (await app.agent(cls).instance())._home.store
+    store = (await live(app.agent(cls)))._home.store
     await cut(app, cls, "work", stash="good")
     await store.apply([Statement("UPDATE fibers SET snapshot = ?", (stored,))])
     with caplog.at_level(logging.WARNING, "everthink.fibers"):
-        await app.agent(cls).instance()
+        await live(app.agent(cls))
     assert [context.snapshot for context in seen.contexts] == [None]
     assert "snapshot of fiber" in caplog.text
 
@@ -206,7 +206,7 @@ async def test_without_a_hook_the_fiber_is_reported_and_forgotten(
     app = await open_app(cls := worker())
     await cut(app, cls, "forgotten", "kept", managed=["kept"])
     with caplog.at_level(logging.WARNING, "everthink.agent"):
-        await app.agent(cls).instance()
+        await live(app.agent(cls))
     for name in ("forgotten", "kept"):
         assert f"({name}) of Assistant/default was interrupted" in caplog.text
     assert Fibers(tmp_path).fiber_statuses() == {"kept": "interrupted"}
@@ -225,7 +225,7 @@ async def test_a_hook_that_dies_with_its_process_runs_again(open_app: OpenApp, t
     seen = Recovered(hang)
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook))
     await cut(app, cls, "plain", "managed", "last", managed=["managed"])
-    starting = asyncio.create_task(app.agent(cls).instance())
+    starting = asyncio.create_task(live(app.agent(cls)))
     await began.wait()
     await app.close()
     await asyncio.wait([starting])
@@ -284,7 +284,7 @@ async def test_the_record_says_interrupted_while_the_hook_runs(open_app: OpenApp
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook))
     await cut(app, cls, "work", managed=True)
     assert Fibers(tmp_path).fiber_statuses() == {"work": "running"}
-    await app.agent(cls).instance()
+    await live(app.agent(cls))
     assert found == [{"work": "interrupted"}]
 
 
@@ -308,7 +308,7 @@ async def test_a_record_that_has_ended_is_not_recovered(
 ) -> None:
     seen, work = Recovered(), Work()
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     await agent.start_fiber("work", work, fiber_id="f")
     await work.began.wait()
     if end == "cancelled":
@@ -330,7 +330,7 @@ async def test_a_hook_that_fails_makes_the_record_an_error(
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook))
     await cut(app, cls, "work", stash="half", managed=True)
     events = record_events(app)
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     found = await agent.inspect_fiber("work")
     assert (found.status, found.error, found.snapshot) == ("error", "no idea", "half")
     (failed,) = [event for event in events if event.type == "fiber:recovery:failed"]
@@ -436,5 +436,5 @@ async def test_a_hook_may_wait_for_another_fiber_that_was_cut_off(open_app: Open
 
     app = await open_app(cls := worker(on_fiber_recovered=on_fiber_recovered))
     await cut(app, cls, "first", "second", managed=True)
-    await app.agent(cls).instance()
+    await live(app.agent(cls))
     assert order == ["second", "completed", "first"]

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from everthink import FiberContext, FiberFailed, FiberRecoveryContext, Think
+from everthink import Think
 from everthink.errors import InvalidFiber, StoreClosed
+from everthink.fibers import FiberContext, FiberFailed, FiberRecoveryContext
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.fibers import Fibers, Recovered, Work, all_ended, cut, worker
 from tests.support.turns import record_events
 
@@ -56,14 +58,14 @@ async def test_work_cut_off_again_and_again_does_each_step_once(
 ) -> None:
     steps = Steps(pause=1)
     app = await open_app(cls := worker(on_fiber_recovered=steps.hook))
-    await start(await app.agent(cls).instance(), steps, managed=managed)
+    await start(await live(app.agent(cls)), steps, managed=managed)
     await steps.paused.wait()
     (first,) = Fibers(tmp_path).all()
     for pause in (2, 3, None):
         await app.evict(cls, "default")
         steps.pause = pause
         steps.paused.clear()
-        agent = await app.agent(cls).instance()
+        agent = await live(app.agent(cls))
         if pause is not None:
             await steps.paused.wait()
             (row,) = Fibers(tmp_path).all()
@@ -85,10 +87,10 @@ async def test_the_caller_gets_the_result(open_app: OpenApp) -> None:
         results.append(await self.resume_fiber(ctx.id, steps))
 
     app = await open_app(cls := worker(on_fiber_recovered=on_fiber_recovered))
-    await start(await app.agent(cls).instance(), steps, managed=False)
+    await start(await live(app.agent(cls)), steps, managed=False)
     await steps.paused.wait()
     await app.evict(cls, "default")
-    await app.agent(cls).instance()
+    await live(app.agent(cls))
     assert results == ["all done"]
 
 
@@ -105,7 +107,7 @@ async def test_a_resumed_fiber_that_fails_is_settled_like_any_other(
     app = await open_app(cls := worker(on_fiber_recovered=on_fiber_recovered))
     await cut(app, cls, "work", stash="here", managed=managed)
     events = record_events(app)
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     await all_ended(agent)
     if managed:
         found = await agent.inspect_fiber("work")
@@ -137,7 +139,7 @@ async def test_what_the_hook_says_after_resuming_does_not_end_the_fiber(
 
     app = await open_app(cls := worker(on_fiber_recovered=on_fiber_recovered))
     await cut(app, cls, "work", managed=managed)
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     await work.began.wait()
     assert Fibers(tmp_path).fiber_statuses() == {"work": "running"}
     assert agent._home.fibers.rescue.retry_at is None
@@ -163,7 +165,7 @@ async def test_a_fiber_that_was_resumed_for_another_is_not_recovered(
     ids += [row["id"] for row in Fibers(tmp_path).all()]
 
     # When the scan comes to the second, then it runs already
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     await work.began.wait()
     assert seen == ["a"]
     work.may_end.set()
@@ -176,7 +178,7 @@ async def test_a_fiber_that_was_resumed_for_another_is_not_recovered(
 async def test_an_interrupted_record_can_be_resumed_later(open_app: OpenApp) -> None:
     app = await open_app(cls := worker(on_fiber_recovered=Recovered().hook))
     await cut(app, cls, "work", stash={"step": 2}, managed=True)
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     assert (await agent.inspect_fiber("work")).status == "interrupted"
 
     work = Work("finished")
@@ -194,7 +196,7 @@ async def test_an_interrupted_record_can_be_resumed_later(open_app: OpenApp) -> 
 async def test_a_resumed_fiber_can_be_cancelled(open_app: OpenApp) -> None:
     app = await open_app(cls := worker(on_fiber_recovered=Recovered().hook))
     await cut(app, cls, "work", managed=True)
-    agent, work = await app.agent(cls).instance(), Work()
+    agent, work = await live(app.agent(cls)), Work()
     agent.resume_fiber("work", work)
     await work.began.wait()
     assert await agent.cancel_fiber("work", "enough") is True
@@ -209,7 +211,7 @@ async def test_only_an_interrupted_fiber_can_be_resumed(
     open_app: OpenApp, caplog: pytest.LogCaptureFixture, id: str
 ) -> None:
     app = await open_app(cls := worker())
-    agent, work = await app.agent(cls).instance(), Work()
+    agent, work = await live(app.agent(cls)), Work()
     await agent.start_fiber("work", lambda ctx: None, fiber_id="completed", wait_for_completion=True)
     with pytest.raises(InvalidFiber, match=f"Fiber '{id}' is not interrupted"):
         await agent.resume_fiber(id, work)
@@ -225,7 +227,7 @@ async def test_only_an_interrupted_fiber_can_be_resumed(
 
 async def test_a_fiber_that_runs_cannot_be_resumed(open_app: OpenApp) -> None:
     app = await open_app(cls := worker())
-    agent, work, other = await app.agent(cls).instance(), Work(), Work()
+    agent, work, other = await live(app.agent(cls)), Work(), Work()
     await agent.start_fiber("work", work, fiber_id="f")
     with pytest.raises(InvalidFiber, match="runs already"):
         agent.resume_fiber("f", other)
@@ -250,7 +252,7 @@ async def test_a_fiber_that_the_hook_begins_is_stored_before_the_old_one_is_forg
     # When somebody looks at the moment the old one is gone, then the new one is there
     seen: list[list[str]] = []
     app.events.subscribe(lambda _: seen.append(Fibers(tmp_path).names()), type="fiber:recovery:handled")
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     assert seen == [["new"]]
     work.may_end.set()
     await all_ended(agent)
@@ -280,10 +282,10 @@ async def test_a_start_that_fails_leaves_no_fiber_running(
     app = await open_app(cls := worker(on_fiber_recovered=on_fiber_recovered, on_start=on_start))
     await cut(app, cls, "work")
     with pytest.raises(ValueError, match="not today"):
-        await app.agent(cls).instance()
+        await live(app.agent(cls))
 
     # When it is started again, then the fiber is taken up again, and only that one runs
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     assert len(works) == 2
     for work in works:
         work.may_end.set()
@@ -307,13 +309,13 @@ async def test_an_agent_that_comes_back_waits_until_its_fibers_have_stopped(open
 
     seen.answer = lambda ctx: order.append("recovered")
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook))
-    (await app.agent(cls).instance()).run_fiber("slow", slow)
+    (await live(app.agent(cls))).run_fiber("slow", slow)
     await began.wait()
 
     # When the agent is dropped, and somebody asks for it at the same moment
     leaving = asyncio.create_task(app.evict(cls, "default"))
     await asyncio.sleep(0)
-    coming = asyncio.create_task(app.agent(cls).instance())
+    coming = asyncio.create_task(live(app.agent(cls)))
     for _ in range(10):
         await asyncio.sleep(0)
     may_stop.set()

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from everthink import App, FiberCompleted, FiberContext, FiberRecovery, FiberRecoveryContext, tool
+from everthink import App, tool
 from everthink.current import in_active_turn
 from everthink.errors import NotInFiber, StoreFull
+from everthink.fibers import FiberCompleted, FiberContext, FiberRecovery, FiberRecoveryContext
 from everthink.fibers import recovery as fiber_recovery
-from everthink.fibers.fibers import waiting_agents
 from everthink.store.port import Commit
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import calls, says
 from tests.conftest import OpenApp
-from tests.support.fibers import Fibers, Recovered, Work, cut, worker
+from tests.support.agents import live
+from tests.support.fibers import Fibers, Recovered, Work, cut, waiting_agents, worker
 from tests.support.turns import gated_app, record_events
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,7 @@ class Ward:
         return self
 
     async def start(self) -> Any:
-        self.agent = await self.app.agent(self.cls).instance()
+        self.agent = await live(self.app.agent(self.cls))
         return self.agent
 
     async def scanned(self, calls: int) -> None:
@@ -96,7 +97,7 @@ async def test_the_wait_starts_over_with_progress_and_ends_when_nothing_is_left(
     await ward.pass_on(30, 9)
     assert Fibers(tmp_path).all() == []
     assert ward.wait is None
-    assert await waiting_agents(ward.agent._home.store) == []
+    assert await waiting_agents(ward.agent._home.store.database) == []
     await ward.clock.advance(3600)
     assert len(seen.contexts) == 9
 
@@ -129,9 +130,9 @@ async def test_a_new_process_wakes_agents_with_fibers_by_itself(open_app: OpenAp
     clock, seen = ManualClock(), Recovered(lambda ctx: ValueError() if ctx.name == "poison" else None)
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook), clock=clock)
     await cut(app, cls, "poison", name="ann")
-    await app.agent(cls, "ann").instance()
+    await live(app.agent(cls, "ann"))
     work = Work()
-    (await app.agent(cls, "ben").instance()).run_fiber("fresh", work)
+    (await live(app.agent(cls, "ben"))).run_fiber("fresh", work)
     await work.began.wait()
     assert seen.names == ["poison"]
     await app.close()
@@ -143,7 +144,7 @@ async def test_a_new_process_wakes_agents_with_fibers_by_itself(open_app: OpenAp
     # Then the one is recovered at once, the other when its time has come
     await seen.until(2)
     assert seen.names == ["poison", "fresh"]
-    await app.agent(cls, "ben").instance()
+    await live(app.agent(cls, "ben"))
     assert await waiting_agents(store) == [("Assistant/ann", clock.now_ms() + 30_000)]
     await clock.advance(30)
     await seen.until(3)
@@ -155,10 +156,10 @@ async def test_those_that_wait_are_found_earliest_first(open_app: OpenApp) -> No
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook), clock=clock)
     for name in ("ann", "ben"):
         await cut(app, cls, "poison", name=name)
-        await app.agent(cls, name).instance()
+        await live(app.agent(cls, name))
         await clock.advance(1)
     running = Work()
-    (await app.agent(cls, "cleo").instance()).run_fiber("work", running)
+    (await live(app.agent(cls, "cleo"))).run_fiber("work", running)
     await running.began.wait()
     now = clock.now_ms()
     assert await waiting_agents((await app.open()).store) == [
@@ -182,7 +183,7 @@ async def test_a_scan_that_the_database_refuses_is_made_up_for(
 
     async with gated_app(tmp_path, cls := worker(on_fiber_recovered=seen.hook), clock=clock) as (app, store):
         await cut(app, cls, "poison")
-        agent = await app.agent(cls).instance()
+        agent = await live(app.agent(cls))
         store.refuse(full)
         await clock.advance(30)
         await refused.wait()
@@ -447,7 +448,7 @@ async def test_no_turn_waits_for_a_later_try(open_app: OpenApp, monkeypatch: pyt
     @tool
     async def wake() -> str:
         """Wake the other one."""
-        await app.agent(cls, "ben").instance()
+        await live(app.agent(cls, "ben"))
         return "awake"
 
     seen = Recovered(answer)

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from everthink import AgentError, ChatRecovery, MediaEviction, RecoveryDecision, Think, TurnConfig, tool
+from everthink import AgentError, Think, TurnConfig, tool
 from everthink.errors import InvalidSettings, InvalidTurn
+from everthink.memory import MediaEviction
+from everthink.recovery import ChatRecovery, RecoveryDecision
 from everthink.recovery.incident import settings_of
 from everthink.session.media import eviction_of
 from everthink.settings import as_settings, meant
 from everthink.testing import ScriptedModel, calls, says
 from everthink.turn.overflow import Proactive, overflow_of
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.server import open_app as open_app_in
 from tests.support.server import served
 
@@ -128,7 +130,7 @@ async def test_hooks_of_connections_may_take_fewer_parameters(tmp_path: Path) ->
         await chat.send("hello")
         await chat.settled()
         assert (await server.http("/agents/assistant/room/x", method="POST")).json == "answered"
-        await (await app.agent(Assistant, "room").instance()).set_state({"a": 1})
+        await (await live(app.agent(Assistant, "room"))).set_state({"a": 1})
         await chat.until_frame("state")
         await chat.close()
     assert set(seen) == {

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from everthink import StepConfig, StepContext, Think, ToolContext, TurnConfig, tool
+from everthink import StepConfig, Think, ToolContext, TurnConfig, tool
+from everthink.hooks import StepContext
 from everthink.models.port import Settings, TextPart, ToolMessage, UserMessage
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
@@ -253,7 +254,7 @@ async def test_raising_later_keeps_what_was_said_and_done_before(open_app: OpenA
     shown = await watch(handle)
     result = await handle.save_messages("Look")
     assert (result.status, result.error) == ("error", "no more steps")
-    stored = (await handle.messages())[-1]
+    stored = (await handle.get_messages())[-1]
     assert (stored.text, stored.tool_parts[0]["output"]) == ("Let me look.", "seen")
     assert types(shown)[-1] == "finish-step"
 

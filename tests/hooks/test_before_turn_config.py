@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from everthink import StepConfig, Think, TurnConfig, has_tool_call, step_count_is, tool
+from everthink import StepConfig, Think, TurnConfig, tool
 from everthink.errors import InvalidSettings
+from everthink.hooks import has_tool_call, step_count_is
 from everthink.models.port import (
     Finish,
     ModelEvent,
@@ -147,7 +148,7 @@ async def test_other_messages_are_sent_and_never_stored(open_app: OpenApp) -> No
     assert script(model.requests[0]) == [("user", "Instead")]
     assert script(model.requests[1])[0] == ("user", "Instead")
     assert script(model.requests[2])[0] == ("user", "1")
-    assert [message.text for message in await handle.messages()] == ["1", "One.", "2", "Two."]
+    assert [message.text for message in await handle.get_messages()] == ["1", "One.", "2", "Two."]
     assert config.messages == [UserMessage([TextPart("Instead")])]
 
 
@@ -333,7 +334,7 @@ async def test_a_transform_rewrites_the_events_before_anything_else_sees_them(op
     # Then readers, hooks and storage saw the changed text, for one turn
     assert [chunk.delta for chunk in only(shown, "text-delta")] == ["A ", "WORD", "another"]
     assert chunks == ["A ", "WORD", "another"]
-    assert [message.text for message in await handle.messages()] == ["1", "A WORD", "2", "another"]
+    assert [message.text for message in await handle.get_messages()] == ["1", "A WORD", "2", "another"]
 
 
 async def test_a_transform_may_invent_calls_that_then_run(open_app: OpenApp) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from everthink import Message, Think, TurnConfig, TurnContext, tool
+from everthink import Message, Think, TurnConfig, tool
+from everthink.hooks import TurnContext
 from everthink.models.port import AssistantMessage, TextPart, ToolMessage, UserMessage
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
@@ -233,7 +234,7 @@ async def test_raising_fails_the_turn_before_the_model_is_asked(open_app: OpenAp
 
     # Then no model was asked, the question is kept, and the error hook was told once
     assert model.asked == 0
-    assert [message.text for message in await handle.messages()] == ["Hi"]
+    assert [message.text for message in await handle.get_messages()] == ["Hi"]
     assert told == [(Refused, "turn", True)]
 
     # And the next turn is fine
@@ -281,7 +282,7 @@ async def test_changing_what_a_shown_message_holds_changes_this_turn_only(open_a
     # Then the first had the hint, the second has not, and storage never had it
     assert script(model.requests[0]) == [("user", "Hi Think twice.")]
     assert script(model.requests[1]) == [("user", "Hi"), ("assistant", "One."), ("user", "Again")]
-    assert [message.text for message in await handle.messages()] == ["Hi", "One.", "Again", "Two."]
+    assert [message.text for message in await handle.get_messages()] == ["Hi", "One.", "Again", "Two."]
 
 
 async def test_a_message_with_parts_of_every_kind_is_shown_as_the_model_reads_it(open_app: OpenApp) -> None:

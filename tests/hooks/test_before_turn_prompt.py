@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from everthink import Message, TurnConfig, prune_tool_calls, tool
+from everthink import Message, TurnConfig, tool
 from everthink.errors import NoMessages
+from everthink.memory import prune_tool_calls
 from everthink.models.port import (
     AssistantMessage,
     FilePart,
@@ -189,7 +190,7 @@ async def test_only_messages_before_the_last_four_are_shortened_and_only_in_the_
     # And the recent ones and storage are untouched
     assert recent_user.content[0].text == fresh.content[0].text == long
     assert [part.output for part in fresh_results.content] == [output, {"rows": [output, 1]}]
-    stored = await handle.messages()
+    stored = await handle.get_messages()
     assert [message.parts for message in stored[:5]] == [message.parts for message in history]
 
 
@@ -247,7 +248,7 @@ async def test_a_prompt_that_would_end_with_the_assistant_gets_a_nudge_that_is_n
         ("assistant", "Well,"),
         ("user", CONTINUE_NUDGE),
     ]
-    assert [(m.role, m.text) for m in await handle.messages()] == [
+    assert [(m.role, m.text) for m in await handle.get_messages()] == [
         ("user", "Go on"),
         ("assistant", "Well,"),
         ("assistant", " yes."),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everthink import Handle, Think, TurnConfig, tool
+from everthink import Think, TurnConfig, tool
 from everthink.models.port import AssistantMessage, ReasoningPart, TextPart
 from everthink.testing.scripted import ScriptedModel, says, thinks
 from tests.conftest import OpenApp
@@ -17,15 +17,15 @@ from tests.support.hooks import ask, configured, only, types, watch
 pytestmark = pytest.mark.anyio
 
 
-async def _chat(handle: Handle[Any]) -> None:
+async def _chat(handle: Any) -> None:
     await handle.chat("Hi")
 
 
-async def _save(handle: Handle[Any]) -> None:
+async def _save(handle: Any) -> None:
     await handle.save_messages("Hi")
 
 
-async def _socket(handle: Handle[Any]) -> None:
+async def _socket(handle: Any) -> None:
     await ask(handle, "Hi")
 
 
@@ -43,7 +43,7 @@ async def _socket(handle: Handle[Any]) -> None:
 )
 async def test_thinking_is_shown_unless_the_agent_or_the_turn_hides_it(
     open_app: OpenApp,
-    door: Callable[[Handle[Any]], Awaitable[None]],
+    door: Callable[[Any], Awaitable[None]],
     agent: bool | None,
     turn: bool | None,
     is_shown: bool,
@@ -70,7 +70,7 @@ async def test_thinking_is_shown_unless_the_agent_or_the_turn_hides_it(
         "finish-step",
         "finish",
     ]
-    stored = [part for part in (await handle.messages())[-1].parts if part["type"] == "reasoning"]
+    stored = [part for part in (await handle.get_messages())[-1].parts if part["type"] == "reasoning"]
     assert [part["text"] for part in stored] == (["Hm, well"] if is_shown else [])
     if is_shown:
         assert stored[0]["providerMetadata"] == {"anthropic": {"signature": "s"}}

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatErrorContext, Handle, TurnConfig
+from everthink import TurnConfig
 from everthink.errors import ModelError
+from everthink.hooks import ChatErrorContext
 from everthink.testing.scripted import Play, ScriptedModel, fails, opens, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import ask, configured, soon, submitted, until
 
 pytestmark = pytest.mark.anyio
@@ -44,19 +45,19 @@ async def test_it_sees_the_error_the_stage_and_whether_the_question_is_stored(
     assert ctx.classification is None
 
 
-async def _save(handle: Handle[Any]) -> str:
+async def _save(handle: Any) -> str:
     return (await handle.save_messages("Hi")).error
 
 
-async def _chat(handle: Handle[Any]) -> str:
+async def _chat(handle: Any) -> str:
     return (await handle.chat("Hi")).error
 
 
-async def _socket(handle: Handle[Any]) -> str:
+async def _socket(handle: Any) -> str:
     return (await ask(handle, "Hi")).error
 
 
-async def _submit(handle: Handle[Any]) -> str:
+async def _submit(handle: Any) -> str:
     submission = await submitted(handle, "Hi")
     assert submission.status == "error"
     return submission.error
@@ -66,7 +67,7 @@ async def _submit(handle: Handle[Any]) -> str:
 @pytest.mark.parametrize("door", [_save, _chat, _socket, _submit])
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_it_is_asked_once_on_every_path_and_its_answer_is_what_people_read(
-    open_app: OpenApp, door: Callable[[Handle[Any]], Awaitable[str]], is_async: bool
+    open_app: OpenApp, door: Callable[[Any], Awaitable[str]], is_async: bool
 ) -> None:
     # Given a hook that puts errors into friendly words
     told: list[str] = []
@@ -143,7 +144,7 @@ async def test_being_cancelled_is_no_error(open_app: OpenApp) -> None:
     handle = app.agent(cls, "room")
     turn = asyncio.create_task(handle.save_messages("Hi"))
     await soon(model.until_silent())
-    (await handle.instance()).abort_all_requests()
+    (await live(handle)).abort_all_requests()
     assert (await soon(turn)).status == "aborted"
     assert told == []
 

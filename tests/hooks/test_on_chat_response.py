@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatResponse, Handle, Message, Think, TurnConfig, tool
-from everthink.door.requests import (
-    ChatRequest,
-    Dropped,
-    accept_request,
-)
+from everthink import Message, Think, TurnConfig, tool
+from everthink.door.chat_request import ChatRequest, Dropped
+from everthink.hooks import ChatResponse
 from everthink.messages import user_message
 from everthink.testing.scripted import Play, ScriptedModel, calls, fails, opens, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import ask, configured, soon, until
+from tests.support.turns import accept_request
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +32,7 @@ async def test_a_good_turn_tells_its_message_id_and_status(open_app: OpenApp) ->
     (response,) = heard
     assert (response.status, response.error, response.continuation) == ("completed", None, False)
     assert response.request_id == result.request_id
-    assert response.message == (await app.agent(cls, "room").messages())[-1]
+    assert response.message == (await app.agent(cls, "room").get_messages())[-1]
     assert response.message.role == "assistant"
 
 
@@ -66,7 +64,7 @@ async def test_an_answer_without_parts_is_told_and_not_stored(open_app: OpenApp)
     await app.agent(cls, "room").chat("Hi", callback=Callback())
     assert [(response.status, response.message.parts) for response in heard] == [("completed", [])]
     assert done == ["done"]
-    assert [message.role for message in await app.agent(cls, "room").messages()] == ["user"]
+    assert [message.role for message in await app.agent(cls, "room").get_messages()] == ["user"]
 
 
 @pytest.mark.case(140)
@@ -82,7 +80,7 @@ async def test_an_error_after_some_parts_tells_status_error_and_the_text(
     await app.agent(cls, "room").save_messages("Hi")
     (response,) = heard
     assert (response.status, response.error, response.message.text) == ("error", "overloaded", "Half an ans")
-    assert [message.text for message in await app.agent(cls, "room").messages()] == ["Hi", "Half an ans"]
+    assert [message.text for message in await app.agent(cls, "room").get_messages()] == ["Hi", "Half an ans"]
 
 
 @pytest.mark.case(142)
@@ -109,7 +107,7 @@ async def test_an_abort_tells_status_aborted_with_what_was_said(open_app: OpenAp
     handle = app.agent(cls, "room")
     turn = asyncio.create_task(handle.save_messages("Hi"))
     await soon(model.until_silent())
-    (await handle.instance()).abort_all_requests("enough")
+    (await live(handle)).abort_all_requests("enough")
     assert (await soon(turn)).status == "aborted"
     assert [(r.status, r.error, r.message.text) for r in heard] == [("aborted", None, "Half")]
 
@@ -179,8 +177,8 @@ async def test_it_fires_for_every_door_and_says_what_a_continuation_is(open_app:
     await handle.chat("1")
     await ask(handle, "2", request_id="from-the-window")
     await handle.regenerate()
-    history = [message for message in await handle.messages() if message.role == "user"]
-    home = (await handle.instance())._home
+    history = [message for message in await handle.get_messages() if message.role == "user"]
+    home = (await live(handle))._home
     again = ChatRequest("again", history[:1], trigger="regenerate-message")
     await (await accept_request(home, again)).result()
     await handle.continue_last_turn()
@@ -197,10 +195,10 @@ async def test_it_fires_for_every_door_and_says_what_a_continuation_is(open_app:
     assert [heard[2].request_id, heard[4].request_id] == ["from-the-window", "again"]
 
 
-async def request(handle: Handle[Any], id: str) -> Any:
-    home = (await handle.instance())._home
+async def request(handle: Any, id: str) -> Any:
+    home = (await live(handle))._home
     message = Message(f"user-{id}", "user", [{"type": "text", "text": id}])
-    return await accept_request(home, ChatRequest(id, [*home.session.path, message]))
+    return await accept_request(home, ChatRequest(id, [*home.chat.session.path, message]))
 
 
 @pytest.mark.case(149)
@@ -257,7 +255,7 @@ async def test_a_turn_saved_inside_the_hook_works_and_is_told_afterwards(open_ap
         "told of It was there.",
         "done with It was there.",
     ]
-    assert [message.text for message in await handle.messages()] == [
+    assert [message.text for message in await handle.get_messages()] == [
         "Find it",
         "Found it.",
         "Summarise.",
@@ -282,7 +280,7 @@ async def test_a_hook_that_raises_changes_neither_result_nor_storage(
     handle = app.agent(cls, "room")
     assert (await handle.save_messages("1")).status == "completed"
     assert (await handle.save_messages("2")).text == "Two."
-    assert [message.text for message in await handle.messages()] == ["1", "One.", "2", "Two."]
+    assert [message.text for message in await handle.get_messages()] == ["1", "One.", "2", "Two."]
 
 
 async def test_changing_the_message_it_is_given_changes_nothing(open_app: OpenApp) -> None:
@@ -292,7 +290,7 @@ async def test_changing_the_message_it_is_given_changes_nothing(open_app: OpenAp
     app = await open_app(cls := assistant(ScriptedModel(says("One.")), on_chat_response=on_chat_response))
     result = await app.agent(cls, "room").save_messages(user_message("1", id="m1"))
     assert result.text == "One."
-    assert (await app.agent(cls, "room").messages())[-1].text == "One."
+    assert (await app.agent(cls, "room").get_messages())[-1].text == "One."
 
 
 async def test_a_turn_that_waits_for_a_person_is_told_as_completed(open_app: OpenApp) -> None:

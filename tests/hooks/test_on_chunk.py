@@ -12,7 +12,7 @@ from everthink.hooks.values import CalledTool, ToolResult
 from everthink.models.port import Raw, ReasoningDelta, Source, TextDelta, ToolInputDelta, ToolInputStart
 from everthink.testing.scripted import ScriptedModel, attaches, calls, calls_raw, says, thinks
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import breathe, only, soon, watch
 
 pytestmark = pytest.mark.anyio
@@ -126,7 +126,7 @@ async def test_counting_the_streamed_text_is_a_one_liner(open_app: OpenApp) -> N
 
     app = await open_app(Assistant)
     await app.agent(Assistant, "room").save_messages("Weather?")
-    assert (await app.agent(Assistant, "room").instance()).streamed == 9
+    assert (await live(app.agent(Assistant, "room"))).streamed == 9
 
 
 async def test_empty_pieces_of_text_are_not_told(open_app: OpenApp) -> None:
@@ -202,7 +202,7 @@ async def test_a_turn_can_be_cancelled_while_the_hook_holds_it(open_app: OpenApp
     handle = app.agent(cls, "room")
     turn = asyncio.create_task(handle.save_messages("Hi"))
     await soon(entered.wait())
-    (await handle.instance()).abort_all_requests()
+    (await live(handle)).abort_all_requests()
     result = await soon(turn)
     assert (result.status, result.text) == ("aborted", "a")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from everthink import StepResult, Think, TurnConfig, tool
+from everthink import Think, TurnConfig, tool
+from everthink.hooks import StepResult
 from everthink.models.port import (
     AssistantMessage,
     Finish,
@@ -192,6 +193,6 @@ async def test_raising_changes_nothing(open_app: OpenApp, is_async: bool, caplog
     app = await open_app(cls)
     result = await app.agent(cls, "room").save_messages("Look")
     assert (result.status, result.text) == ("completed", "Done.")
-    assert [r.getMessage() for r in caplog.records if r.name == "everthink.runtime"] == [
+    assert [r.getMessage() for r in caplog.records if r.name == "everthink.hooks"] == [
         "Assistant.on_step_finish of room raised"
     ] * 2

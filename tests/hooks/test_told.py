@@ -11,28 +11,20 @@ from typing import Any
 
 import pytest
 
-from everthink import (
-    AgentError,
-    Allow,
-    Substitute,
-    Think,
-    TurnConfig,
-    callable,
-    has_tool_call,
-    step_count_is,
-    tool,
-)
+from everthink import AgentError, Allow, Substitute, Think, TurnConfig, exposed, tool
 from everthink.calling import ask
+from everthink.clock import SystemClock
 from everthink.errors import InvalidSettings, ToolDefinitionError
+from everthink.hooks import has_tool_call, step_count_is
 from everthink.kinds import RETURNS, check_returned
-from everthink.runtime.rpc import callable_of, callables_of
-from everthink.schedules.retry import retry
+from everthink.runtime.rpc import exposed_method, exposed_methods
+from everthink.schedules.retry import Retry, retrying
 from everthink.session.repair import mended_by
 from everthink.settings import meant
 from everthink.testing import ScriptedModel, calls, says
 from everthink.tools.output import model_output
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.server import open_app as open_app_in
 from tests.support.server import served
 
@@ -58,7 +50,7 @@ async def test_a_validator_that_answers_is_told_to_raise(open_app: OpenApp, answ
     app = await open_app(
         cls := assistant(ScriptedModel(), validate_state_change=lambda self, state, source: answer)
     )
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     with pytest.raises(InvalidSettings, match=r"validate_state_change returned .*To refuse the state, raise"):
         await agent.set_state({"a": 1})
     assert agent.state is None
@@ -153,7 +145,12 @@ async def test_whether_to_retry_is_said_with_a_bool() -> None:
         raise OSError("away")
 
     with pytest.raises(InvalidSettings, match="should_retry returned 'no'"):
-        await retry(fails, should_retry=lambda error, attempt: "no")  # type: ignore[arg-type,return-value]
+        await retrying(
+            fails,
+            Retry(),
+            should_retry=lambda error, attempt: "no",  # type: ignore[arg-type,return-value]
+            clock=SystemClock(),
+        )
 
 
 @pytest.mark.anyio
@@ -288,7 +285,7 @@ async def test_a_wrong_repair_fails_the_turn_and_leaves_the_message_as_it_was(op
     await agent.save_messages("Pay")
     with pytest.raises(AgentError, match="repair_interrupted_tool_part returned"):
         await agent.save_messages("Never mind")
-    assert (await agent.messages())[1].tool_parts[0]["state"] == "approval-requested"
+    assert (await agent.get_messages())[1].tool_parts[0]["state"] == "approval-requested"
 
 
 # --- who is named
@@ -380,18 +377,18 @@ def test_tool_and_callable_may_stand_in_either_order() -> None:
         model = ScriptedModel()
 
         @tool
-        @callable(description="first")
+        @exposed(description="first")
         def one(self) -> str:
             return "1"
 
-        @callable(description="second")
+        @exposed(description="second")
         @tool
         def two(self) -> str:
             return "2"
 
-    found = {name: info.description for name, info in callables_of(Assistant).items()}
+    found = {name: info.description for name, info in exposed_methods(Assistant).items()}
     assert found == {"one": "first", "two": "second"}
-    assert callable_of(Assistant, "one") == callables_of(Assistant)["one"]
+    assert exposed_method(Assistant, "one") == exposed_methods(Assistant)["one"]
 
 
 def test_a_function_with_self_outside_of_a_class_is_told_where_to_go() -> None:

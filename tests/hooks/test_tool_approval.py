@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from everthink import Allow, Block, Handle, Message, Think, ToolContext, tool
+from everthink import Allow, Block, Message, Think, ToolContext, tool
 from everthink.models.port import TextPart, UserMessage
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import only, results, types, watch
 
 pytestmark = pytest.mark.anyio
@@ -58,9 +58,9 @@ class Bank:
         return [(part.id, part.output, part.is_error) for part in results(self.model.last_request)]
 
 
-async def ledger(handle: Handle[Any]) -> dict[str, str]:
+async def ledger(handle: Any) -> dict[str, str]:
     """What the ledger says of each call."""
-    home = (await handle.instance())._home
+    home = (await live(handle))._home
     rows = await home.store.fetch("SELECT call_id, state FROM calls WHERE agent = ?", home.id)
     return dict(rows)
 
@@ -84,7 +84,7 @@ async def test_asking_runs_nothing_and_ends_the_turn(open_app: OpenApp) -> None:
     refund, balance = result.message.tool_parts
     assert (refund["state"], refund["approval"]) == ("approval-requested", {"id": request.approval_id})
     assert balance["output"] == 5
-    assert await handle.has_pending_interaction() is True
+    assert (await live(handle)).has_pending_interaction() is True
     assert await ledger(handle) == {"c1": "asked", "c2": "done"}
 
 
@@ -109,12 +109,12 @@ async def test_an_approved_tool_runs_once_before_the_first_step(open_app: OpenAp
     assert (result.text, result.continuation) == ("Refunded.", True)
 
     # And the result is stored where the call is, in the earlier message
-    _, earlier, later = await handle.messages()
+    _, earlier, later = await handle.get_messages()
     assert earlier.tool_parts[0]["state"] == "output-available"
     assert earlier.tool_parts[0]["output"] == "refunded 7"
     assert earlier.tool_parts[0]["approval"]["approved"] is True
     assert later.tool_parts == []
-    assert await handle.has_pending_interaction() is False
+    assert (await live(handle)).has_pending_interaction() is False
     assert await ledger(handle) == {"c1": "done"}
 
 
@@ -142,7 +142,7 @@ async def test_the_hook_may_still_block_what_a_person_approved(open_app: OpenApp
     await handle.continue_last_turn()
     assert (bank.ran, bank.hooks) == ([], ["before refund", "after refund"])
     assert bank.read == [("c1", "closed for today", False)]
-    assert (await handle.messages())[1].tool_parts[0]["output"] == "closed for today"
+    assert (await handle.get_messages())[1].tool_parts[0]["output"] == "closed for today"
 
 
 async def test_the_hook_may_change_the_input_of_what_a_person_approved(open_app: OpenApp) -> None:
@@ -174,7 +174,7 @@ async def test_a_refusal_runs_nothing_and_is_told_to_the_model(
     # Then nothing ran, no tool hook fired, and the model reads why
     assert (bank.ran, bank.hooks) == ([], [])
     assert bank.read == [("c1", read, True)]
-    assert (await handle.messages())[1].tool_parts[0]["state"] == "output-denied"
+    assert (await handle.get_messages())[1].tool_parts[0]["state"] == "output-denied"
     assert await ledger(handle) == {"c1": "denied"}
 
 
@@ -190,7 +190,7 @@ def answered(id: str, order: str, approved: bool, **more: Any) -> dict[str, Any]
     }
 
 
-async def with_answers(handle: Handle[Any], *parts: dict[str, Any]) -> None:
+async def with_answers(handle: Any, *parts: dict[str, Any]) -> None:
     await handle.add_messages(
         [
             Message("q", "user", [{"type": "text", "text": "Refund"}]),
@@ -225,7 +225,7 @@ async def test_of_several_answers_each_call_gets_its_own(open_app: OpenApp) -> N
         ("c2", "not this one", True),
         ("c3", "refunded 3", False),
     ]
-    states = [part["state"] for part in (await handle.messages())[1].tool_parts]
+    states = [part["state"] for part in (await handle.get_messages())[1].tool_parts]
     assert states == ["output-available", "output-denied", "output-available"]
 
 
@@ -247,7 +247,7 @@ async def test_a_yes_to_a_question_no_longer_asked_is_not_a_yes(open_app: OpenAp
     assert bank.ran == []
     assert [chunk.tool_call_id for chunk in only(shown, "tool-output-denied")] == ["c1"]
     assert bank.read == [("c1", "Tool call execution denied.", True)]
-    assert (await handle.messages())[1].tool_parts[0]["state"] == "output-denied"
+    assert (await handle.get_messages())[1].tool_parts[0]["state"] == "output-denied"
 
     # And later turns read the same
     bank.model.add(says("Bye."))
@@ -295,7 +295,7 @@ async def test_an_approved_tool_that_raises_is_a_result_the_model_reads(open_app
     await handle.apply_tool_approval("c1", True)
     assert (await handle.continue_last_turn()).text == "Sorry."
     assert bank.read == [("c1", "unlucky", True)]
-    part = (await handle.messages())[1].tool_parts[0]
+    part = (await handle.get_messages())[1].tool_parts[0]
     assert (part["state"], part["errorText"]) == ("output-error", "The tool failed.")
 
 
@@ -360,7 +360,7 @@ async def test_an_approved_generator_shows_its_progress_in_the_earlier_message(o
 
     outputs = [(chunk.output, chunk.preliminary) for chunk in only(shown, "tool-output-available")]
     assert outputs == [(1, True), (2, True), (2, False)]
-    part = (await handle.messages())[1].tool_parts[0]
+    part = (await handle.get_messages())[1].tool_parts[0]
     assert (part["state"], part["output"], part.get("preliminary", False)) == ("output-available", 2, False)
     await handle.save_messages("Bye")
     assert [part.output for part in results(model.last_request)] == [2]
@@ -375,7 +375,7 @@ async def test_an_unanswered_question_is_closed_by_the_next_turn(open_app: OpenA
     assert bank.ran == []
     assert bank.read[0][0] == "c1"
     assert bank.read[0][2] is True
-    assert await handle.has_pending_interaction() is False
+    assert (await live(handle)).has_pending_interaction() is False
 
 
 async def test_the_question_survives_a_restart(open_app: OpenApp) -> None:
@@ -384,7 +384,7 @@ async def test_the_question_survives_a_restart(open_app: OpenApp) -> None:
     await app.agent(bank.cls, "room").save_messages("Refund order 7")
     await app.evict(bank.cls, "room")
     handle = app.agent(bank.cls, "room")
-    assert await handle.has_pending_interaction() is True
+    assert (await live(handle)).has_pending_interaction() is True
     await handle.apply_tool_approval("c1", True)
     await app.evict(bank.cls, "room")
     assert (await handle.continue_last_turn()).text == "Refunded."

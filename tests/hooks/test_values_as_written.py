@@ -12,32 +12,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from everthink import (
-    Agent,
-    Block,
-    ChatRecovery,
-    ContextOverflow,
-    Debounce,
-    FiberRecovery,
-    MediaEviction,
-    Proactive,
-    RecoveryDecision,
-    Retry,
-    ScheduledTask,
-    Shortening,
-    StepConfig,
-    Think,
-    Timeouts,
-    TurnConfig,
-    callable,
-    has_tool_call,
-    tool,
-)
+from everthink import Agent, Block, Retry, ScheduledTask, StepConfig, Think, TurnConfig, exposed, tool
+from everthink.chat import Debounce
 from everthink.errors import InvalidSettings
+from everthink.fibers import FiberRecovery
+from everthink.hooks import Timeouts, has_tool_call
+from everthink.memory import ContextOverflow, MediaEviction, Proactive, Shortening
 from everthink.models.port import TextPart, UserMessage
+from everthink.recovery import ChatRecovery, RecoveryDecision
 from everthink.testing import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 
 
 class Answer(BaseModel):
@@ -215,7 +200,7 @@ async def test_a_value_that_turns_out_to_be_of_another_kind_is_told_by_the_turn(
 
 async def test_a_value_that_code_gives_one_agent_is_refused_where_it_is_assigned(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("Hi."))))
-    agent: Any = await app.agent(cls).instance()
+    agent: Any = await live(app.agent(cls))
     with pytest.raises(InvalidSettings, match=r"Assistant\.max_steps is 'three', a str"):
         agent.max_steps = "three"
     with pytest.raises(
@@ -455,7 +440,7 @@ def test_what_a_class_reads_itself_is_its_own() -> None:
         def zone(self) -> str:
             return self.timezone
 
-        @callable
+        @exposed
         def dice(self) -> int:
             return self.seed + self.on_finish()
 
@@ -483,7 +468,7 @@ def test_methods_of_one_s_own_may_have_the_names_of_values() -> None:
         async def on_chat_response(self, response: Any) -> None:
             await self.schedule(60, "after_turn")
 
-        @callable
+        @exposed
         def tools(self) -> Any:
             return []
 

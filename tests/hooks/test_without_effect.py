@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from everthink import Agent, App, Think, TurnConfig, callable, has_tool_call, step_count_is, tool
+from everthink import Agent, App, Think, TurnConfig, exposed, tool
 from everthink.errors import AgentError, InvalidSettings, ToolDefinitionError
+from everthink.hooks import has_tool_call, step_count_is
 from everthink.server.connections import Connection
 from everthink.testing import ScriptedModel, calls, says
 from tests.conftest import OpenApp
@@ -187,7 +188,7 @@ def test_a_default_that_says_not_given_is_taken(kind: Any, default: Any) -> None
     assert tool(weather).complete()
 
 
-# --- a connection, a callable
+# --- a connection, an exposed method
 
 
 class Nowhere:
@@ -228,25 +229,27 @@ def without_stream(self: Any) -> None: ...
         (without_stream, True, "streams, and takes no stream"),
     ],
 )
-def test_a_callable_that_no_client_could_call_is_refused(method: Any, streaming: bool, words: str) -> None:
+def test_exposed_methods_that_no_client_could_call_are_refused(
+    method: Any, streaming: bool, words: str
+) -> None:
     with pytest.raises(InvalidSettings, match=words):
-        type("Bot", (Agent,), {"send": callable(streaming=streaming)(method)})
+        type("Bot", (Agent,), {"send": exposed(streaming=streaming)(method)})
 
 
-def test_callables_in_other_forms_are_taken(caplog: pytest.LogCaptureFixture) -> None:
+def test_exposed_in_other_forms_are_taken(caplog: pytest.LogCaptureFixture) -> None:
     class Bot(Agent):
-        @callable
+        @exposed
         def any(self, *given: Any, loud: bool = False) -> None: ...
 
-        @callable(streaming=True)
+        @exposed(streaming=True)
         def stream(self, *given: Any) -> None: ...
 
-        @callable
+        @exposed
         @staticmethod
         def add(a: int, b: int) -> int:
             return a + b
 
-        @callable
+        @exposed
         @tool
         def both(self, city: str) -> str:
             """Look."""

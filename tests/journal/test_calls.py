@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from everthink import Block, Message, Substitute, Think, ToolCall, ToolContext, tool
+from everthink import Block, Message, Substitute, Think, ToolContext, tool
 from everthink import chunks as ui
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import StoreFull
+from everthink.hooks import ToolCall
 from everthink.journal.segments import unpack
 from everthink.store.port import Commit
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.turns import Database, Witness, all_over, gated_app, home_of
+from tests.support.turns import Database, Witness, accept_request, all_over, gated_app, home_of
 
 pytestmark = pytest.mark.anyio
 
@@ -99,7 +100,7 @@ async def test_the_outcome_is_committed_together_with_the_chunk_that_shows_it(
                 isinstance(chunk, ui.ToolOutputAvailable | ui.ToolOutputError)
                 for s in commit
                 if "INSERT INTO segments" in s.sql
-                for chunk in unpack(s.params[4])
+                for chunk in unpack(s.params[3])
             )
 
         (one,) = [commit for commit in store.commits if settles(commit)]
@@ -254,7 +255,7 @@ async def test_of_a_call_cut_off_by_a_restart_the_model_is_told_that_nobody_know
 
     # Then it does not run again: the model reads that it may have run, and the turn goes on
     await all_over(app, cls)
-    _, answer = await app.agent(cls).messages()
+    _, answer = await app.agent(cls).get_messages()
     assert answer.text == "I dig.I was interrupted."
     assert [part["state"] for part in answer.tool_parts] == ["output-error"]
     assert (db.calls()["call-1"]["state"], digs) == ("unknown", ["dig"])

@@ -22,7 +22,7 @@ from everthink.session.row_size import storable
 from everthink.testing.scripted import ScriptedModel, says, thinks
 from tests.conftest import OpenApp
 from tests.support import journal
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.conversations import chunk_streams, unhurried
 
 
@@ -150,9 +150,9 @@ async def test_the_journal_of_a_real_turn_folds_to_the_stored_message_at_every_c
     model = lively_model()
     app = await open_app(cls := assistant(model, get_tools=lambda self: [search, divide, delete]))
     handle = app.agent(cls, "room")
-    home: Any = (await handle.instance())._home
+    home: Any = (await live(handle))._home
     await handle.save_messages("Go")
-    call = next(p for p in (await handle.messages())[-1].parts if p.get("toolName") == "delete")
+    call = next(p for p in (await handle.get_messages())[-1].parts if p.get("toolName") == "delete")
     assert await handle.apply_tool_approval(call["toolCallId"], True)
     await handle.continue_last_turn()
     assert model.remaining == 0
@@ -164,7 +164,7 @@ async def test_the_journal_of_a_real_turn_folds_to_the_stored_message_at_every_c
     check_every_cut(answered)
 
     # Then it folds to the messages that were stored
-    _, question, answer = await handle.messages()
+    _, question, answer = await handle.get_messages()
     folded = storable(fold(asked).message())
     assert folded.id == question.id
     # (the approved call was settled later, by the second turn)
@@ -180,7 +180,7 @@ async def test_what_readers_were_shown_is_what_the_journal_holds(open_app: OpenA
     app = await open_app(cls := assistant(model, get_tools=lambda self: [search, divide, delete]))
     handle = app.agent(cls, "room")
     shown = [chunk async for chunk in handle.chat("Go")]
-    home: Any = (await handle.instance())._home
+    home: Any = (await live(handle))._home
     (turn,) = await journal.turns(home)
     assert await journal.chunks(home, turn) == shown
 

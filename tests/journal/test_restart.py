@@ -10,13 +10,23 @@ from typing import Any
 
 import pytest
 
-from everthink import App, Message, Think, TurnContext
-from everthink.door.requests import ChatRequest, accept_request
+from everthink import App, Message, Think
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import StoreClosed, TurnInterrupted
+from everthink.hooks import TurnContext
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
-from tests.support.turns import Database, Witness, all_over, follow, gated_app, home_of, prompt
+from tests.support.agents import assistant, live
+from tests.support.turns import (
+    Database,
+    Witness,
+    accept_request,
+    all_over,
+    follow,
+    gated_app,
+    home_of,
+    prompt,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +64,7 @@ async def test_an_interrupted_turn_goes_on_from_what_was_shown(
     with pytest.raises(TurnInterrupted):
         await turn
     await all_over(app, cls)
-    question, answer = await app.agent(cls).messages()
+    question, answer = await app.agent(cls).get_messages()
     assert (question.text, answer.text) == ("Capital of France?", "The capital is Paris.")
     (row,) = Database(tmp_path).turns()
     assert (row["status"], row["message_id"], row["error"]) == ("completed", answer.id, None)
@@ -85,7 +95,7 @@ async def test_an_interrupted_turn_that_had_shown_nothing_is_run_again(
     with pytest.raises(TurnInterrupted):
         await turn
     await all_over(app, cls)
-    assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "Hello."]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Hi", "Hello."]
     assert Database(tmp_path).statuses() == ["completed"]
 
 
@@ -102,7 +112,7 @@ async def test_an_interrupted_regeneration_keeps_its_place_beside_the_old_answer
     with pytest.raises(TurnInterrupted):
         await turn
     await all_over(app, cls)
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     assert [m.text for m in agent.messages] == ["Hi", "half new, whole new"]
     branches = await agent.session.get_branches(agent.messages[0].id)
     assert [m.text for m in branches] == ["old", "half new, whole new"]
@@ -123,7 +133,7 @@ async def test_an_interrupted_continuation_is_a_message_of_its_own(
     with pytest.raises(TurnInterrupted):
         await turn
     await all_over(app, cls)
-    messages = await app.agent(cls).messages()
+    messages = await app.agent(cls).get_messages()
     assert [m.text for m in messages] == ["Hi", "one", "and two and three"]
     assert len({m.id for m in messages}) == 3
 
@@ -180,7 +190,7 @@ async def test_turns_that_waited_run_after_the_restart_in_their_order(
     assert [row["ended_at"] for row in rows] == sorted(row["ended_at"] for row in rows)
     assert prompt(model.requests[1])[0] == ("user", "first")
     assert (await app.agent(cls).inspect_submission("job")).status == "completed"
-    messages = await app.agent(cls).messages()
+    messages = await app.agent(cls).get_messages()
     answered = [m.text for m in messages if m.role == "assistant"]
     assert answered == ["one, whole", *answers]
     asked = {m.text: m.metadata for m in messages if m.role == "user"}
@@ -245,13 +255,13 @@ async def test_a_waiting_turn_without_messages_of_its_own_runs_too(
     # When the agent is restarted
     app = await restart(app, cls)
     await asyncio.gather(running, waiting, return_exceptions=True)
-    await app.agent(cls).get_config()
+    (await live(app.agent(cls))).get_config()
     await all_over(app, cls)
 
     # Then it has run
     assert Database(tmp_path).statuses() == ["completed"] * 3
     expected = ["Hi", "two"] if ask == "regenerate" else ["Hi", "zero", "one and more", "two"]
-    assert [m.text for m in await app.agent(cls).messages()] == expected
+    assert [m.text for m in await app.agent(cls).get_messages()] == expected
 
 
 async def test_a_waiting_turn_whose_input_was_a_function_is_skipped(
@@ -269,13 +279,13 @@ async def test_a_waiting_turn_whose_input_was_a_function_is_skipped(
     # When the agent is restarted
     app = await restart(app, cls)
     await asyncio.gather(first, second, return_exceptions=True)
-    await app.agent(cls).get_config()
+    (await live(app.agent(cls))).get_config()
     await all_over(app, cls)
 
     # Then the model is not asked for an answer to nothing
     assert Database(tmp_path).statuses() == ["completed", "skipped"]
     assert model.asked == 2
-    assert [m.text for m in await app.agent(cls).messages()] == ["first", "one and more"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["first", "one and more"]
 
 
 async def test_what_a_function_gave_is_part_of_the_question_after_a_restart(
@@ -300,7 +310,7 @@ async def test_what_a_function_gave_is_part_of_the_question_after_a_restart(
     await all_over(app, cls)
 
     # Then it answers that, and the function is not needed again
-    texts = [m.text for m in await app.agent(cls).messages()]
+    texts = [m.text for m in await app.agent(cls).get_messages()]
     assert texts == ["Hi", "zero", "From a function", "one and more"]
     assert [text for _, text in prompt(model.last_request)][:4] == ["Hi", "zero", "From a function", "one "]
     assert made == [2]
@@ -323,7 +333,7 @@ async def test_a_function_that_was_cut_off_itself_is_skipped(
     await asyncio.gather(turn, return_exceptions=True)
     await all_over(app, cls)
     assert Database(tmp_path).statuses() == ["skipped"]
-    assert await app.agent(cls).messages() == []
+    assert await app.agent(cls).get_messages() == []
 
 
 async def test_a_turn_whose_kept_input_is_not_readable_does_not_keep_the_agent_from_starting(
@@ -358,7 +368,7 @@ async def test_ended_turns_are_left_alone_by_a_restart(
     await app.agent(cls).save_messages("second")
     rows, messages = Database(tmp_path).turns(), Database(tmp_path).messages()
     app = await restart(app, cls)
-    await app.agent(cls).get_config()
+    (await live(app.agent(cls))).get_config()
     await all_over(app, cls)
     assert (Database(tmp_path).turns(), Database(tmp_path).messages()) == (rows, messages)
 
@@ -379,7 +389,7 @@ async def test_nothing_is_shown_of_a_turn_after_it_was_cut(tmp_path: Path) -> No
 
         # When the agent is evicted and started anew while that commit is under way
         await app.evict(cls, "default")
-        waking = asyncio.create_task(app.agent(cls).messages())
+        waking = asyncio.create_task(app.agent(cls).get_messages())
         for _ in range(50):
             await asyncio.sleep(0)
         store.release()
@@ -389,7 +399,7 @@ async def test_nothing_is_shown_of_a_turn_after_it_was_cut(tmp_path: Path) -> No
         await all_over(app, cls)
 
         # Then nobody was shown more than the answer begins with, and only its second half was asked for
-        [_, answer] = await app.agent(cls).messages()
+        [_, answer] = await app.agent(cls).get_messages()
         assert answer.text.startswith(witness.text)
         assert answer.text == "First. And the rest."
 
@@ -412,14 +422,14 @@ async def test_a_turn_that_is_being_accepted_while_the_agent_is_evicted_is_not_l
             await turn
 
         # Then the message is in the conversation, and no turn is left open
-        assert (await app.agent(cls).messages())[0].text == "first"
+        assert (await app.agent(cls).get_messages())[0].text == "first"
         await app.agent(cls).save_messages("second")
         assert Database(tmp_path).rows("SELECT * FROM turns WHERE ended_at IS NULL") == []
 
 
 async def test_a_closed_app_takes_no_turns(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     await app.close()
     with pytest.raises(StoreClosed, match="closed"):
         await app.agent(cls).save_messages("Hi")
@@ -454,6 +464,6 @@ async def test_a_call_that_waits_for_a_person_is_still_there_after_a_restart(
 
     app = await restart(app, cls)
 
-    assert await app.agent(cls).has_pending_interaction() is True
+    assert (await live(app.agent(cls))).has_pending_interaction() is True
     assert await app.agent(cls).apply_tool_result("call-1", "Paris") is True
     assert (await app.agent(cls).continue_last_turn()).text == "In Paris."

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from everthink import AbortController, Message, tool
+from everthink import Message, tool
 from everthink import chunks as ui
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.chat import AbortController
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import StoreFull
 from everthink.journal.feed import (
     ChunksStored,
@@ -25,7 +26,7 @@ from everthink.store.port import Commit
 from everthink.testing.scripted import ScriptedModel, calls, says, thinks
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.turns import Database, Heard, Witness, all_over, follow, gated_app, home_of
+from tests.support.turns import Database, Heard, Witness, accept_request, all_over, follow, gated_app, home_of
 
 pytestmark = pytest.mark.anyio
 
@@ -176,7 +177,7 @@ async def test_a_store_that_fails_in_mid_stream_ends_the_turn_and_loses_nothing_
         assert (result.status, heard.names) == ("error", ["start", "error"])
         assert "No space left." in (result.error or "")
         assert witness.text == heard.text == "Shown. "
-        assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "Shown. "]
+        assert [m.text for m in await app.agent(cls).get_messages()] == ["Hi", "Shown. "]
         assert Database(tmp_path).texts() == ["Hi", "Shown. "]
         assert Database(tmp_path).statuses() == ["error"]
         assert model.cut_off == 1
@@ -199,7 +200,7 @@ async def test_a_store_that_fails_at_the_last_commit_keeps_what_was_shown(tmp_pa
         assert result.status == "error"
         shown = witness.text
         assert shown.startswith("Shown. ")
-        assert [m.text for m in await app.agent(cls).messages()] == ["Hi", shown]
+        assert [m.text for m in await app.agent(cls).get_messages()] == ["Hi", shown]
         assert Database(tmp_path).texts() == ["Hi", shown]
         assert Database(tmp_path).statuses() == ["error"]
 
@@ -231,7 +232,7 @@ async def test_a_turn_that_could_not_even_be_ended_is_finished_at_the_next_start
 
         # Then the answer goes on from what was shown
         await all_over(app, cls)
-        assert [m.text for m in await app.agent(cls).messages()] == ["Hi", "Shown. And the rest."]
+        assert [m.text for m in await app.agent(cls).get_messages()] == ["Hi", "Shown. And the rest."]
         assert Database(tmp_path).statuses() == ["completed"]
 
 
@@ -244,7 +245,7 @@ async def test_a_turn_whose_row_cannot_be_written_is_refused_and_leaves_nothing(
             await app.agent(cls).save_messages("Hi")
         with pytest.raises(StoreFull):
             await app.agent(cls).submit_messages("Hi")
-        assert (len(home.aborts), home.queue.is_idle, model.asked) == (0, True, 0)
+        assert (len(home.chat.host.aborts), home.chat.door.queue.is_idle, model.asked) == (0, True, 0)
         store.refuse(lambda commit: None)
         assert (await app.agent(cls).save_messages("Again")).text == "Fine."
         assert Database(tmp_path).texts() == ["Again", "Fine."]
@@ -341,7 +342,7 @@ async def test_the_segments_of_a_turn_fold_to_exactly_the_stored_message(
 
     (turn,) = Database(tmp_path).turns()
     folded = fold(Database(tmp_path).chunks(turn["id"]), id=turn["message_id"]).message()
-    assert folded == result.message == (await app.agent(cls).messages())[1]
+    assert folded == result.message == (await app.agent(cls).get_messages())[1]
     assert folded.to_json() == Database(tmp_path).messages()[1]
     assert is_dense(Database(tmp_path).segments())
 

@@ -154,6 +154,6 @@ async def test_the_browser_folds_a_whole_answer_into_the_message_we_store(open_a
     assert (read["refused"], read["errors"]) == ([], [])
 
     # Then both sides have the same message
-    stored: Message = (await handle.messages())[-1]
+    stored: Message = (await handle.get_messages())[-1]
     assert read["message"]["id"] == stored.id == fold(chunks).message().id
     assert shown(read["message"]) == shown(stored.to_json())

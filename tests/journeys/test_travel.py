@@ -11,7 +11,7 @@ from everthink import tool
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.journeys.travel import SCENES, Journey
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import Witness
 
 pytestmark = pytest.mark.anyio
@@ -195,12 +195,12 @@ async def test_many_rooms_share_a_database_and_nothing_else(open_app: OpenApp, s
     names = [f"room-{n}" for n in range(rooms)]
     await asyncio.gather(*(talk(name) for name in names))
     for name in names:
-        await (await app.agent(cls, name).instance())._home.queue.wait_for_idle()
+        await (await live(app.agent(cls, name)))._home.chat.door.queue.wait_for_idle()
     await app.close()
 
     app = await open_app(cls, store=store_url)
     for name in names:
-        messages = await app.agent(cls, name).messages()
+        messages = await app.agent(cls, name).get_messages()
         assert [m.text for m in messages if m.role == "user"] == [f"{name}/{n}" for n in range(turns + 1)]
         assert [m.text for m in messages if m.role == "assistant"] == [
             "Looked up.",

@@ -7,18 +7,26 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from everthink import App, Submission, Think, ToolContext, TurnContext, tool
-from everthink.journal import queries
+from everthink import App, Submission, Think, ToolContext, tool
+from everthink.hooks import TurnContext
+from everthink.journal.turn_rows import all_turns
 from everthink.messages import Message
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, calls, says, thinks
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.turns import prompt
 from tests.support.window import Window
 
 __all__ = ["SCENES", "Journey"]
 
 LOCATE = {"name": "locate", "description": "Where the person is.", "parameters": {"type": "object"}}
+
+
+CALLS = (
+    "SELECT call_id, tool, step, state, on_interrupt, input, asked_at, started_at, settled_at, words"
+    " FROM calls WHERE agent = :agent AND turn = ? ORDER BY asked_at, call_id"
+)
 
 
 class Travel(Think):
@@ -78,7 +86,7 @@ class Journey:
     async def open(self) -> None:
         options = {"store": self._url, "clock": self.clock, "new_id": self._new_id}
         self.app: App = await self._open_app(self.cls, **options)
-        self.agent: Any = await self.app.agent(self.cls, "room").instance()
+        self.agent: Any = await live(self.app.agent(self.cls, "room"))
         self.window = Window(self.agent._home)
         self.window.messages = self.agent.messages
 
@@ -91,30 +99,27 @@ class Journey:
     async def settle(self) -> None:
         """Return once no turn runs or waits, and readers and hooks were told."""
         home = self.agent._home
-        while not home.queue.is_idle or home.door._open:
-            await home.queue.wait_for_idle()
+        while not home.chat.door.queue.is_idle or home.chat.door._open:
+            await home.chat.door.queue.wait_for_idle()
             await asyncio.sleep(0)
 
     async def snapshot(self) -> dict[str, Any]:
         """Everything the database and the agent know."""
         home = self.agent._home
-        session, store, me = home.session, home.store, home.id
+        session, store = home.chat.session, home.store
         stored: list[Message] = [message.copy() for message in session.path]
-        turns = await store.fetch(queries.TURNS, me)
+        turns = await all_turns(store)
         return {
             "path": [message.to_json() for message in stored],
             "branches": {
                 m.id: [child.to_json() for child in await session.get_branches(m.id)] for m in stored
             },
             "turns": [tuple(row[:13]) for row in turns],  # all but the number they are ordered by
-            "calls": {
-                row[0]: [tuple(call) for call in await store.fetch(queries.CALLS, me, row[0])]
-                for row in turns
-            },
+            "calls": {turn.id: [tuple(call) for call in await store.fetch(CALLS, turn.id)] for turn in turns},
             "submissions": await self.agent.list_submissions(limit=100),
             "config": self.agent.get_config(),
-            "body": home.last_body,
-            "client tools": home.open_tools,
+            "body": home.chat.browser.body,
+            "client tools": home.chat.browser.tools,
             "waits for a person": self.agent.has_pending_interaction(),
         }
 
@@ -218,7 +223,7 @@ async def regenerate(j: Journey) -> None:
 
 async def submit(j: Journey) -> None:
     j.model.add(says("Noted."), calls("weather", city="Nice"), says("Sun."))
-    busy = j.agent._home.queue.reserve("somebody")  # all are accepted before the first one runs
+    busy = j.agent._home.chat.door.queue.reserve("somebody")  # all are accepted before the first one runs
     for id, text in (("note", "Note: window seat."), ("check", "Check the weather.")):
         taken = await j.agent.submit_messages(
             text, submission_id=id, idempotency_key=f"key-{id}", metadata={"n": id}

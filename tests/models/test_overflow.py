@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from everthink import App, Think, default_context_overflow_classifier, tool
+from everthink import App, Think, tool
 from everthink.errors import ModelError
+from everthink.memory import default_context_overflow_classifier
 from everthink.models.classify import classify
 from everthink.models.port import Model, Request
 from everthink.testing.scripted import Play, ScriptedModel, calls, fails, overflows, says

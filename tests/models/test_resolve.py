@@ -1,4 +1,4 @@
-"""From what a developer wrote to a model, or to a letter that says what to do."""
+"""From what a developer wrote to a model, or to an error that says what to do."""
 
 from __future__ import annotations
 

@@ -58,10 +58,10 @@ async def main(store: str, scenario: str, effects: str) -> None:
             return scripted
 
     async with App(Assistant, store=store) as app:
-        agent = await app.agent(Assistant, "room").instance()
+        agent = await app.agent(Assistant, "room").__aenter__()
         agent._home.feed.join(show)
         if scenario == "waiting":
-            agent._home.queue.reserve("somebody else")
+            agent._home.chat.door.queue.reserve("somebody else")
         await agent.submit_messages("Do it.", submission_id="job", metadata={"n": 1})
         say("submitted", id="job")
         await loop.create_future()

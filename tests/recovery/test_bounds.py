@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from everthink import ChatRecovery, ChatRecoveryContext, Message, RecoveryDecision, Think, tool
-from everthink.door.requests import ChatRequest, accept_request
+from everthink import Message, Think, tool
+from everthink.clock import moment_of
+from everthink.door.chat_request import ChatRequest
 from everthink.journal.feed import RecoveryChanged, TurnEnded
+from everthink.recovery import ChatRecovery, ChatRecoveryContext, RecoveryDecision
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted, KeepRecovering
 from everthink.recovery.recover import SUBMISSION_TEXT
 from everthink.testing import calls, hangs, says
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.recovery import Room
-from tests.support.turns import Database, Witness, record_events
+from tests.support.turns import Database, Witness, accept_request, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -84,8 +87,8 @@ async def test_a_turn_that_dies_again_and_again_is_given_up_and_keeps_what_it_sa
     # everybody is told, now and later
     assert [(s.status, s.error) for s in witness.shown if isinstance(s, TurnEnded)] == [("error", SORRY)]
     home = await room.home()
-    assert home.last_failure is not None
-    assert (home.last_failure["error"], home.recovering) == (SORRY, None)
+    assert home.chat.host.last_failure.value is not None
+    assert (home.chat.host.last_failure.value.error, home.chat.recovery.recovering) == (SORRY, None)
     assert [event.type for event in events] == ["chat:recovery:exhausted"]
     # and so is the agent, once, with everything it may want to know
     (told,) = gone
@@ -94,7 +97,7 @@ async def test_a_turn_that_dies_again_and_again_is_given_up_and_keeps_what_it_sa
     assert (told.request_id, told.stream_id, told.created_at) == (
         row["request_id"],
         row["id"],
-        row["created_at"],
+        moment_of(row["created_at"]),
     )
     assert (told.partial_text, told.recovery_kind, told.terminal_message) == ("Half ", "continue", SORRY)
     assert [part["type"] for part in told.partial_parts] == ["step-start", "text"]
@@ -197,7 +200,7 @@ async def test_a_turn_that_makes_progress_is_never_given_up_though_the_conversat
         await room.cut(after=3600)
         if place == 2:
             # meanwhile somebody shortens the conversation
-            agent = await room.agent.instance()
+            agent = await live(room.agent)
             await agent.session.delete_messages([message.id for message in agent.messages[:2]])
         if place < len(words) - 1:
             await room.wake_into_silence()
@@ -215,7 +218,7 @@ async def test_readers_that_come_back_are_no_progress(open_app: OpenApp) -> None
         await room.cut(after=40)
         await room.wake_into_silence()
         Witness(await room.home())
-        assert await room.agent.messages()
+        assert await room.agent.get_messages()
         (incident,) = await room.incidents()
         assert (incident.attempt, incident.work) == (attempt, 0)
 
@@ -284,8 +287,8 @@ async def test_whoever_is_told_of_the_end_may_raise_and_people_are_told_all_the_
     await room.cut(after=2)
     await room.wake()
     home = await room.home()
-    assert home.last_failure is not None
-    assert home.last_failure["error"] == SORRY
+    assert home.chat.host.last_failure.value is not None
+    assert home.chat.host.last_failure.value.error == SORRY
     assert "the pager is broken" in caplog.text
 
 
@@ -452,6 +455,6 @@ async def test_without_recovery_a_turn_that_was_cut_off_fails_and_keeps_what_it_
     assert await room.texts() == ["Hi", "Half "]
     assert (asked, events, room.model.asked) == ([], [], 1)
     assert [s for s in witness.shown if isinstance(s, RecoveryChanged)] == []
-    failure = (await room.home()).last_failure
+    failure = (await room.home()).chat.host.last_failure.value
     assert failure is not None
-    assert failure["error"] == text
+    assert failure.error == text

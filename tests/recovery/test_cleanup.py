@@ -12,7 +12,7 @@ from everthink import App, Think
 from everthink.errors import StoreUnavailable
 from everthink.testing import ManualClock, ScriptedModel, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.cuts import cut, pull
 from tests.support.turns import Database, all_over, gated_app
 
@@ -76,7 +76,7 @@ async def test_old_chunks_go_without_another_turn_and_recent_ones_stay(
 async def test_recent_chunks_survive_a_clean_up(open_app: OpenApp, tmp_path: Path) -> None:
     clock = ManualClock()
     app = await open_app(cls := assistant(ScriptedModel(says("Hello."))), clock=clock)
-    await app.agent(cls, "room").instance()
+    await live(app.agent(cls, "room"))
     await clock.advance(GRACE - 1)
     await app.agent(cls, "room").save_messages("Hi")
     kept = Database(tmp_path).segments()
@@ -97,7 +97,7 @@ async def test_it_comes_again_only_while_somebody_lives_or_something_is_left(
     await pass_time(app, clock, 3 * GRACE)
     assert Database(tmp_path).segments() == []
     assert timers(clock) == 0
-    await app.agent(cls, "room").instance()
+    await live(app.agent(cls, "room"))
     assert timers(clock) == 1
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatRecovery, RecoveryDecision, Think, tool
+from everthink import Think, tool
+from everthink.recovery import ChatRecovery, RecoveryDecision
 from everthink.recovery.incident import TERMINAL_MESSAGE
 from everthink.recovery.recover import DECLINED_TEXT, RECOVERING_TTL_MS
 from everthink.testing import ManualClock, ScriptedModel, calls, hangs, says

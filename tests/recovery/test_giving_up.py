@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from everthink import App, ChatRecovery, Think, client_tool
+from everthink import App, Think, client_tool
 from everthink.errors import LeaseLost, StoreUnavailable
 from everthink.journal.feed import TurnEnded
+from everthink.recovery import ChatRecovery
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted
 from everthink.store.port import Commit
 from everthink.testing import ManualClock, Play, ScriptedModel, calls, hangs, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.cuts import Reports, cut, incidents, kept, pull
 from tests.support.turns import Database, Witness, all_over, gated_app, home_of
 
@@ -118,7 +119,7 @@ async def test_a_turn_that_does_not_get_its_place_comes_again(
     assert (incident["attempt"], incident["status"]) == (2, "scheduled")
     assert (incident["kind"], incident["reason"]) == (kind, "stable_timeout_retry")
     assert await room.status() == ("running", None)
-    assert (await home_of(room.app, room.cls, "room")).recovering is not None
+    assert (await home_of(room.app, room.cls, "room")).chat.recovery.recovering is not None
 
     # And when the other one is done it goes on
     room.go.set()
@@ -158,8 +159,11 @@ async def test_one_that_never_gets_its_place_is_given_up_once(
     assert gone[0].terminal_message == TERMINAL_MESSAGE
     assert (exhausted["reason"], exhausted["attempt"]) == ("stable_timeout", 4)
     home = await home_of(room.app, room.cls, "room")
-    assert home.last_failure is not None
-    assert (home.last_failure["error"], home.recovering) == (TERMINAL_MESSAGE, None)
+    assert home.chat.host.last_failure.value is not None
+    assert (home.chat.host.last_failure.value.error, home.chat.recovery.recovering) == (
+        TERMINAL_MESSAGE,
+        None,
+    )
     room.go.set()
     await all_over(room.app, room.cls, "room")
     assert (len(gone), room.model.asked) == (1, 2)
@@ -197,10 +201,10 @@ async def test_a_turn_that_waits_for_a_browser_is_over_and_its_question_stays(op
     await all_over(app, cls, "room")
 
     # Then nobody is asked again: the person is
-    agent = await app.agent(cls, "room").instance()
+    agent = await live(app.agent(cls, "room"))
     assert (await agent.inspect_submission("job")).status == "completed"
     assert (model.asked, agent.has_pending_interaction()) == (1, True)
-    assert (await home_of(app, cls, "room")).recovering is None
+    assert (await home_of(app, cls, "room")).chat.recovery.recovering is None
     assert reports.names == ["detected", "attempt", "scheduled", "completed"]
     # and so it is after another restart
     await cut(app, cls)
@@ -243,7 +247,7 @@ async def test_an_error_of_the_application_ends_it_and_is_shown(
     assert reports.of("failed")[0]["reason"] == "error"
     (incident,) = incidents(tmp_path)
     assert (incident["status"], incident["reason"]) == ("failed", "error")
-    assert (await home_of(app, cls, "room")).recovering is None
+    assert (await home_of(app, cls, "room")).chat.recovery.recovering is None
     await cut(app, cls)
     await all_over(app, cls, "room")
     assert len(turns) == 2
@@ -316,7 +320,7 @@ async def test_a_database_that_is_away_is_tried_again_and_then_everybody_is_told
             await clock.advance(number)
         await all_over(app, cls, "room")
         ended = [(shown.status, shown.error) for shown in witness.shown if isinstance(shown, TurnEnded)]
-        assert (await home_of(app, cls, "room")).recovering is None
+        assert (await home_of(app, cls, "room")).chat.recovery.recovering is None
         assert "StoreUnavailable" in caplog.text
         if comes_back:
             # and goes on
@@ -380,7 +384,7 @@ async def test_a_hook_that_returns_nonsense_is_named_and_does_not_hold_the_turn_
         await all_over(app, cls, "room")
         job = await app.agent(cls, "room").inspect_submission("job")
         assert (job.status, job.error) == ("error", TERMINAL_MESSAGE)
-        assert (await home_of(app, cls, "room")).recovering is None
+        assert (await home_of(app, cls, "room")).chat.recovery.recovering is None
     assert "What on_chat_recovery returned" in caplog.text
     assert Database(tmp_path).texts() == ["Hi", "Half "]
 
@@ -412,7 +416,7 @@ async def test_an_end_that_cannot_be_written_is_no_end_and_comes_at_the_next_sta
         # Then people are told, once, and nobody waits
         assert [told.reason for told in gone] == ["work_budget_exceeded"]
         assert [shown.status for shown in witness.shown if isinstance(shown, TurnEnded)] == ["error"]
-        assert (await home_of(app, cls, "room")).recovering is None
+        assert (await home_of(app, cls, "room")).chat.recovery.recovering is None
         assert Database(tmp_path).statuses() == ["running"]
         assert Database(tmp_path).texts() == ["Hi"]
 

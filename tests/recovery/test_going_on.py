@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatRecoveryContext, Message, RecoveryDecision, StepResult, Think, tool
+from everthink import Message, Think, tool
 from everthink import chunks as ui
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import ToolInterrupted
+from everthink.hooks import StepResult
 from everthink.journal.feed import ChunksStored, RecoveryChanged
+from everthink.recovery import ChatRecoveryContext, RecoveryDecision
 from everthink.testing import calls, hangs, says, thinks
 from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.conftest import OpenApp
 from tests.support.recovery import Room
-from tests.support.turns import Database, Witness, all_over, home_of, prompt, record_events
+from tests.support.turns import Database, Witness, accept_request, all_over, home_of, prompt, record_events
 from tests.support.window import Window
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +70,7 @@ async def test_a_turn_that_is_cut_off_many_times_is_one_message_of_one_stream(
         seen += witness.chunks
 
     # Then there is one answer, under the id that its readers know
-    _, answer = await room.agent.messages()
+    _, answer = await room.agent.get_messages()
     (row,) = Database(tmp_path).turns()
     assert (answer.text, answer.id) == ("one two three four five", row["message_id"])
     # in one block of one step, begun and ended once
@@ -316,10 +318,10 @@ async def test_readers_are_told_once_that_a_turn_is_being_recovered(open_app: Op
     await room.cut()
     home = await room.home()
     witness = Witness(home)
-    assert home.recovering is not None
+    assert home.chat.recovery.recovering is not None
     await room.wake()
     assert [s.recovering for s in witness.shown if isinstance(s, RecoveryChanged)] == [False]
-    assert home.recovering is None
+    assert home.chat.recovery.recovering is None
     await room.agent.save_messages("Again")
     assert [s.recovering for s in witness.shown if isinstance(s, RecoveryChanged)] == [False]
 

@@ -13,6 +13,7 @@ from everthink import Think, tool
 from everthink.errors import TurnInterrupted
 from everthink.models import port as model
 from tests.conftest import OpenApp
+from tests.support.agents import live
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,7 @@ async def test_a_half_written_call_is_made_again_in_its_place_or_told_to_be_over
     agent = app.agent(cls, "room")
     asking = asyncio.create_task(agent.save_messages("One and two?"))
     await hesitant.is_silent.wait()
-    home = (await agent.instance())._home
+    home = (await live(agent))._home
     shown = asyncio.Event()
     home.feed.join(lambda _: shown.set())
     while not await home.store.fetch("SELECT 1 FROM segments WHERE chunks LIKE '%tool-input-delta%'"):
@@ -85,7 +86,7 @@ async def test_a_half_written_call_is_made_again_in_its_place_or_told_to_be_over
     await agent.wait_until_stable()
 
     # Then there is one call, complete under the id that readers know, or ended; and one answer
-    _, answer = await agent.messages()
+    _, answer = await agent.get_messages()
     (call,) = answer.tool_parts
     assert answer.text == "It is three."
     assert call["toolCallId"] == "first"
@@ -108,5 +109,5 @@ async def test_a_turn_builds_on_a_conversation_that_recovery_finished(open_app: 
     await agent.wait_until_stable()
     result = await agent.run_turn("Again?")
     assert result.text == "It is three."
-    assert [m.role for m in await agent.messages()] == ["user", "assistant", "user", "assistant"]
+    assert [m.role for m in await agent.get_messages()] == ["user", "assistant", "user", "assistant"]
     assert await agent.list_fibers() == []

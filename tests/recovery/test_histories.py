@@ -18,14 +18,15 @@ from hypothesis import strategies as st
 
 from everthink import App, Message, Think, tool
 from everthink.errors import AgentError
-from everthink.journal import queries
 from everthink.journal.feed import ChunksStored, FeedEvent
 from everthink.journal.read import read_journal
+from everthink.journal.turn_rows import all_turns
 from everthink.models import port as model
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.open import open_store
-from everthink.store.port import Store
+from everthink.store.port import AgentStore, Store
 from everthink.turn.prompt import CONTINUE_NUDGE
+from tests.support.agents import live
 from tests.support.samples import sample
 
 DONE = "The {} is done. It gave {} and that is all there is to say about it."
@@ -139,12 +140,12 @@ class World:
 
         self.app = App(Digger, store=self.store, grace=0.0, idle_after=None)
         self.agent = self.app.agent(Digger, "one")
-        self.home = (await self.agent.instance())._home
+        self.home = (await live(self.agent))._home
         self.home.feed.join(self._see)
 
     @property
     def active(self) -> str:
-        return self.home.queue.active_request_id or ""
+        return self.home.chat.door.queue.active_request_id or ""
 
     def _see(self, shown: FeedEvent) -> None:
         if isinstance(shown, ChunksStored):
@@ -188,7 +189,7 @@ class World:
                     await asyncio.sleep(0)
                 await asyncio.sleep(0.001)
             case "cancel":
-                turns = self.home.door.turns
+                turns = list(self.home.chat.host.turns)
                 if turns:
                     self.agent_cancelled(turns[0].request_id, turns[0].id)
             case "die":
@@ -198,15 +199,15 @@ class World:
                 await asyncio.sleep(0.001)
 
     def agent_cancelled(self, request_id: str, turn: str) -> None:
-        self.home.aborts.cancel(request_id, "enough")
+        self.home.chat.host.aborts.cancel(request_id, "enough")
         self.cancelled.add(turn)
 
     async def _accepted(self, text: str) -> None:
         """Wait until the row is there: from then on it may not be lost."""
         while True:
-            rows = await self.store.fetch(queries.TURNS, self.home.id)
-            stored = await self.home.session.get_history()
-            if any(text in (row[5] or "") for row in rows) or any(m.text == text for m in stored):
+            turns = await all_turns(AgentStore(self.store, self.home.id))
+            stored = await self.home.chat.session.get_history()
+            if any(text in (turn.input or "") for turn in turns) or any(m.text == text for m in stored):
                 self.accepted.append(text)
                 return
             await asyncio.sleep(0)
@@ -216,11 +217,11 @@ class World:
     async def check(self) -> None:
         self.gate.open()
         assert await self.agent.wait_until_stable(timeout=20)
-        rows = {row[0]: row for row in await self.store.fetch(queries.TURNS, self.home.id)}
-        assert all(row[12] is not None for row in rows.values()), "a turn was left open"
-        history = await self.agent.messages()
+        rows = {row.id: row for row in await all_turns(AgentStore(self.store, self.home.id))}
+        assert all(row.ended_at is not None for row in rows.values()), "a turn was left open"
+        history = await self.agent.get_messages()
         asked = [m.text for m in history if m.role == "user"]
-        skipped = {row[0] for row in rows.values() if row[3] in ("aborted", "skipped")}
+        skipped = {row.id for row in rows.values() if row.status in ("aborted", "skipped")}
         assert len(asked) == len(set(asked)), "a message was doubled"
         lost = [text for text in self.accepted if text not in asked]
         assert len(lost) <= len(skipped), ("a message was lost", lost)
@@ -236,7 +237,7 @@ class World:
         assert len(self.effects) == len(set(self.effects)), "a tool ran twice"
         assert not self.is_doubled, "a chunk was shown twice"
         for turn, row in rows.items():
-            journal = await read_journal(self.home, turn, message_id=row[8] or "")
+            journal = await read_journal(self.home.store, turn, message_id=row.message_id or "")
             # What a reader missed between two processes is replayed to them from here.
             written = [chunk for _, chunks in journal.segments for chunk in chunks]
             for place, chunk in self.chunks.get(turn, {}).items():

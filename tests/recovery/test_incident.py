@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatRecovery
 from everthink import chunks as ui
 from everthink.errors import InvalidSettings
+from everthink.recovery import ChatRecovery
 from everthink.recovery.incident import (
     DELTA_WINDOW_MS,
     TERMINAL_MESSAGE,

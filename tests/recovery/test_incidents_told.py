@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatRecovery, RecoveryDecision, Think, tool
+from everthink import Think, tool
 from everthink.journal.feed import RecoveryChanged, TurnEnded
+from everthink.recovery import ChatRecovery, RecoveryDecision
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted
 from everthink.testing import ManualClock, ScriptedModel, calls, hangs, says
 from tests.conftest import OpenApp
@@ -39,13 +40,13 @@ async def test_a_recovery_is_announced_and_its_record_deleted_when_it_succeeds(
 
     # While it goes on it is recovering
     assert [row["status"] for row in incidents(tmp_path)] == ["scheduled"]
-    assert home.recovering is not None
-    assert home.recovering.request_id == Database(tmp_path).turns()[0]["request_id"]
+    assert home.chat.recovery.recovering is not None
+    assert home.chat.recovery.recovering.request_id == Database(tmp_path).turns()[0]["request_id"]
     go.set()
     await all_over(app, cls, "room")
 
     # and then there is nothing left of it
-    assert (incidents(tmp_path), home.recovering) == ([], None)
+    assert (incidents(tmp_path), home.chat.recovery.recovering) == ([], None)
     assert [s.recovering for s in witness.shown if isinstance(s, RecoveryChanged)][-1:] == [False]
     assert reports.names == ["detected", "attempt", "scheduled", "completed"]
     (same,) = {(e["incidentId"], e["requestId"], e["recoveryKind"]) for e in (x.payload for x in reports.all)}
@@ -72,7 +73,7 @@ async def test_a_turn_that_is_not_continued_is_skipped_with_its_reason(
     assert [(row["status"], row["reason"]) for row in incidents(tmp_path)] == [
         ("skipped", "continue_disabled")
     ]
-    assert (await home_of(app, cls, "room")).recovering is None
+    assert (await home_of(app, cls, "room")).chat.recovery.recovering is None
     assert Database(tmp_path).texts() == ["Hi", "Half "]
 
 
@@ -99,7 +100,7 @@ async def test_a_stall_inside_a_recovery_leaves_everything_as_it_is(
 
     # Then the incident is scheduled, the turn recovering, the submission running; nobody heard an end
     assert [row["status"] for row in incidents(tmp_path)] == ["scheduled"]
-    assert home.recovering is not None
+    assert home.chat.recovery.recovering is not None
     assert (await agent.inspect_submission("job")).status == "running"
     assert not [s for s in witness.shown if isinstance(s, TurnEnded)]
     assert False not in [s.recovering for s in witness.shown if isinstance(s, RecoveryChanged)]
@@ -141,7 +142,7 @@ async def test_a_turn_cut_off_too_often_is_given_up_and_its_submission_fails(
 
     # Then the event came first, then the hook, and both know everything
     event, told = order
-    incident = f"job:{(await agent.messages())[0].id}"
+    incident = f"job:{(await agent.get_messages())[0].id}"
     assert event.payload["reason"] == "max_attempts_exceeded"
     assert event.payload["incidentId"] == told.incident_id == incident
     assert (told.request_id, told.recovery_root_request_id, told.stream_id) == ("job", "job", "job")

@@ -9,13 +9,13 @@ import pytest
 
 from everthink import App, Think, tool
 from everthink import chunks as ui
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.messages import Message, user_message
 from everthink.testing import ManualClock, Play, ScriptedModel, calls, hangs, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.cuts import Reports, cut
-from tests.support.turns import Witness, all_over, follow, home_of
+from tests.support.turns import Witness, accept_request, all_over, follow, home_of
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ class Room:
         return await accept_request(home, ChatRequest(f"r-{text}", messages, client_tools=[PICK]))
 
     async def instance(self) -> Any:
-        return await self.app.agent(self.cls, "room").instance()
+        return await live(self.app.agent(self.cls, "room"))
 
     async def waiting(self, **options: Any) -> asyncio.Task[bool]:
         """Somebody who waits for stability, once they do."""
@@ -142,7 +142,7 @@ async def test_what_waits_in_the_running_answer_is_seen_until_it_is_settled(room
     await at_work.ask()
     await at_work.model.until_silent()
     agent = await at_work.instance()
-    await Witness(agent._home).until(lambda: agent._home.inflight.call("c1") is not None)
+    await Witness(agent._home).until(lambda: agent._home.chat.host.turns.answer.call("c1") is not None)
     assert agent.messages[-1].role == "user"
     assert agent.has_pending_interaction()
     assert await agent.apply_tool_result("c1", "a.txt")
@@ -159,7 +159,7 @@ async def test_a_call_of_ours_in_the_running_answer_waits_for_nobody(room: Any) 
     await at_work.ask()
     await witness.until(lambda: any(isinstance(c, ui.ToolInputAvailable) for c in witness.chunks))
     agent = await at_work.instance()
-    assert agent._home.inflight.call("c1")["state"] == "input-available"
+    assert agent._home.chat.host.turns.answer.call("c1")["state"] == "input-available"
     assert not agent.has_pending_interaction()
     agent.abort_all_requests()
 

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import pytest
 
-from everthink import RecoveryDecision, Think, tool
+from everthink import Think, tool
 from everthink.errors import StoreUnavailable
 from everthink.journal.feed import RecoveryChanged, TurnEnded
+from everthink.recovery import RecoveryDecision
 from everthink.recovery.recover import SUBMISSION_TEXT
 from everthink.store.port import Commit
 from everthink.testing import ManualClock, ScriptedModel, calls, hangs, says
@@ -111,7 +112,7 @@ async def test_a_database_lost_after_a_tool_keeps_its_result_and_the_tool_runs_o
 
         # Then the turn goes on from the result
         assert (await app.agent(cls, "room").inspect_submission("job")).status == "completed"
-        (answer,) = [m for m in await app.agent(cls, "room").messages() if m.role == "assistant"]
+        (answer,) = [m for m in await app.agent(cls, "room").get_messages() if m.role == "assistant"]
         assert [part["output"] for part in answer.tool_parts] == ["paid"]
         assert answer.text.endswith("It is paid.")
     assert ran == ["pay"]
@@ -231,7 +232,7 @@ async def test_one_cancelled_while_it_is_put_off_ends_at_once_and_keeps_what_it_
 async def _is_aborted(app: Any, cls: type[Think], folder: Path, text: str) -> None:
     job = await app.agent(cls, "room").inspect_submission("job")
     assert (job.status, job.error) == ("aborted", "enough")
-    assert (await home_of(app, cls, "room")).recovering is None
+    assert (await home_of(app, cls, "room")).chat.recovery.recovering is None
     assert Database(folder).texts() == ["Hi", text]
     # and nothing of it comes back
     await cut(app, cls)
@@ -257,7 +258,7 @@ async def test_a_conversation_cleared_while_the_hook_decides_gets_nothing_of_it(
     await all_over(app, cls, "room")
     assert (await agent.inspect_submission("job")).status == "skipped"
     assert Database(tmp_path).texts() == ([] if how == "clear_messages" else ["Hi"])
-    assert (await home_of(app, cls, "room")).recovering is None
+    assert (await home_of(app, cls, "room")).chat.recovery.recovering is None
     assert model.asked == 1
 
 

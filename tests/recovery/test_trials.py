@@ -12,11 +12,11 @@ import pytest
 
 from everthink import tool
 from everthink.errors import AgentSetAside
+from everthink.open_store import open_store
 from everthink.recovery import suspects
 from everthink.recovery.aside import SET_ASIDE_TEXT
 from everthink.recovery.trials import WINDOW, Trials
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.open import open_store
 from everthink.store.port import Store
 from everthink.testing import ManualClock, calls, says
 from tests.conftest import OpenApp
@@ -109,9 +109,9 @@ async def test_what_is_stopped_while_it_is_being_counted_does_not_count(
         await trials.load()
         apply, written = store.apply, list[asyncio.Future[Any]]()
 
-        def cutting(commit: Any) -> Any:
+        def cutting(commit: Any, *, agent: str) -> Any:
             monkeypatch.setattr(store, "apply", apply)
-            written.append(apply(commit))
+            written.append(apply(commit, agent=agent))
             attempt.cancel()
             return asyncio.shield(written[0])  # a commit that is under way is written
 

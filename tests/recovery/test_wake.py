@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatRecoveryContext, Message, RecoveryDecision, Think, TurnContext, tool
+from everthink import Message, Think, tool
 from everthink import chunks as ui
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.clock import moment_of
+from everthink.door.chat_request import ChatRequest
+from everthink.hooks import TurnContext
 from everthink.journal.feed import ChunksStored, TurnRewound
+from everthink.recovery import ChatRecoveryContext, RecoveryDecision
 from everthink.recovery.aside import UNREADABLE_TEXT
 from everthink.recovery.recover import DECLINED_TEXT
 from everthink.testing import calls, hangs, opens, says
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.recovery import Room
-from tests.support.turns import Database, Witness, follow, prompt, record_events
+from tests.support.turns import Database, Witness, accept_request, follow, prompt, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -138,7 +142,7 @@ async def test_the_hook_sees_what_was_said_and_by_whom_and_when(open_app: OpenAp
     assert [part["type"] for part in ctx.partial_parts] == ["step-start", "text"]
     assert (ctx.attempt, ctx.max_attempts) == (1, 10)
     assert ctx.request_id == ctx.recovery_root_request_id == row["request_id"]
-    assert (ctx.stream_id, ctx.created_at) == (row["id"], room.clock.now_ms() - 7000)
+    assert (ctx.stream_id, ctx.created_at) == (row["id"], moment_of(room.clock.now_ms() - 7000))
     assert [m.text for m in ctx.messages] == ["Capital of France?"]
     assert ctx.incident_id == f"{row['request_id']}:{ctx.messages[0].id}"
     assert (ctx.recovery_data, ctx.last_body, ctx.last_client_tools) == (None, None, None)
@@ -299,7 +303,7 @@ async def test_things_happen_in_their_order(open_app: OpenApp, tmp_path: Path) -
         on_fiber_recovered=on_fiber_recovered,
         on_start=lambda self, props=None: order.append("start"),
     )
-    agent = await room.agent.instance()
+    agent = await live(room.agent)
     fiber = agent.run_fiber("work", lambda ctx: asyncio.Event().wait())
     await room.ask()
     await room.cut()
@@ -348,9 +352,13 @@ async def test_declining_keeps_what_was_said_and_tells_everybody_now_and_later(
     # Whoever comes later is told, also after another restart; nothing runs
     for _ in range(2):
         home = await room.home()
-        assert home.last_failure is not None
-        assert (home.last_failure["id"], home.last_failure["error"]) == (row["request_id"], DECLINED_TEXT)
-        assert home.recovering is None
+        failure = home.chat.host.last_failure.value
+        assert failure is not None
+        assert (failure.request_id, failure.error) == (
+            row["request_id"],
+            DECLINED_TEXT,
+        )
+        assert home.chat.recovery.recovering is None
         await room.cut()
     assert len(deciding.seen) == room.model.asked == 1
 
@@ -384,7 +392,7 @@ async def test_a_hook_that_brings_the_answer_itself_completes_the_turn(
     await room.wake()
     assert await room.texts() == ["Hi", "From elsewhere."]
     assert (await room.agent.inspect_submission("job")).status == "completed"
-    assert (await room.home()).last_failure is None
+    assert (await room.home()).chat.host.last_failure.value is None
 
 
 @pytest.mark.case(445)

@@ -12,6 +12,7 @@ from everthink import App
 from everthink.holds import Holds
 from everthink.testing.clock import ManualClock
 from tests.runtime.conftest import Open
+from tests.support.agents import live
 from tests.support.timers import Diary, move
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +38,7 @@ async def pass_time(app: App, clock: ManualClock, seconds: float = 4 * IDLE) -> 
 @pytest.mark.agent_case(128)
 async def test_holding_raises_the_count_and_writes_no_timer(start: Open, diary: Diary) -> None:
     app = await start(cls := diary.agent())
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     assert agent._home.holds.count == 0
     hold = agent.keep_alive()
     assert agent._home.holds.count == 1
@@ -83,7 +84,7 @@ async def test_holding_while_something_runs_gives_its_result_and_lets_go(
     start: Open, diary: Diary, is_async: bool
 ) -> None:
     app = await start(cls := diary.agent())
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
 
     def work() -> Any:
         assert agent._home.holds.count == 1
@@ -102,7 +103,7 @@ async def test_holding_while_something_runs_gives_its_result_and_lets_go(
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_holding_while_something_fails_lets_go_too(start: Open, diary: Diary, is_async: bool) -> None:
     app = await start(cls := diary.agent())
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
 
     async def later() -> None:
         raise ValueError("no")
@@ -119,8 +120,8 @@ async def test_holding_while_something_fails_lets_go_too(start: Open, diary: Dia
 
 async def test_a_hold_taken_through_a_handle_is_the_agent_s(start: Open, diary: Diary) -> None:
     app = await start(cls := diary.agent())
-    hold = await app.agent(cls, "a").keep_alive()
-    agent = await app.agent(cls, "a").instance()
+    hold = (await live(app.agent(cls, "a"))).keep_alive()
+    agent = await live(app.agent(cls, "a"))
     assert agent._home.holds.count == 1
     hold.release()
     assert agent._home.holds.count == 0
@@ -134,14 +135,14 @@ async def test_an_agent_that_is_held_stays_in_memory_and_may_leave_afterwards(
     start: Open, diary: Diary, clock: ManualClock
 ) -> None:
     app = await start(cls := diary.agent(), idle_after=IDLE)
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     hold = agent.keep_alive()
     await pass_time(app, clock)
-    assert await app.agent(cls, "a").instance() is agent
+    assert await live(app.agent(cls, "a")) is agent
     hold.release()
     await pass_time(app, clock)
     assert not await is_awake(app)
-    assert await app.agent(cls, "a").instance() is not agent
+    assert await live(app.agent(cls, "a")) is not agent
 
 
 @pytest.mark.agent_case(132)
@@ -149,7 +150,7 @@ async def test_with_several_holds_it_stays_until_the_last_and_taking_one_again_k
     start: Open, diary: Diary, clock: ManualClock
 ) -> None:
     app = await start(cls := diary.agent(), idle_after=IDLE)
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     first, second = agent.keep_alive(), agent.keep_alive()
     first.release()
     await pass_time(app, clock)
@@ -168,7 +169,7 @@ async def test_after_the_release_the_next_timer_is_what_wakes_the_agent(
     start: Open, diary: Diary, clock: ManualClock
 ) -> None:
     app = await start(cls := diary.agent(), idle_after=IDLE)
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     hold = agent.keep_alive()
     await agent.schedule(NOW + timedelta(hours=1), "note", "tea")
     hold.release()
@@ -187,12 +188,12 @@ async def test_an_agent_stays_while_a_callback_runs(
     start: Open, diary: Diary, clock: ManualClock, kind: str
 ) -> None:
     app = await start(cls := diary.agent(), idle_after=IDLE)
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     await (agent.queue("wait", "x") if kind == "job" else agent.schedule(0, "wait", "x"))
     await diary.until(1)
     for _ in range(8):
         await clock.advance(IDLE / 2)
-    assert await app.agent(cls, "a").instance() is agent
+    assert await live(app.agent(cls, "a")) is agent
     diary.gate.set()
     await agent._home.jobs.idle()
     await pass_time(app, clock)
@@ -202,9 +203,9 @@ async def test_an_agent_stays_while_a_callback_runs(
 
 async def test_holds_do_not_survive_a_restart(start: Open, diary: Diary, clock: ManualClock) -> None:
     app = await start(cls := diary.agent(), idle_after=IDLE)
-    (await app.agent(cls, "a").instance()).keep_alive()
+    (await live(app.agent(cls, "a"))).keep_alive()
     app = await start(cls, idle_after=IDLE)
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     assert agent._home.holds.count == 0
 
 
@@ -212,9 +213,9 @@ async def test_a_job_queued_by_code_that_outlived_its_agent_is_done_by_the_next_
     start: Open, diary: Diary, clock: ManualClock
 ) -> None:
     app = await start(cls := diary.agent(), idle_after=IDLE)
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     await pass_time(app, clock)
     assert not await is_awake(app)
     await agent.queue("note", "late")
     await diary.until(1)
-    assert await app.agent(cls, "a").instance() is not agent
+    assert await live(app.agent(cls, "a")) is not agent

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from everthink.errors import StoreUnavailable
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
 from everthink.runtime.waker import AT_ONCE, PATIENCE, Waker
 from everthink.schedules import alarm_queries as queries
 from everthink.schedules.alarm_queries import AlarmRow
-from everthink.store.open import open_store
+from everthink.store.marks import bound
 from everthink.store.port import Statement
 from everthink.testing import ManualClock, WatchedStore
 from tests.runtime.conftest import BOTH, Open
@@ -59,7 +60,7 @@ class Reached:
 
 def timer(agent: str, due: int, *, id: str = "t") -> Statement:
     row = AlarmRow(id, "note", "null", "scheduled", due, due, None, None, None, None, None, 0, 0)
-    return queries.created(agent, agent.partition("/")[0], row, now=0)
+    return bound([queries.created(agent.partition("/")[0], row, now=0)], agent)[0]
 
 
 class Bench:

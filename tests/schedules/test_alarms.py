@@ -16,17 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everthink import Retry, Schedule, Think, tool
+from everthink import Retry, Think, tool
+from everthink.clock import moment_of
 from everthink.errors import InvalidCallback, InvalidRetry, InvalidSchedule, NotJson
 from everthink.schedules.when import (
-    as_datetime,
     as_ms,
     cron_after,
     every,
     moment,
 )
 from everthink.testing.clock import ManualClock
+from everthink.timers import Schedule
 from tests.runtime.conftest import BOTH, Open
+from tests.support.agents import live
 from tests.support.conversations import unhurried
 from tests.support.timers import Diary, move
 from tests.support.turns import record_events
@@ -40,7 +42,7 @@ NOW = datetime(2027, 1, 15, 8, 0, tzinfo=UTC)
 @pytest.fixture
 async def agent(start: Open, diary: Diary) -> Any:
     cls = diary.agent()
-    return await (await start(cls)).agent(cls, "a").instance()
+    return await live((await start(cls)).agent(cls, "a"))
 
 
 # --- when
@@ -148,7 +150,7 @@ def test_the_next_time_of_a_cron_is_after_the_one_before_and_on_a_minute(cron: s
 @given(st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45))])))
 @unhurried
 def test_an_instant_is_the_same_after_it_was_stored(instant: datetime) -> None:
-    back = as_datetime(as_ms(instant))
+    back = moment_of(as_ms(instant))
     assert back.utcoffset() == timedelta(0)
     assert timedelta(0) <= instant - back < timedelta(milliseconds=1)
 
@@ -205,7 +207,7 @@ async def test_a_callback_is_checked_when_it_is_given(
 async def test_a_method_may_be_given_itself_but_only_the_agent_s_own(start: Open, diary: Diary) -> None:
     cls = diary.agent()
     app = await start(cls)
-    agent, other = await app.agent(cls, "a").instance(), await app.agent(cls, "b").instance()
+    agent, other = await live(app.agent(cls, "a")), await live(app.agent(cls, "b"))
     assert (await agent.schedule(1, agent.note)).callback == "note"
     with pytest.raises(InvalidCallback):
         await agent.schedule(1, other.note)

@@ -20,6 +20,7 @@ from everthink.schedules import alarms
 from everthink.store.port import Commit
 from everthink.testing.clock import ManualClock
 from tests.runtime.conftest import BOTH, Open
+from tests.support.agents import live
 from tests.support.timers import Diary, Failing, move, quiet, storage
 from tests.support.turns import gated_app, record_events
 
@@ -128,7 +129,7 @@ async def test_a_callback_belongs_to_no_client_and_no_turn(
         diary.write((current_connection.get(), self.state))
 
     app = await start(cls := diary.agent(change=change))
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     current_connection.set(Reader())
     await agent.schedule(0, "change")
     await quiet(app)
@@ -341,7 +342,7 @@ async def test_more_timers_than_one_look_takes_all_run(
 ) -> None:
     monkeypatch.setattr(alarms, "BATCH", 10)
     app = await start(cls := diary.agent())
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     await asyncio.gather(*(agent.schedule(1, "note", n) for n in range(33)))
     await move(app, clock, 1)
     assert sorted(diary.lines) == list(range(33))
@@ -360,7 +361,7 @@ async def test_an_interval_runs_on_the_agent_that_takes_the_place_of_an_evicted_
         diary.write(id(self))
 
     app = await start(cls := diary.agent(whoami=whoami))
-    first = await app.agent(cls, "a").instance()
+    first = await live(app.agent(cls, "a"))
     await first.schedule_every(60, "whoami")
     await move(app, clock, 60)
     await app.evict(cls, "a")

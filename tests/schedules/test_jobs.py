@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from everthink import App, Job, Retry
+from everthink import App, Retry
 from everthink.errors import LeaseLost, NotJson, StoreUnavailable, TurnInterrupted
 from everthink.store.port import Commit
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
+from everthink.timers import Job
 from tests.runtime.conftest import BOTH, Open
+from tests.support.agents import live
 from tests.support.timers import Diary, Failing, quiet, storage
 from tests.support.turns import gated_app, home_of, record_events
 
@@ -25,7 +27,7 @@ AT_ONCE = Retry(base_delay=0.001, max_delay=0.001)
 @pytest.fixture
 async def agent(start: Open, diary: Diary) -> Any:
     cls = diary.agent(retry_options=AT_ONCE)
-    return await (await start(cls)).agent(cls, "a").instance()
+    return await live((await start(cls)).agent(cls, "a"))
 
 
 async def done(agent: Any) -> None:
@@ -43,7 +45,7 @@ async def test_what_is_queued_runs_its_callback_and_is_gone(
 ) -> None:
     app = await start(cls := diary.agent())
     events = record_events(app, "queue:*")
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     id = await agent.queue("note", {"to": "Ada"})
     assert len(id) == 9
     await done(agent)
@@ -70,7 +72,7 @@ async def test_jobs_run_in_the_order_they_were_given_one_at_a_time(
         diary.write(payload)
 
     app = await start(cls := diary.agent(slowly=slowly))
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     await asyncio.gather(*(agent.queue("slowly", number) for number in range(30)))
     await done(agent)
     assert diary.lines == list(range(30))
@@ -83,7 +85,7 @@ async def test_a_job_may_queue_another(start: Open, diary: Diary) -> None:
             await self.queue("chain", payload - 1)
 
     app = await start(cls := diary.agent(chain=chain))
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     await agent.queue("chain", 5)
     await diary.until(6)
     assert diary.lines == [5, 4, 3, 2, 1, 0]
@@ -131,7 +133,7 @@ async def test_a_job_is_tried_again_as_its_options_say_and_then_reported(
     diary.outcome = Failing(ValueError("no"))
     app = await start(cls := diary.agent())
     events = record_events(app, "queue:*")
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     id = await agent.queue("fail", "x", retry=Retry(2, 0.001, 0.001))
     await done(agent)
     assert diary.lines == ["x", "x"]
@@ -175,9 +177,9 @@ async def test_a_method_that_is_gone_takes_its_jobs_along(
 
     app = await start(before := diary.agent(old=old, on_start=on_start))
     with pytest.raises(RuntimeError, match="never starts"):
-        await app.agent(before, "a").instance()
+        await live(app.agent(before, "a"))
     app = await start(after := diary.agent())
-    agent = await app.agent(after, "a").instance()
+    agent = await live(app.agent(after, "a"))
     await done(agent)
     assert "no method 'old'" in caplog.text
     assert (diary.lines, diary.errors, await agent.get_queues()) == (["still here"], [], [])
@@ -188,7 +190,7 @@ async def test_a_payload_that_cannot_be_read_is_reported_and_does_not_stop_the_r
 ) -> None:
     app = await start(cls := diary.agent())
     events = record_events(app, "queue:error")
-    agent = await app.agent(cls, "a").instance()
+    agent = await live(app.agent(cls, "a"))
     await agent.queue("wait", "first")
     await diary.until(1)
     await agent.queue("note", "broken")
@@ -251,7 +253,7 @@ async def test_jobs_can_be_taken_back_one_by_one_by_callback_and_all(
     start: Open, diary: Diary, clock: ManualClock
 ) -> None:
     app = await start(cls := diary.agent())
-    agent, other = await app.agent(cls, "a").instance(), await app.agent(cls, "b").instance()
+    agent, other = await live(app.agent(cls, "a")), await live(app.agent(cls, "b"))
     await agent.queue("wait", "running")
     await diary.until(1)
     one = await agent.queue("note", "one")
@@ -340,7 +342,7 @@ async def test_jobs_of_on_start_run_after_it(start: Open, diary: Diary) -> None:
         diary.write("started")
 
     app = await start(cls := diary.agent(on_start=on_start))
-    await app.agent(cls, "a").instance()
+    await live(app.agent(cls, "a"))
     await diary.until(2)
     assert diary.lines == ["started", "job"]
 
@@ -392,7 +394,7 @@ async def test_a_job_that_is_done_is_not_done_again_because_the_database_was_awa
 
     cls = diary.agent()
     async with gated_app(tmp_path, cls, clock=clock) as (app, store):
-        agent = await app.agent(cls, "a").instance()
+        agent = await live(app.agent(cls, "a"))
         store.refuse(away)
         await agent.queue("wait", "once")
         await agent.queue("note", "next")
@@ -415,7 +417,7 @@ async def test_one_commit_per_job_removes_the_last_and_takes_the_next(
 ) -> None:
     cls = diary.agent()
     async with gated_app(tmp_path, cls, clock=clock) as (app, store):
-        agent = await app.agent(cls, "a").instance()
+        agent = await live(app.agent(cls, "a"))
         await agent.queue("wait", 0)
         await diary.until(1)
         for number in range(1, 10):

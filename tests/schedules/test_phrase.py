@@ -6,8 +6,8 @@ import pytest
 
 from everthink import ScheduledTask, Think
 from everthink.errors import InvalidScheduledTask, InvalidSettings
+from everthink.schedules.declared import declare
 from everthink.schedules.phrase import Interval, WallClock, parse
-from everthink.schedules.task import declare
 
 LONDON = {"default_zone": "Europe/London"}
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from everthink import App, Retry, ScheduledTask, TaskContext, Think
+from everthink import App, Retry, ScheduledTask, Think
 from everthink.errors import InvalidRetry, InvalidScheduledTask
 from everthink.schedules import queries
 from everthink.schedules.queries import TaskRow
 from everthink.testing import ManualClock, ScriptedModel, says
+from everthink.timers import TaskContext
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +46,7 @@ class Stage:
     async def start(self) -> Any:
         self.app = await self._open_app(self.cls, clock=self.clock)
         self.agent = self.app.agent(self.cls, "room")
-        return await self.agent.instance()
+        return await live(self.agent)
 
     async def restart(self) -> Any:
         await self.app.close()
@@ -64,15 +65,15 @@ class Stage:
         await self.passes(0)
 
     async def rows(self) -> dict[str, TaskRow]:
-        home = (await self.agent.instance())._home
-        return {row[0]: TaskRow.of(row) for row in await home.store.fetch(queries.ALL, home.id)}
+        home = (await live(self.agent))._home
+        return {row[0]: TaskRow.of(row) for row in await home.store.fetch(queries.ALL)}
 
     async def due(self) -> list[tuple[str, str]]:
         found = await self.agent.list_schedules()
         return [(s.payload["taskId"], s.time.strftime("%dT%H:%M")) for s in found]
 
     async def said(self) -> list[str]:
-        return [message.text for message in await self.agent.messages()]
+        return [message.text for message in await self.agent.get_messages()]
 
 
 def news(prompt: str = "What is new?", **fields: Any) -> ScheduledTask:
@@ -174,7 +175,7 @@ async def test_declarations_that_raise_leave_an_agent_that_serves(open_app: Open
     stage.app = await open_app(stage.cls, clock=stage.clock)
     stage.app.events.subscribe(lambda e: events.append(e.payload), type="chat:onstart:degraded")
     stage.agent = stage.app.agent(stage.cls, "room")
-    agent = await stage.agent.instance()
+    agent = await live(stage.agent)
     step = {"step": "scheduled-task-reconcile", "error": "no calendar"}
     assert [(d.step, d.error) for d in agent.get_on_start_degradations()] == [tuple(step.values())]
     assert events == [step]
@@ -225,7 +226,7 @@ async def test_an_occurrence_that_runs_twice_is_one_submission(open_app: OpenApp
     (timer,) = await stage.agent.list_schedules()
     home = agent._home
     # The process dies after the action and before the next timer: the same timer comes again
-    await home.tasks._act((await home.tasks._declared())["news"], timer.payload["scheduledFor"])
+    await home.declared._act((await home.declared._declared())["news"], timer.payload["scheduledFor"])
     await stage.passes(3600)
     assert await stage.said() == ["What is new?", "Answer 0."]
     assert len(await stage.agent.list_submissions()) == 1
@@ -275,7 +276,7 @@ async def test_a_handler_may_be_the_name_of_a_method(open_app: OpenApp) -> None:
 
     clock = ManualClock(MORNING)
     app = await open_app(Clock, clock=clock)
-    await app.agent(Clock).instance()
+    await live(app.agent(Clock))
     await clock.advance(3600)
     await (await app.open()).waker.idle()
     assert Clock.seen == ["t"]

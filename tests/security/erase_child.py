@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from everthink import App
-from tests.security.lives import Keeper, live
+from tests.security.lives import Keeper, live_through
 
 
 def die(_: Any = None) -> None:
@@ -21,17 +21,17 @@ def die(_: Any = None) -> None:
 
 async def main(url: str, when: str) -> None:
     async with App(Keeper, store=url, grace=0.0, idle_after=None) as app:
-        await live(app)
+        await live_through(app)
         await app.agent(Keeper, "bob").add_messages("hello")
         store: Any = (await app.open()).store
         apply = store.apply
 
-        def apply_and_die(commit: Any) -> Any:
+        def apply_and_die(commit: Any, *, agent: str = "") -> Any:
             if not any(statement.sql.startswith("DELETE FROM agents") for statement in commit):
-                return apply(commit)
+                return apply(commit, agent=agent)
             if when == "before":
                 die()
-            applied = apply(commit)
+            applied = apply(commit, agent=agent)
             applied.add_done_callback(die)
             return applied
 

@@ -19,6 +19,7 @@ from everthink.runtime.erasing import TABLES
 from everthink.session.media import MediaEviction
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.scripted import Play
+from tests.support.agents import live
 from tests.support.postgres import postgres_database, postgres_server, postgres_url
 
 __all__ = [
@@ -88,9 +89,9 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[s
         yield request.getfixturevalue("postgres_url")
 
 
-async def live(app: App, name: str = "ada") -> None:
+async def live_through(app: App, name: str = "ada") -> None:
     """Let an agent have a life: a conversation, tools, memory, state, files, timers, jobs, fibers."""
-    agent: Any = await app.agent(Keeper, name).instance()
+    agent: Any = await live(app.agent(Keeper, name))
     await agent.add_messages(
         [
             Message("p", "user", [{"type": "file", "mediaType": "text/plain", "url": PICTURE}]),

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.open import open_store
 from everthink.store.port import Rows, Statement, Store
 
 __all__ = ["DEEP", "Poisoned", "deep", "store_url"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from everthink import Granted
+from everthink.server import Granted
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from everthink.testing.client import Client
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.browser import CONTINUE, TOOLS, quiet
@@ -33,7 +34,7 @@ async def tab(server: Any, cls: Any, me: str, id: str = "tab", **options: Any) -
 
 
 async def ids(server: Any, cls: Any) -> list[str]:
-    return [c.id for c in (await server.app.agent(cls, "room").instance()).connections]
+    return [c.id for c in (await live(server.app.agent(cls, "room"))).connections]
 
 
 # --- whose id it is
@@ -101,7 +102,7 @@ async def test_nobody_is_left_out_because_another_uses_their_id(serve: Serve) ->
     await ada.until(lambda: [m.id for m in ada.messages][:1] == ["m1"])
     await eve.set_state({"count": 1})
     await ada.until(lambda: ada.state == {"count": 1})
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     agent.broadcast("only for Ada", without=[agent.connections[1].id])
     await ada.until(lambda: ada.other == ["only for Ada"])
     await eve.clear()
@@ -146,7 +147,7 @@ async def test_a_connection_ends_when_its_time_is_over(serve: Serve, kind: str) 
     await clock.advance(1)
     assert await ada.until_closed() == (4401, "Session expired")
     # Nothing stops because somebody's time is over, and nobody comes in any more
-    assert len((await server.app.agent(cls, "room").instance())._home.door.turns) == 1
+    assert len((await live(server.app.agent(cls, "room")))._home.chat.host.turns) == 1
     assert await socket(server, ROOM) == (401, "Session expired")
     assert (await server.http(f"{ROOM}/get-messages")).status == 401
 
@@ -173,7 +174,7 @@ async def test_what_arrives_after_the_end_is_not_heard(serve: Serve) -> None:
     events = record_events(server.app, "audit")
     ada = await server.connect(cls, id="a")
     await ada.settled()
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     # A machine that slept: the time is over, and no timer has told so
     agent.connections[0].until = clock.now_ms() / 1000 - 1
     for message in ("hello", '{"type":"cf_agent_state","state":{"evil":true}}', "again"):
@@ -195,8 +196,8 @@ async def test_whoever_was_closed_and_does_not_go_is_not_heard(serve: Serve) -> 
     server = await serve(cls)
     chat = await server.connect(cls)
     await chat.settled()
-    connection = (await server.app.agent(cls, "room").instance()).connections[0]
-    hall = (await server.app.agent(cls, "room").instance())._home.hall
+    connection = (await live(server.app.agent(cls, "room"))).connections[0]
+    hall = (await live(server.app.agent(cls, "room")))._home.sockets
     for _ in range(3):
         await hall.receive(connection, "hello")
     assert heard == ["hello"]

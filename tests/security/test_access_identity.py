@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from everthink import Granted, Think, ToolContext, client_tool, tool
-from everthink.runtime.rpc import callable
+from everthink import Think, ToolContext, client_tool, tool
+from everthink.runtime.rpc import exposed
+from everthink.server import Granted
 from everthink.testing import ManualClock, ScriptedModel, calls, fails, says
+from tests.support.agents import live
 
 from ..support.browser import CONTINUE, quiet
 from ..support.server import open_app, served
@@ -51,11 +53,11 @@ class Desk(Think):
         self.seen.append(("tool", ctx.identity))
         return "seen"
 
-    @callable
+    @exposed
     async def ask(self, text: str) -> str:
         return (await self.save_messages(text)).text
 
-    @callable
+    @exposed
     async def ask_later(self, text: str) -> str:
         return (await self.submit_messages(text)).submission_id
 
@@ -185,6 +187,6 @@ async def test_any_identity_can_be_kept(serve: Serve, identity: Any, kept: Any) 
     server = await serve(cls, authenticate=lambda connection: Granted(identity))
     chat = await server.connect(cls)
     await chat.until_done(await chat.say("Hello"))
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     assert agent.connections[0].identity is identity
     assert cls.seen[0] == ("before_turn", kept)

@@ -12,10 +12,11 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
-from everthink import Granted
 from everthink.errors import AgentError
-from everthink.runtime.rpc import callable
+from everthink.runtime.rpc import exposed
+from everthink.server import Granted
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.named import by_repr
@@ -104,7 +105,7 @@ async def test_a_guest_is_one_by_the_permissions_that_are_named(serve: Serve) ->
     chat = await server.connect(cls)
     await chat.until_done(await chat.say("Hello"))
     assert chat.text == "Hi."
-    connection = (await server.app.agent(cls, "room").instance()).connections[0]
+    connection = (await live(server.app.agent(cls, "room"))).connections[0]
     assert (connection.identity, connection.permissions) == (None, {"ask"})
 
 
@@ -224,12 +225,12 @@ class Tried:
             self.requests.append(set(request.state.permissions))
             return "answered"
 
-        @callable
+        @exposed
         def write(_: Any) -> str:
             self.called.append("write")
             return "written"
 
-        @callable(reads=True)
+        @exposed(reads=True)
         def look(_: Any) -> str:
             self.called.append("look")
             return "seen"
@@ -283,4 +284,4 @@ async def test_the_same_name_of_another_tenant_changes_nothing_that_was_said(ser
     refused = await two.until_done(await two.request([said("u1", "Give me the money")]))
     assert "only its author may change" in refused["body"]
     await one.until_done(await one.request([said("u1", "3 + 3?")]))
-    assert [m.text for m in await server.app.agent(cls, "room").messages()] == ["3 + 3?", "Six."]
+    assert [m.text for m in await server.app.agent(cls, "room").get_messages()] == ["3 + 3?", "Six."]

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from everthink import Granted, Think, tool
-from everthink.runtime.rpc import callable
+from everthink import Think, tool
+from everthink.runtime.rpc import exposed
+from everthink.server import Granted
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from everthink.testing.client import Client
+from tests.support.agents import live
 
 from ..support.browser import CONTINUE, TOOLS
 from ..support.turns import record_events
@@ -36,12 +38,12 @@ class Room(Think):
         self.called.append("pay")
         return "paid"
 
-    @callable
+    @exposed
     def write(self) -> str:
         self.called.append("write")
         return "written"
 
-    @callable(reads=True)
+    @exposed(reads=True)
     def look(self) -> str:
         self.called.append("look")
         return "seen"
@@ -110,7 +112,7 @@ async def test_what_is_not_granted_is_refused_and_changes_nothing(serve: Serve, 
     # Then nothing has changed, nobody else noticed, and it is told
     assert await snapshot(owner) == before
     assert [f for f in owner.frames[frames:] if f["type"] != "cf_agent_stream_resuming"] == []
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     assert agent.state == {"count": 0}
     assert "pay" not in cls.called
     assert "write" not in cls.called
@@ -183,7 +185,7 @@ async def test_what_is_granted_authorized_and_not_readonly_is_what_one_may(serve
         ("ada", ("read",), {}),
     ):
         await guest(server, cls, *may, me=me, **query)
-        connection = (await server.app.agent(cls, "room").instance()).connections[-1]
+        connection = (await live(server.app.agent(cls, "room"))).connections[-1]
         seen[f"{me} {','.join(may)} {''.join(query)}".strip()] = {p for p in ALL if connection.may(p)}
     every = ",".join(ALL)
     assert seen == {
@@ -205,7 +207,7 @@ async def test_no_permissions_at_all_is_read_only_in_words_and_deeds(serve: Serv
     assert (await eve.call("write"))[-1]["error"] == "Connection is readonly"
     assert (await eve.call("look"))[-1]["result"] == "seen"
     assert eve.state == {"count": 9}  # in her own window only
-    assert (await server.app.agent(cls, "room").instance()).state == {"count": 0}
+    assert (await live(server.app.agent(cls, "room"))).state == {"count": 0}
 
 
 async def test_a_permission_that_does_not_exist_lets_nobody_in(
@@ -294,7 +296,7 @@ async def test_a_flood_of_refusals_is_told_in_number_and_hides_nobody_elses(serv
     await eve.settled()
     assert len(events) == 20
     assert all(len(event.payload["target"]) <= 128 for event in events)
-    other = (await server.app.agent(cls, "room").instance()).connections[0]
+    other = (await live(server.app.agent(cls, "room"))).connections[0]
     other.address = "203.0.113.9"
     await eve.cancel("y")
     await eve.settled()

@@ -10,8 +10,9 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
-from everthink import App, Granted
+from everthink import App
 from everthink.errors import AgentError
+from everthink.server import Granted
 from everthink.testing import ManualClock, ScriptedModel
 
 from ..support.agents import assistant
@@ -263,7 +264,6 @@ async def test_who_is_asked_and_nobody_decides_about_agents_is_told_at_the_start
         ("alow_origins", "allow_origins"),
         ("authentication", "authenticate"),
         ("authorise", "authorize"),
-        ("synchronus", "synchronous"),
     ],
 )
 def test_an_option_that_does_not_exist_is_refused_with_the_nearest(option: str, meant: str) -> None:
@@ -276,14 +276,14 @@ async def test_the_options_of_the_stores_are_known() -> None:
     import inspect
 
     from everthink.app.options import STORE_OPTIONS
-    from everthink.store.postgres import open_postgres
-    from everthink.store.sqlite import open_sqlite
+    from everthink.postgres import open_postgres
+    from everthink.sqlite import open_sqlite
 
     for engine, opens in {"SQLite": open_sqlite, "PostgreSQL": open_postgres}.items():
         given = inspect.signature(opens).parameters.values()
         assert set(STORE_OPTIONS[engine]) == {one.name for one in given if one.kind is one.KEYWORD_ONLY}
-    App(answering(), synchronous="NORMAL")
+    App(answering(), store_options={"synchronous": "NORMAL"})
     store = await open_sqlite(":memory:", ())
     with pytest.raises(AgentError, match="this one is open already"):
-        App(answering(), store=store, synchronous="NORMAL")
+        App(answering(), store=store, store_options={"synchronous": "NORMAL"})
     await store.close()

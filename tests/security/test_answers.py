@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from everthink import Limits, Think, tool
+from everthink import Think, tool
 from everthink.messages import Message
+from everthink.server import Limits
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
+from tests.support.agents import live
 
 from ..support.browser import WHERE
 from ..support.server import Served
@@ -37,7 +39,7 @@ class Asking:
     two: Client
 
     async def messages(self) -> list[Message]:
-        return await self.server.app.agent(self.cls, "room").messages()
+        return await self.server.app.agent(self.cls, "room").get_messages()
 
 
 async def asked(serve: Any, *plays: Any, **options: Any) -> Asking:
@@ -119,7 +121,7 @@ async def test_an_approval_runs_what_was_asked_once(serve_on: ServeOn) -> None:
 async def test_the_ledger_s_input_runs_whatever_the_transcript_says(serve: Serve, tmp_path: Path) -> None:
     # Given a transcript that was changed behind our back
     room = await asked(serve, says("Paid."))
-    agent = await room.server.app.agent(room.cls, "room").instance()
+    agent = await live(room.server.app.agent(room.cls, "room"))
     message = (await room.messages())[-1]
     parts = [{**p, "input": {"order": "A", "amount": 500}} if "input" in p else p for p in message.parts]
     await agent.session.update_message(Message(message.id, "assistant", parts))
@@ -134,7 +136,7 @@ async def test_the_ledger_s_input_runs_whatever_the_transcript_says(serve: Serve
 
 async def test_a_transcript_alone_approves_nothing(serve: Serve) -> None:
     room = await asked(serve, says("Well."))
-    agent = await room.server.app.agent(room.cls, "room").instance()
+    agent = await live(room.server.app.agent(room.cls, "room"))
     message = (await room.messages())[-1]
     parts = [{**p, **approved()} if p.get("toolCallId") == "c1" else p for p in message.parts]
     await agent.session.update_message(Message(message.id, "assistant", parts))
@@ -174,7 +176,7 @@ async def test_an_approval_for_a_call_of_a_browser_counts_for_nothing(serve: Ser
     await two.approve("c1")
     await two.approve("c1", approved=False)
     await two.settled()
-    (part,) = (await server.app.agent(cls, "room").messages())[-1].tool_parts
+    (part,) = (await server.app.agent(cls, "room").get_messages())[-1].tool_parts
     assert part["state"] == "input-available"
     # and its result still does
     await one.answer("c1", "Paris", autoContinue=True)
@@ -203,7 +205,7 @@ async def test_nothing_can_be_said_about_a_call_that_runs(serve: Serve) -> None:
     await two.settled()
     go.set()
     await one.until_done(request)
-    (part,) = (await server.app.agent(Slow, "room").messages())[1].tool_parts
+    (part,) = (await server.app.agent(Slow, "room").get_messages())[1].tool_parts
     assert part["output"] == "really done"
 
 
@@ -219,7 +221,7 @@ async def test_a_result_settles_a_browser_s_call_once_also_after_a_restart(serve
     await two.until_frame("message_updated")
     await two.answer("c1", "Atlantis", autoContinue=True)
     await two.settled()
-    (part,) = (await server.app.agent(cls, "room").messages())[-1].tool_parts
+    (part,) = (await server.app.agent(cls, "room").get_messages())[-1].tool_parts
     assert (part["output"], model.asked) == ("Paris", 1)
 
 
@@ -230,7 +232,7 @@ async def test_answers_recorded_elsewhere_do_nothing_here(serve: Serve) -> None:
     await stranger.answer("c1", "paid", autoContinue=True)
     await stranger.settled()
     assert room.cls.paid == []
-    assert await room.server.app.agent(room.cls, "elsewhere").messages() == []
+    assert await room.server.app.agent(room.cls, "elsewhere").get_messages() == []
 
 
 async def test_an_approval_is_audited_with_who_gave_it(serve: Serve) -> None:
@@ -287,7 +289,7 @@ async def test_a_client_s_tools_are_bounded(serve: Serve, tools: Any, words: str
     (one,) = await people(server, cls, "a")
     done = await one.until_done(await one.request([said("u1", "Hi")], clientTools=tools))
     assert words in done["body"]
-    assert await server.app.agent(cls, "room").messages() == []
+    assert await server.app.agent(cls, "room").get_messages() == []
 
 
 async def test_a_result_that_is_too_large_is_told_to_the_model(serve: Serve) -> None:
@@ -298,7 +300,7 @@ async def test_a_result_that_is_too_large_is_told_to_the_model(serve: Serve) -> 
     await one.until_done(await one.request([said("u1", "Where?")], clientTools=[WHERE]))
     await one.answer("c1", "x" * 2000, autoContinue=True)
     await one.until_text("Too much.")
-    (part,) = (await server.app.agent(cls, "room").messages())[1].tool_parts
+    (part,) = (await server.app.agent(cls, "room").get_messages())[1].tool_parts
     assert (part["state"], "more than 1000" in part["errorText"]) == ("output-error", True)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from everthink import Granted, callable
+from everthink import exposed
 from everthink.models.port import ToolCallPart
+from everthink.server import Granted
 from everthink.testing import ScriptedModel, calls, calls_raw, says
 from everthink.testing.client import Client
 
@@ -40,7 +41,7 @@ def asked(client: Client) -> list[tuple[str, str]]:
 
 async def still_asked(server: Served, cls: type[Shop]) -> list[str]:
     """The orders that wait for an answer, as they are stored."""
-    parts = [p for m in await server.app.agent(cls, "room").messages() for p in m.tool_parts]
+    parts = [p for m in await server.app.agent(cls, "room").get_messages() for p in m.tool_parts]
     return [p["input"]["order"] for p in parts if p["state"] == "approval-requested"]
 
 
@@ -75,7 +76,7 @@ async def test_a_click_on_an_old_question_does_not_run_what_was_asked_since(serv
 
 
 async def test_nor_in_another_session_of_the_agent(serve_on: ServeOn) -> None:
-    @callable
+    @exposed
     async def begin_another(self: Any) -> None:
         await self.sessions.open((await self.sessions.create("another")).id)
 

@@ -9,9 +9,9 @@ import pytest
 from everthink.errors import ToolDefinitionError, ToolInputError
 from everthink.models.demo_tools import calls_for
 from everthink.tools import bounds
+from everthink.tools.bounds import MAX_REFERENCE
 from everthink.tools.collect import client_tools_from
 from everthink.tools.json_input import MAX_STEPS, JsonInput, misfits
-from everthink.tools.references import MAX_REFERENCE
 
 from ..support.steps import grows_no_faster, steps
 

@@ -13,6 +13,7 @@ from everthink.limits import MIB, Limits
 from everthink.models.port import Request
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.scripted import Play
+from tests.support.agents import live
 
 from .conftest import Serve, ServeOn
 from .strangers import said
@@ -39,7 +40,7 @@ async def test_a_hostile_schema_is_refused_and_nothing_is_stored(serve: Serve, s
     (refusal,) = [f for f in bad.frames if f.get("id") == request and f.get("error")]
     assert "cannot be used" in refusal["body"]
     assert len(refusal["body"]) < 500
-    assert await server.app.agent(Target, "room").messages() == []
+    assert await server.app.agent(Target, "room").get_messages() == []
     await good.until_done(await good.say("Hello"))
     assert good.text == "ok"
 
@@ -72,9 +73,9 @@ async def test_what_one_request_adds_is_bounded_in_all_on_both_engines(serve_on:
     request = await tab.request(many)
     await tab.until(lambda: any(f.get("id") == request and f.get("error") for f in tab.frames))
     assert f"more than {Limits().text_bytes}" in tab.frames[-1]["body"]
-    assert await server.app.agent(Target, "room").messages() == []
+    assert await server.app.agent(Target, "room").get_messages() == []
     await tab.until_done(await tab.request(many[:7]))
-    assert len(await server.app.agent(Target, "room").messages()) == 8
+    assert len(await server.app.agent(Target, "room").get_messages()) == 8
 
 
 async def test_a_long_text_is_found_by_its_beginning_on_both_engines(serve_on: ServeOn) -> None:
@@ -82,7 +83,7 @@ async def test_a_long_text_is_found_by_its_beginning_on_both_engines(serve_on: S
     tab = await server.connect(Target)
     text = "harbor " + "word " * 150_000 + "lighthouse"
     await tab.until_done(await tab.request([said("u1", text)]))
-    agent: Any = await server.app.agent(Target, "room").instance()
+    agent: Any = await live(server.app.agent(Target, "room"))
     assert [hit.id for hit in await agent.session.search("harbor")] == ["u1"]
     assert await agent.session.search("lighthouse") == []
     assert (await agent.get_messages())[0].text == text

@@ -186,9 +186,9 @@ def _estimated(signs: str) -> int:
 
 def test_a_huge_query_costs_no_more_than_a_long_one() -> None:
     def asked(size: int) -> Callable[[], Any]:
-        return lambda: words_of(Search("messages", ("id",), "a", ("x " * size,)))
+        return lambda: words_of(Search("messages", ("id",), ("x " * size,)))
 
-    assert words_of(Search("messages", ("id",), "a", ("x " * 10_000,))) == ["x"] * 32
+    assert words_of(Search("messages", ("id",), ("x " * 10_000,))) == ["x"] * 32
     assert steps(asked(1_000_000)) <= steps(asked(LONGEST_QUERY))
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from everthink import Block, Think, ToolCall, tool
+from everthink import Block, Think, tool
+from everthink.hooks import ToolCall
 from everthink.testing import Play, ScriptedModel, calls, says
 
 from ..support.turns import Database

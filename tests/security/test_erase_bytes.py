@@ -11,9 +11,10 @@ from everthink import App
 from everthink.journal.queries import segment
 from everthink.runtime.erasing import TABLES
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 from tests.support.server import open_app, served
 
-from .lives import SECRET, Keeper, anyio_backend, live, quiet, rows_of, traces
+from .lives import SECRET, Keeper, anyio_backend, live_through, quiet, rows_of, traces
 
 __all__ = ["anyio_backend"]
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.anyio
 async def test_no_byte_of_an_erased_agent_is_left(tmp_path: Path) -> None:
     async with App(Keeper, store=f"sqlite:///{tmp_path}/a.db", grace=0.0) as app:
         # Given an agent with a life, and another one that never heard the secret
-        await live(app)
+        await live_through(app)
         await app.agent(Keeper, "bob").add_messages("hello")
         assert traces(tmp_path)["a.db-wal"] > 20
         missing = {table.name for table in TABLES} - set(await rows_of(app))
@@ -33,7 +34,7 @@ async def test_no_byte_of_an_erased_agent_is_left(tmp_path: Path) -> None:
         # Then nothing is left, while the app runs and when it is closed
         assert traces(tmp_path) == {}
         assert await rows_of(app) == {}
-        assert (await app.agent(Keeper, "bob").messages())[0].text == "hello"
+        assert (await app.agent(Keeper, "bob").get_messages())[0].text == "hello"
     assert traces(tmp_path) == {}
 
 
@@ -49,13 +50,13 @@ async def test_no_byte_of_a_conversation_is_left_after_a_clear_over_a_socket(tmp
         await other.until_frame("chat_clear")
         await quiet(app)
         assert traces(tmp_path) == {}
-        assert await (await app.agent(Keeper, "ada").instance()).session.search(SECRET) == []
+        assert await (await live(app.agent(Keeper, "ada"))).session.search(SECRET) == []
     assert traces(tmp_path) == {}
 
 
 async def test_clearing_again_and_again_owes_one_pass_only(tmp_path: Path) -> None:
     async with open_app(tmp_path, Keeper) as app:
-        agent: Any = await app.agent(Keeper, "ada").instance()
+        agent: Any = await live(app.agent(Keeper, "ada"))
         passes = 0
         database: Any = (await app.open()).store
         scrub = database.scrub
@@ -82,17 +83,17 @@ async def test_what_a_cleared_turn_says_late_is_not_left_either(tmp_path: Path) 
         model = ScriptedModel(says(*[f"{SECRET} " for _ in range(200)]).then_hangs())
 
     async with open_app(tmp_path, Talker) as app:
-        agent: Any = await app.agent(Talker, "ada").instance()
+        agent: Any = await live(app.agent(Talker, "ada"))
         home = agent._home
-        ask = home.cleaning.ask
+        ask = home.chat.cleaning.ask
 
         def ask_after_a_late_chunk(running: Any) -> None:
             [turn] = running
-            late = segment(home.id, turn, first=9_000, last=9_000, chunks=f'["{SECRET}"]', now=0)
+            late = segment(turn, first=9_000, last=9_000, chunks=f'["{SECRET}"]', now=0)
             home.store.apply([late])
             ask(running)
 
-        home.cleaning.ask = ask_after_a_late_chunk
+        home.chat.cleaning.ask = ask_after_a_late_chunk
         seen = 0
         async for _ in agent.chat(f"Tell me about {SECRET}"):
             seen += 1

@@ -15,12 +15,13 @@ from everthink.runtime.erasing import TABLES
 from everthink.runtime.exporting import _KINDS, sections
 from everthink.runtime.schema import MIGRATIONS
 from everthink.testing import ScriptedModel
+from tests.support.agents import live
 
 from .lives import (
     SECRET,
     Keeper,
     anyio_backend,
-    live,
+    live_through,
     postgres_database,
     postgres_server,
     postgres_url,
@@ -39,7 +40,7 @@ async def exported(app: App, name: str = "ada", cls: type[Think] = Keeper) -> li
 
 async def test_an_export_has_a_line_for_every_row(url: str) -> None:
     async with App(Keeper, store=url, grace=0.0) as app:
-        await live(app)
+        await live_through(app)
         await app.agent(Keeper, "bob").add_messages("not mine")
         head, *lines = await exported(app)
         assert head == {
@@ -64,7 +65,7 @@ async def test_an_export_has_a_line_for_every_row(url: str) -> None:
 
 async def test_the_conversation_reads_back_from_it(url: str) -> None:
     async with App(Keeper, store=url, grace=0.0) as app:
-        agent: Any = await app.agent(Keeper, "ada").instance()
+        agent: Any = await live(app.agent(Keeper, "ada"))
         for number in range(40):
             await agent.add_messages(
                 Message(f"m{40 - number}", "user", [{"type": "text", "text": f"{number}"}])
@@ -117,7 +118,7 @@ async def test_a_long_conversation_is_read_in_pages(url: str) -> None:
         model = ScriptedModel()
 
     async with App(Plain, store=url, grace=0.0) as app:
-        agent: Any = await app.agent(Plain, "ada").instance()
+        agent: Any = await live(app.agent(Plain, "ada"))
         await asyncio.gather(*(agent.add_messages(f"{n}") for n in range(100)))
         ids = [line["id"] for line in await exported(app, cls=Plain) if line["kind"] == "message"]
         assert len(ids) == len(set(ids)) == 100

@@ -56,4 +56,4 @@ async def test_a_kill_leaves_all_or_nothing(url: str, when: str, tmp_path: Path)
             await directory.store.scrub(patience=60)
         assert await rows_of(app) == {}
         assert traces(tmp_path) == {}
-        assert [m.text for m in await app.agent(Keeper, "bob").messages()] == ["hello"]
+        assert [m.text for m in await app.agent(Keeper, "bob").get_messages()] == ["hello"]

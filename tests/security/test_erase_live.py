@@ -12,17 +12,18 @@ from everthink.cluster.fence import Fence
 from everthink.errors import AgentError, StoreClosed, StoreError
 from everthink.observe.events import Audit, Destroy, Event
 from everthink.runtime import directory, erasing
-from everthink.runtime.rpc import callable
+from everthink.runtime.rpc import exposed
 from everthink.store.port import Commit, Rows, Statement
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.clock import ManualClock
+from tests.support.agents import live
 from tests.support.server import served
 
 from .lives import (
     SECRET,
     Keeper,
     anyio_backend,
-    live,
+    live_through,
     postgres_database,
     postgres_server,
     postgres_url,
@@ -47,8 +48,8 @@ class Talker(Think):
 
 async def test_every_row_goes_and_those_of_others_stay(url: str) -> None:
     async with open_app(url) as app:
-        await live(app, "ada")
-        await live(app, "bob")
+        await live_through(app, "ada")
+        await live_through(app, "bob")
         before = await rows_of(app, "Keeper/bob")
         gone = await rows_of(app, "Keeper/ada")
         assert await app.erase(Keeper, "ada") >= sum(gone.values()) - gone["segments"]
@@ -61,7 +62,7 @@ async def test_every_row_goes_and_those_of_others_stay(url: str) -> None:
 
 async def test_erasing_twice_and_erasing_nobody_is_fine(url: str) -> None:
     async with open_app(url) as app:
-        await live(app)
+        await live_through(app)
         twice = await asyncio.gather(app.erase(Keeper, "ada"), app.erase(Keeper, "ada"))
         assert twice[0] == twice[1] > 0
         assert await app.erase(Keeper, "ada") == 0
@@ -181,7 +182,7 @@ async def test_a_tool_that_does_not_stop_can_write_nothing_any_more(
 
 async def test_code_that_kept_the_instance_writes_into_nothing(url: str) -> None:
     async with open_app(url) as app:
-        agent: Any = await app.agent(Keeper, "ada").instance()
+        agent: Any = await live(app.agent(Keeper, "ada"))
         await app.erase(Keeper, "ada")
         for late in (
             agent.set_state({"notes": SECRET}),
@@ -198,7 +199,7 @@ async def test_code_that_kept_the_instance_writes_into_nothing(url: str) -> None
 
 async def test_commits_on_their_way_do_not_come_after_the_delete(url: str) -> None:
     async with open_app(url) as app:
-        agent: Any = await app.agent(Keeper, "ada").instance()
+        agent: Any = await live(app.agent(Keeper, "ada"))
         writes = [asyncio.ensure_future(agent.set_state({"notes": f"{n}"})) for n in range(200)]
         await asyncio.sleep(0)
         erased = await app.erase(Keeper, "ada")
@@ -212,11 +213,11 @@ async def test_whoever_reaches_it_meanwhile_waits_and_finds_a_new_one(url: str) 
         await app.agent(Keeper, "ada").add_messages(SECRET)
         erasing = asyncio.ensure_future(app.erase(Keeper, "ada"))
         await asyncio.sleep(0)
-        fresh = await app.agent(Keeper, "ada").messages()
+        fresh = await app.agent(Keeper, "ada").get_messages()
         await erasing
         assert fresh == []
         await app.agent(Keeper, "ada").add_messages("hello again")
-        assert [m.text for m in await app.agent(Keeper, "ada").messages()] == ["hello again"]
+        assert [m.text for m in await app.agent(Keeper, "ada").get_messages()] == ["hello again"]
 
 
 async def test_an_agent_that_hangs_in_its_start_can_be_erased(url: str) -> None:
@@ -230,7 +231,7 @@ async def test_an_agent_that_hangs_in_its_start_can_be_erased(url: str) -> None:
             await asyncio.Event().wait()
 
     async with open_app(url, Slow) as app:
-        reaching = asyncio.ensure_future(app.agent(Slow, "ada").messages())
+        reaching = asyncio.ensure_future(app.agent(Slow, "ada").get_messages())
         await starting.wait()
         await app.erase(Slow, "ada")
         with pytest.raises(AgentError, match="was erased while it started"):
@@ -295,7 +296,7 @@ async def test_a_failing_database_keeps_everything_and_says_so(
         with pytest.raises(StoreError):
             await app.erase(Keeper, "ada")
         # Then nothing is lost, and it answers again
-        assert [m.text for m in await app.agent(Keeper, "ada").messages()] == [SECRET]
+        assert [m.text for m in await app.agent(Keeper, "ada").get_messages()] == [SECRET]
 
 
 async def test_a_tab_that_comes_back_and_only_looks_brings_nothing_back(url: str) -> None:
@@ -327,7 +328,7 @@ async def test_a_socket_that_is_just_joining_is_closed_as_well(url: str) -> None
             await go.wait()
             return False
 
-        @callable
+        @exposed
         def ping(self) -> str:
             return "pong"
 

@@ -81,7 +81,7 @@ async def test_only_the_idle_ones_go_and_it_is_told(url: str, clock: ManualClock
         # Then one is over, with every row of it, and the other is as it was
         assert await there(app) == {"busy"}
         assert await rows_of(app, "Room/idle") == {}
-        assert len(await app.agent(Room, "busy").messages()) == 4
+        assert len(await app.agent(Room, "busy").get_messages()) == 4
         await app.events.drain()
         assert traces(tmp_path) == {}
     told = [(one.name, one.body) for one in seen if isinstance(one.body, Audit | Destroy)]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from everthink.open_store import open_store
+from everthink.postgres.driver import connect
 from everthink.runtime.erasing import TABLES, erased
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.open import open_store
-from everthink.store.postgres.driver import connect
 from everthink.store.search import text_indexes
 
 from .lives import anyio_backend, postgres_database, postgres_server, postgres_url

@@ -21,8 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
-from everthink import AgentError, Limits, Think, callable, tool
+from everthink import AgentError, Think, exposed, tool
 from everthink.models.port import Request
+from everthink.server import Limits
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
 from everthink.testing.in_process_server import Listening
@@ -61,7 +62,7 @@ class Target(Think):
     model = ScriptedModel.forever(play)
     initial_state: Any = None
 
-    @callable
+    @exposed
     def add(self, a: Any = 0, b: Any = 0) -> Any:
         return [a, b]
 
@@ -181,7 +182,7 @@ async def test_random_frames_break_nothing(tmp_path: Path, caplog: pytest.LogCap
     again = open_app(tmp_path, Target, limits=MANY)
     async with Listening(again) as server:
         for room in ROOMS:
-            messages = await again.agent(Target, room).messages()
+            messages = await again.agent(Target, room).get_messages()
             assert [message.to_json() for message in messages] == before[room]
     _check_log(caplog)
 
@@ -211,14 +212,14 @@ async def _after_an_honest_turn(server: Listening, app: Any, room: str) -> list[
             honest = await server.connect(Target, room)
             await honest.until_done(await honest.say("Still there?"))
         await _ended(home)
-    messages = await app.agent(Target, room).messages()
+    messages = await app.agent(Target, room).get_messages()
     assert len({message.id for message in messages}) == len(messages)
     assert all(message.role in ("user", "assistant") for message in messages)
     return [message.to_json() for message in messages]
 
 
 async def _ended(home: Any) -> None:
-    while not home.continuations.is_at_rest or home.door.turns:  # noqa: ASYNC110 - nobody tells
+    while not home.chat.continuations.is_at_rest or home.chat.host.turns:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.01)
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from everthink import Limits, Think
+from everthink import Think
 from everthink.messages import user_message
-from everthink.runtime.rpc import callable
+from everthink.runtime.rpc import exposed
+from everthink.server import Limits
 from everthink.testing import ScriptedModel, says
 from everthink.wire.offers import MOST_STREAMS, Offers
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.turns import record_events
@@ -46,7 +48,7 @@ async def test_a_client_may_not_pile_up_turns(serve: Serve) -> None:
     for request in requests:
         assert (await bad.until_done(request))["outcome"] == "completed"
     assert (await own).status == "completed"
-    stored = [message.text for message in await agent.messages() if message.role == "user"]
+    stored = [message.text for message in await agent.get_messages() if message.role == "user"]
     assert stored == ["0", "1", "2", "From code"]
     # and when there is room again, it is taken
     go.clear()
@@ -77,16 +79,16 @@ class Desk(Think):
     def __init__(self) -> None:
         self.go, self.touched = asyncio.Event(), []
 
-    @callable
+    @exposed
     async def wait(self) -> str:
         await self.go.wait()
         return "done"
 
-    @callable
+    @exposed
     def add(self, secret_a: int, secret_b: int = 0) -> int:
         return secret_a + secret_b
 
-    @callable
+    @exposed
     def inside(self) -> None:
         int([])  # type: ignore[call-overload]
 
@@ -113,7 +115,7 @@ async def test_a_connection_has_so_many_calls_at_once(serve: Serve) -> None:
     assert refused["error"] == "3 calls of this connection run already; wait for one of them"
     # Another connection has its own
     assert (await good.call("add", 1, 2))[-1]["result"] == 3
-    agent: Any = await server.app.agent(Desk, "room").instance()
+    agent: Any = await live(server.app.agent(Desk, "room"))
     agent.go.set()
     for call in waiting:
         await bad.until(lambda call=call: bad.answers(call))
@@ -135,7 +137,7 @@ async def test_looking_for_a_method_runs_nothing_of_the_agent(serve: Serve, meth
     server = await serve(Desk)
     bad = await server.connect(Desk)
     await bad.settled()
-    agent: Any = await server.app.agent(Desk, "room").instance()
+    agent: Any = await live(server.app.agent(Desk, "room"))
     agent.touched.clear()
     [answer] = await bad.call(method)
     assert (answer["success"], answer["error"]) == (False, error)
@@ -277,6 +279,6 @@ async def test_a_state_has_a_size(serve: Serve) -> None:
     await bad.set_state("x" * 9_998)
     await good.until_frame("state")
     # and the application may keep what it likes
-    agent: Any = await server.app.agent(cls, "room").instance()
+    agent: Any = await live(server.app.agent(cls, "room"))
     await agent.set_state("y" * 100_000)
     await good.until_frame("state", count=2)

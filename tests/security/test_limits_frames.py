@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from everthink import Limits, Think
-from everthink.runtime.rpc import callable
+from everthink import Think
+from everthink.runtime.rpc import exposed
+from everthink.server import Limits
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 
 from ..support.raw import BINARY, CONTINUED, PING, PONG, TEXT, Raw, framed
 from ..support.turns import record_events
@@ -28,7 +30,7 @@ class Assistant(Think):
     def __init__(self) -> None:
         self.heard = []
 
-    @callable
+    @exposed
     def size(self, value: Any) -> int:
         return len(value)
 
@@ -159,7 +161,7 @@ async def test_empty_fragments_pile_nothing_up(serve: Serve) -> None:
     bad = await Raw.socket(server)
     bad.write(framed(TEXT, b"he", final=False) + framed(CONTINUED, final=False) * 20_000)
     assert await is_served(good)
-    agent: Any = await server.app.agent(Assistant, "room").instance()
+    agent: Any = await live(server.app.agent(Assistant, "room"))
     [socket] = [one for one in agent.connections if one.id != "good"]
     assert len(socket._now.__self__._protocol.frames) == 1
     # When it ends after all, it is one message of what was in it
@@ -177,7 +179,7 @@ async def test_a_flood_of_small_frames_keeps_nobody_waiting(serve: Serve) -> Non
     bad = await Raw.socket(server)
     bad.write(framed(TEXT, b"x") * 100_000)
     # Then others have their turn long before the last of them is read
-    agent: Any = await server.app.agent(Assistant, "room").instance()
+    agent: Any = await live(server.app.agent(Assistant, "room"))
     assert await is_served(good)
     assert len(agent.heard) < 75_000
     while len(agent.heard) < 100_000:
@@ -208,7 +210,7 @@ async def test_binary_frames_are_the_applications_own(serve: Serve) -> None:
     bad.write(framed(BINARY, b'{"type":"cf_agent_chat_clear"}') + framed(BINARY, b"\xff" * 70_000))
     good = await server.connect(Assistant)
     assert await is_served(good)
-    agent: Any = await server.app.agent(Assistant, "room").instance()
+    agent: Any = await live(server.app.agent(Assistant, "room"))
     while len(agent.heard) < 2:
         await good.settled()
     assert agent.heard == [b'{"type":"cf_agent_chat_clear"}', b"\xff" * 70_000]
@@ -222,7 +224,7 @@ async def test_long_texts_reach_the_application_as_text(serve: Serve) -> None:
     long = "\U0001f600 not a frame " * 10_000
     await chat.send(long)
     await chat.settled()
-    agent: Any = await server.app.agent(Assistant, "room").instance()
+    agent: Any = await live(server.app.agent(Assistant, "room"))
     assert (agent.heard == [long]) is True
 
 

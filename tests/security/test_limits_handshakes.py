@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everthink import Limits
+from everthink.server import Limits
 from everthink.testing import ScriptedModel, calls, says
 
 from ..support.agents import assistant

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from everthink import Limits
 from everthink.access.crowd import Crowd, place_of
+from everthink.server import Limits
 from everthink.server.arriving import Arriving
 from everthink.server.connections import Connection
 from everthink.server.waiting import Buffers
 from everthink.testing import ManualClock, ScriptedModel, says
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.raw import CONTINUED, TEXT, Raw, framed
@@ -332,8 +333,8 @@ async def test_agents_that_nobody_needs_leave_memory_with_their_halls(serve: Ser
     for number in range(10):
         tab = await server.connect(cls, f"room-{number}")
         await tab.settled()
-        agent: Any = await server.app.agent(cls, f"room-{number}").instance()
-        halls.append(weakref.ref(agent._home.hall))
+        agent: Any = await live(server.app.agent(cls, f"room-{number}"))
+        halls.append(weakref.ref(agent._home.sockets))
         await tab.close()
     del agent, tab
     server.clients.clear()
@@ -343,7 +344,7 @@ async def test_agents_that_nobody_needs_leave_memory_with_their_halls(serve: Ser
     while any(hall() for hall in halls):
         gc.collect()
         await asyncio.sleep(0)
-    assert not server.app._gate._halls
+    assert not server.app._gate._met
 
 
 # --- bodies

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from everthink import Limits
 from everthink.messages import Message
-from everthink.server import guarded
+from everthink.server import Limits, guarded
 from everthink.server.arriving import Arriving
 from everthink.server.waiting import Buffers, Latest, Long
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.raw import Raw
@@ -53,7 +53,7 @@ class Deaf:
 
 async def talk(server: Any, cls: Any, *rooms: str) -> None:
     for room in rooms or ("room",):
-        agent = await server.app.agent(cls, room).instance()
+        agent = await live(server.app.agent(cls, room))
         for _ in range(8):
             await agent.add_messages("w" * (LONG // 8))
 
@@ -207,18 +207,13 @@ class One:
     def wait(self, own: int = 0) -> None:
         for long in self.longs:
             self.buffers.share(long)
-        self.own = own
-        self.buffers.hold(self, own)
-
-    @property
-    def cost(self) -> float:
-        return self.own + sum(len(long) / max(1, long.holders) for long in self.longs)
+        self.buffers.hold(self.give_up, own, self.longs)
 
     def give_up(self) -> None:
         self.is_gone = True
         for long in self.longs:
             self.buffers.unshare(long)
-        self.buffers.forget(self)
+        self.buffers.forget(self.give_up)
 
 
 def test_who_waits_for_what_others_wait_for_costs_a_part_of_it() -> None:

@@ -12,6 +12,7 @@ from everthink import tool
 from everthink.messages import Message
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
+from tests.support.agents import live
 
 from ..support.turns import Database, all_over
 from .conftest import Serve, ServeOn
@@ -60,7 +61,7 @@ async def test_a_call_that_was_approved_runs_once_on_all_branches(serve_on: Serv
         await again(one, old)
     # Then it has run once, and the conversation holds its result
     assert cls.paid == PAID
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     holder = await agent.session.get_message(old[-1].id)
     assert [p["output"] for p in holder.parts if p.get("toolCallId") == "c1"] == ["paid 10"]
 
@@ -92,7 +93,7 @@ async def test_a_call_that_was_approved_does_not_run_again_in_a_fork(serve_on: S
     one, old = await asked(server, cls)
     await one.approve("c1", auto_continue=False)
     await one.settled()
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     fork = await agent.sessions.fork("", old[-1].id)
     await one.until_done(await one.request([*one.messages, said("u2", "Go on")]))
     assert cls.paid == PAID
@@ -150,12 +151,12 @@ async def test_a_deleted_submission_takes_no_yes_back(serve: Serve) -> None:
     await agent.wait_for_submission(submission.submission_id)
     (one,) = await people(server, cls, "ada")
     old = list(one.messages)
-    fork = await (await agent.instance()).sessions.fork("", old[-1].id)
+    fork = await (await live(agent)).sessions.fork("", old[-1].id)
     await one.approve("c1")
     await one.until_text("Fine.")
     await all_over(server.app, cls, "room")
     await agent.delete_submissions()
-    await (await agent.instance()).sessions.open(fork.id)
+    await (await live(agent)).sessions.open(fork.id)
     (two,) = await people(server, cls, "ada")
     await two.approve("c1")
     await two.settled()

@@ -13,7 +13,7 @@ from everthink.testing import ScriptedModel, calls_raw, says
 from everthink.turn.calls import MAX_INPUT
 from everthink.turn.prompt import LEFT_OUT
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import prompt, record_events
 
 from .poisoned import DEEP
@@ -102,7 +102,7 @@ async def test_what_a_provider_says_and_nobody_can_keep_is_an_error_of_that_turn
     result = await app.agent(cls).save_messages("Hello")
     assert result.status == "error"
     # What was said before it stays, and so does everybody's conversation
-    assert [m.text for m in await app.agent(cls).messages()] == ["Hello", "Half. "]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Hello", "Half. "]
     assert (await app.agent(cls).save_messages("And?")).status == "completed"
     await app.evict(cls, "default")
     assert (await app.agent(cls).save_messages("And now?")).status == "completed"
@@ -115,7 +115,7 @@ async def test_a_message_that_cannot_be_put_into_words_is_noted_in_the_prompt(op
     app = await open_app(cls)
     told = record_events(app, "chat:stored:unreadable")
     await app.agent(cls).save_messages("Hello")
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     part = {"type": "tool-look", "toolCallId": "c", "state": "output-denied", "input": {}, "approval": "no"}
     await agent.session.append_message(Message("bad", "assistant", [part]))
     for _ in range(2):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from everthink import Limits
+from everthink.server import Limits
 from everthink.testing import ScriptedModel, says
 
 from .conftest import Serve
@@ -39,7 +39,8 @@ async def test_the_next_message_goes_without_the_one_that_was_refused(serve: Ser
     assert end["outcome"] == "completed"
     await two.until_text("Two.")
     assert [m.text for m in two.messages] == ["First", "One.", "Second", "Two."]
-    assert [m.text for m in await server.app.agent(cls, "room").messages()] == [m.text for m in two.messages]
+    stored = await server.app.agent(cls, "room").get_messages()
+    assert [m.text for m in stored] == [m.text for m in two.messages]
     assert "999" not in str(model.last_request.messages)
     assert "javascript" not in str(model.last_request.messages)
     assert [event.body.messages for event in dropped] == [1]

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from everthink import Granted, MediaEviction, ModelError, Think, client_tool
+from everthink import Think, client_tool
+from everthink.errors import ModelError
+from everthink.memory import MediaEviction
 from everthink.messages import Message
+from everthink.server import Granted
 from everthink.testing import ScriptedModel, calls, fails, says
+from tests.support.agents import live
 
 from ..support.browser import WHERE
 from ..support.turns import all_over
@@ -55,7 +59,7 @@ async def test_a_message_under_the_id_of_a_summary_is_refused_with_words(serve_o
     (one,) = await people(server, cls, "a")
     done = await one.until_done(await one.request([said("compaction_1", "Hello?")]))
     assert (done["error"], "which stands for a summary" in done["body"]) == (True, True)
-    assert await server.app.agent(cls, "room").messages() == []
+    assert await server.app.agent(cls, "room").get_messages() == []
     # also from code
     with pytest.raises(Exception, match="which stands for a summary"):
         await server.app.agent(cls, "room").add_messages([said("compaction_1", "Hello?")])
@@ -70,14 +74,14 @@ async def test_a_path_that_somebody_types_keeps_no_file_of_others(serve_on: Serv
     url = "data:image/png;base64," + base64.b64encode(data).decode()
     cls = shop(ScriptedModel(*[says("ok")] * 20), media_eviction=False)
     server = await serve_on(cls)
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     await agent.session.append_message(said("m0", "Look"))
     await agent.session.append_message(
         Message("m1", "user", [{"type": "file", "mediaType": "image/png", "url": url}])
     )
     for number in range(9):
         await agent.session.append_message(said(f"n{number}", "hm"))
-    await agent._home.evictor.run_pass(MediaEviction(keep_recent_messages=4))
+    await agent._home.chat.evictor.run_pass(MediaEviction(keep_recent_messages=4))
     marker = (await agent.session.get_message("m1")).parts[0]["text"]
     path = marker.partition("preserved at ")[2].rstrip("]")
     assert await agent.read_attachment(path) == data
@@ -108,7 +112,7 @@ async def test_only_who_declared_a_tool_answers_its_calls(serve_on: ServeOn, evi
     bob, again = await people(server, cls, "bob", "ada")
     await bob.answer("c1", "Atlantis", autoContinue=True, clientTools=[WHERE])
     await bob.settled()
-    (part,) = (await server.app.agent(cls, "room").messages())[-1].tool_parts
+    (part,) = (await server.app.agent(cls, "room").get_messages())[-1].tool_parts
     assert part["state"] == "input-available"
     assert [(e.body.action, e.body.allowed, e.body.identity) for e in refused if not e.body.allowed] == [
         ("answer", False, "bob")
@@ -134,7 +138,7 @@ async def test_who_approves_something_meanwhile_does_not_become_its_owner(serve:
     await bob.settled()
     await ada.answer("c2", "Paris", autoContinue=True)
     await ada.until_text("Paris.")
-    outputs = [p["output"] for m in await server.app.agent(cls, "room").messages() for p in m.tool_parts]
+    outputs = [p["output"] for m in await server.app.agent(cls, "room").get_messages() for p in m.tool_parts]
     assert outputs == ["paid 1", "Paris"]
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from everthink.errors import StoreUnreadable
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.open import open_store
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ def test_no_file_is_open_to_others_at_any_moment(tmp_path: Path) -> None:
     code = (
         "import asyncio, os, sys\n"
         "from everthink.runtime.schema import MIGRATIONS\n"
-        "from everthink.store.open import open_store\n"
+        "from everthink.open_store import open_store\n"
         "real, made = os.open, []\n"
         "def spy(path, flags, mode=0o777, **more):\n"
         "    if flags & os.O_CREAT: made.append(oct(mode))\n"

@@ -13,6 +13,7 @@ from everthink import App, Think
 from everthink.serving.page import WithPage
 from everthink.serving.target import Loaded
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 
 from ..support.server import open_app, served
 
@@ -61,7 +62,7 @@ class Desk(Think):
 )
 async def test_every_answer_has_them(tmp_path: Path, path: str, status: int) -> None:
     async with served(open_app(tmp_path, Desk)) as server:
-        await server.app.agent(Desk, "room").instance()  # looking makes none
+        await live(server.app.agent(Desk, "room"))  # looking makes none
         answer = await server.http(path)
     assert answer.status == status
     assert {name: answer.headers.get(name) for name in EXPECTED} == EXPECTED
@@ -84,7 +85,7 @@ async def test_an_applications_own_header_wins(tmp_path: Path) -> None:
             return HTMLResponse("<p>", headers={"Referrer-Policy": "origin"})
 
     async with served(Mine(Desk, store=f"sqlite:///{tmp_path}/x.db")) as server:
-        await server.app.agent(Desk, "room").instance()
+        await live(server.app.agent(Desk, "room"))
         page = await server.http("/agents/desk/room/page")
         assert page.headers["content-security-policy"] == "default-src 'self'"
         assert page.headers["x-content-type-options"] == "nosniff"

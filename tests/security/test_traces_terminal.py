@@ -22,7 +22,7 @@ from everthink.cli.main import cli
 from everthink.cli.screen import Screen, name_of
 from everthink.errors import AgentError
 from everthink.plain import in_json, plain
-from everthink.serving import output as letters
+from everthink.serving import output
 from everthink.testing import ScriptedModel, calls, says
 
 ATTACKS = {
@@ -123,9 +123,9 @@ def test_a_sequence_that_comes_in_pieces_is_taken_apart_as_well() -> None:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_letters_show_and_do_not_obey(attack: str) -> None:
     with on_terminal() as terminal:
-        letters.complain(AgentError(f"{ATTACKS[attack]}\nsecond", kept=ATTACKS[attack], next_step=MARKUP))
-        letters.complain(ValueError(ATTACKS[attack]))
-        letters.say(ATTACKS[attack])
+        output.complain(AgentError(f"{ATTACKS[attack]}\nsecond", kept=ATTACKS[attack], next_step=MARKUP))
+        output.complain(ValueError(ATTACKS[attack]))
+        output.say(ATTACKS[attack])
     assert harmless(terminal.getvalue())
     assert MARKUP in terminal.getvalue()
 

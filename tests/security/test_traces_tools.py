@@ -15,6 +15,7 @@ from everthink.journal.tool_errors import UNTOLD_TOOL, ToolErrors
 from everthink.models.port import ToolMessage
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
+from tests.support.agents import live
 
 from ..support.postgres import postgres_database, postgres_server, postgres_url
 from ..support.server import Served, open_app, served
@@ -197,12 +198,12 @@ async def test_clearing_forgets_what_tools_said(store: str, tmp_path: Path) -> N
     async with served(app) as server:
         tab = await server.connect(Desk)
         await tab.until_done(await tab.say("Look"))
-        agent = await app.agent(Desk, "room").instance()
+        agent = await live(app.agent(Desk, "room"))
         count = "SELECT COUNT(*) FROM calls WHERE words IS NOT NULL"
         assert await agent._home.store.fetch(count) == [(1,)]
         await agent.clear_messages()
         assert await agent._home.store.fetch(count) == [(0,)]
-        assert agent._home.words.of("", "c1") is None
+        assert agent._home.chat.host.words.of("", "c1") is None
 
 
 async def test_a_call_id_that_comes_again_keeps_the_words_apart(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from everthink import Limits, Think, ToolContext, tool
+from everthink import Think, ToolContext, tool
+from everthink.server import Limits
 from everthink.testing import ScriptedModel, calls, says
+from tests.support.agents import live
 
 from ..support.turns import all_over, home_of, prompt
 from .conftest import Serve, ServeOn
@@ -153,7 +155,7 @@ async def test_who_may_not_clear_hides_nothing_that_is_written_at_the_same_momen
         await bob.until_done(asked[1])
         await all_over(server.app, cls, room)
         # Then what she wrote is there, whoever came first
-        texts = [m.text for m in await server.app.agent(cls, room).messages()]
+        texts = [m.text for m in await server.app.agent(cls, room).get_messages()]
         assert "Second" in texts, number
 
 
@@ -168,7 +170,7 @@ async def test_an_id_that_two_requests_bring_at_once_is_taken_once(serve: Serve)
     await one.until_text("Once ")
     await two.settled()
     await one.settled()
-    assert len((await home_of(server.app, cls, "room")).door.turns) == 1
+    assert len((await home_of(server.app, cls, "room")).chat.host.turns) == 1
     refused = [f for tab in (one, two) for f in tab.responses("r") if f.get("error")]
     assert ["runs or waits already" in f["body"] for f in refused] == [True]
     go.set()
@@ -193,7 +195,7 @@ async def test_who_may_not_clear_takes_nothing_that_others_said_out_of_sight(ser
     # The last answer, below which nobody has written, may be asked for again
     done = await bob.until_done(await bob.request(bob.messages[:3], trigger="regenerate-message"))
     assert done.get("error") is None
-    assert [m.text for m in await server.app.agent(cls, "room").messages()] == [
+    assert [m.text for m in await server.app.agent(cls, "room").get_messages()] == [
         "First",
         "One.",
         "Second",
@@ -226,7 +228,7 @@ async def test_what_is_said_behind_a_waiting_regeneration_stays_in_sight_and_is_
 
     # Then hers follows what was answered again, and the old branch is what it was
     assert [text for _, text in prompt(cls.model.last_request)] == ["First", "One again.", "I never agreed"]
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     shown = ["First", "One again.", "I never agreed", "Noted."]
     assert [message.text for message in agent.messages] == shown
     await agent.session.load()
@@ -275,7 +277,7 @@ async def test_also_when_the_process_ends_meanwhile(tmp_path: Path) -> None:
     async with opened(tmp_path, cls) as server:
         await people(server, cls, "bob")
         await all_over(server.app, cls, "room")
-        agent = await server.app.agent(cls, "room").instance()
+        agent = await live(server.app.agent(cls, "room"))
         assert [message.text for message in agent.messages] == ["First", "One again.", "Second", "Two."]
     assert [text for _, text in prompt(cls.model.last_request)] == ["First", "One again.", "Second"]
 
@@ -296,7 +298,7 @@ async def test_nor_what_is_no_longer_in_memory(serve_on: ServeOn, where: str, ho
     await ada.until_done(await ada.request([said("a1", "I never agreed")]))
     for number in range(5):
         await bob.until_done(await bob.request([said(f"f{number}", "filler " * 60)]))
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     if where == "behind a summary":
         await agent.session.add_compaction("All agreed.", "b0", "f2")
     assert agent.session.find("a1") is None

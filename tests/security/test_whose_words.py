@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from everthink import Think, TurnContext, client_tool, tool
+from everthink import Think, client_tool, tool
+from everthink.hooks import TurnContext
 from everthink.testing import ScriptedModel, calls, says
 
 from ..support.server import Served

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from everthink import Message, Think, client_tool, default_context_overflow_classifier, tool
+from everthink import Message, Think, client_tool, tool
 from everthink.errors import TurnInterrupted
+from everthink.memory import default_context_overflow_classifier
 from everthink.testing import ManualClock, ScriptedModel, calls, hangs, overflows, says
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.hooks import script
 from tests.support.overflow import NOTE, SUMMARY, Shortener, talk
 from tests.support.recovery import Room
@@ -68,8 +70,8 @@ async def test_a_turn_that_dies_more_often_than_allowed_ends_with_the_terminal_m
 
     assert model.asked == 7
     home = await room.home()
-    assert home.last_failure is not None
-    assert home.last_failure["error"] == "The assistant was interrupted and could not recover."
+    assert home.chat.host.last_failure.value is not None
+    assert home.chat.host.last_failure.value.error == "The assistant was interrupted and could not recover."
     [incident] = await room.incidents()
     assert f"Chat recovery exhausted {incident.id}" in logged.messages
 
@@ -293,7 +295,7 @@ async def test_an_agent_says_whether_a_call_waits_for_a_person(open_app: OpenApp
             return "paid"
 
     app = await open_app(MyAgent)
-    agent = await app.agent(MyAgent).instance()
+    agent = await live(app.agent(MyAgent))
     await agent.save_messages("Hi")
     assert agent.has_pending_interaction() is False
     asked = await agent.save_messages("Pay 5")
@@ -330,7 +332,7 @@ async def test_an_agent_waits_until_all_is_quiet_and_then_goes_on(open_app: Open
     summarizing = asyncio.create_task(agent.summarize())
     gate.set()
     await asyncio.gather(looking, summarizing)
-    messages: list[Message] = await agent.messages()
+    messages: list[Message] = await agent.get_messages()
     assert [message.text for message in messages] == [
         "Look.",
         "Looking, found.",

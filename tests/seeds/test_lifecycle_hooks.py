@@ -15,11 +15,12 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from everthink import Think, create_compact_function, default_context_overflow_classifier, tool
+from everthink import Think, tool
+from everthink.memory import create_compact_function, default_context_overflow_classifier
 from everthink.models.port import Finish, ModelEvent, Request
 from everthink.testing import ScriptedModel, calls, cites, fails, overflows, says, thinks
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import offered, results
 from tests.support.overflow import talk
 from tests.support.server import open_app as app_in
@@ -189,7 +190,7 @@ async def test_the_session_is_configured_with_blocks_compaction_and_a_cached_pro
 
     model = ScriptedModel(calls("set_context", label="memory", content="Likes tea."), says("Noted."))
     app = await open_app(MyAgent)
-    agent = await app.agent(MyAgent).instance()
+    agent = await live(app.agent(MyAgent))
     await agent.save_messages("I like tea.")
 
     system = model.requests[0].system or ""
@@ -548,12 +549,12 @@ async def test_successes_and_failures_are_counted_with_how_long_they_took(open_a
                 self.env.ANALYTICS.write_data_point(
                     {
                         "blobs": [ctx.tool_name, "ok"],
-                        "doubles": [ctx.duration_ms, len(json.dumps(ctx.output))],
+                        "doubles": [ctx.duration * 1000, len(json.dumps(ctx.output))],
                     }
                 )
             else:
                 self.env.ANALYTICS.write_data_point(
-                    {"blobs": [ctx.tool_name, "error", str(ctx.error)], "doubles": [ctx.duration_ms]}
+                    {"blobs": [ctx.tool_name, "error", str(ctx.error)], "doubles": [ctx.duration * 1000]}
                 )
 
     await ask(open_app, MyAgent)
@@ -685,7 +686,7 @@ async def test_text_is_counted_and_reasoning_and_calls_are_logged_as_they_stream
                     console.info("[tool] %s %s", ctx.chunk.tool_name, ctx.chunk.input)
 
     app = await open_app(MyAgent)
-    agent = await app.agent(MyAgent).instance()
+    agent = await live(app.agent(MyAgent))
     await agent.save_messages("Oslo?")
     assert agent.tokens_streamed == len("It rains in Oslo.")
     assert logged.messages[:2] == ["[reasoning] Hm.", "[tool] weather {'city': 'Oslo'}"]
@@ -735,7 +736,7 @@ async def test_a_follow_up_turn_is_started_from_the_hook(open_app: OpenApp) -> N
     app = await open_app(MyAgent)
     agent = app.agent(MyAgent)
     await agent.save_messages("Look around.")
-    assert [message.text for message in await agent.messages()] == [
+    assert [message.text for message in await agent.get_messages()] == [
         "Look around.",
         "I found three things.",
         "Now summarize what you found.",

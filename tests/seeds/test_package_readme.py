@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from everthink import App, Think, has_tool_call, tool
-from everthink.context.object_store import ObjectStoreProvider
+from everthink import App, Think, tool
+from everthink.hooks import has_tool_call
+from everthink.memory import ObjectStoreProvider
 from everthink.models.port import TextPart, UserMessage
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.hooks import offered, results, script
 from tests.support.server import open_app as app_in
 from tests.support.server import served
@@ -135,7 +137,7 @@ async def test_two_prompts_and_a_handler_run_at_their_times(open_app: OpenApp) -
         await clock.advance(hours * 3600)
         await (await app.open()).waker.idle()
         await agent.wait_until_stable()
-    assert [message.text for message in await agent.messages()] == [
+    assert [message.text for message in await agent.get_messages()] == [
         "Start my workout.",
         "Started.",
         "Compile all my GitHub commits for the last week and write a concise summary.",
@@ -194,7 +196,7 @@ async def test_four_hooks_around_one_tool(open_app: OpenApp, logged: pytest.LogC
 
         def after_tool_call(self, ctx):
             if ctx.success:
-                console.info(f"{ctx.tool_name} ok in {ctx.duration_ms:.0f}ms {ctx.output}")
+                console.info(f"{ctx.tool_name} ok in {ctx.duration * 1000:.0f}ms {ctx.output}")
             else:
                 console.error(f"{ctx.tool_name} failed: {ctx.error}")
 
@@ -297,7 +299,7 @@ async def test_a_memory_that_the_model_writes_is_in_the_prompt_after_a_restart(o
             ).with_cached_prompt()
 
     app = await open_app(MyAgent)
-    agent = await app.agent(MyAgent).instance()
+    agent = await live(app.agent(MyAgent))
     await agent.save_messages("I am Ada and I like tea.")
     await agent.session.refresh_system_prompt()
     await app.evict(MyAgent, "default")
@@ -316,7 +318,7 @@ async def test_a_block_is_added_and_removed_while_the_agent_runs(open_app: OpenA
             return session.with_context("soul", {"provider": "Be kind."})
 
     app = await open_app(MyAgent)
-    agent = await app.agent(MyAgent).instance()
+    agent = await live(app.agent(MyAgent))
     session = agent.session
 
     await session.add_context("notes", {"description": "User notes"})
@@ -411,4 +413,4 @@ async def test_the_model_follows_a_stored_setting(open_app: OpenApp) -> None:
     await agent.configure({"model_tier": "capable", "system_prompt": "Think hard."})
     await app.evict(MyAgent, "default")
     assert (await agent.save_messages("Hi")).text == "Thoroughly."
-    assert (await agent.get_config())["system_prompt"] == "Think hard."
+    assert ((await live(agent)).get_config())["system_prompt"] == "Think hard."

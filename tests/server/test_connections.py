@@ -10,6 +10,7 @@ import pytest
 
 from everthink.errors import UNTOLD
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.turns import record_events
@@ -84,8 +85,8 @@ async def test_a_connect_hook_that_raises_closes_with_1011(serve: Serve) -> None
     assert chat.other == [json.dumps({"error": UNTOLD}, separators=(",", ":"))]
     fine = await server.connect(cls)
     await fine.until_done(await fine.say("Hello"))
-    assert (await server.app.agent(cls, "room").instance()).connections[0].id
-    assert len((await server.app.agent(cls, "room").instance()).connections) == 1
+    assert (await live(server.app.agent(cls, "room"))).connections[0].id
+    assert len((await live(server.app.agent(cls, "room"))).connections) == 1
 
 
 async def test_a_connection_without_an_id_gets_one(serve: Serve) -> None:
@@ -93,7 +94,7 @@ async def test_a_connection_without_an_id_gets_one(serve: Serve) -> None:
     server = await serve(cls)
     for query in ({}, {"_pk": ""}):
         await (await server.connect(cls, query=query)).settled()
-    ids = [c.id for c in (await server.app.agent(cls, "room").instance()).connections]
+    ids = [c.id for c in (await live(server.app.agent(cls, "room"))).connections]
     assert len(set(ids)) == 2
     assert all(ids)
 
@@ -103,7 +104,7 @@ async def test_broadcast_and_close_from_code(serve: Serve) -> None:
     server = await serve(cls)
     one, two = await server.connect(cls, id="a"), await server.connect(cls, id="b")
     await asyncio.gather(one.settled(), two.settled())
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     agent.broadcast("to b", without=["a"])
     await two.until(lambda: two.other == ["to b"])
     await one.settled()
@@ -121,7 +122,7 @@ async def test_a_broadcast_leaves_out_the_connection_itself_as_well_as_its_id(se
     server = await serve(cls)
     one, two = await server.connect(cls, id="a"), await server.connect(cls, id="b")
     await asyncio.gather(one.settled(), two.settled())
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     agent.broadcast("to b", without=[next(c for c in agent.connections if c.id == "a")])
     await two.until(lambda: two.other == ["to b"])
     await one.settled()
@@ -145,7 +146,7 @@ async def test_a_goodbye_that_cannot_be_sent_closes_all_the_same_and_is_told(
     server = await serve(cls)
     chat = await server.connect(cls)
     await chat.settled()
-    (connection,) = (await server.app.agent(cls, "room").instance()).connections
+    (connection,) = (await live(server.app.agent(cls, "room"))).connections
     connection.close(*given)
     assert await chat.until_closed() == sent
     assert words in caplog.text

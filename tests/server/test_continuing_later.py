@@ -60,7 +60,7 @@ async def test_a_restart_right_after_the_last_answer_loses_nothing(serve: Serve)
     while home._tasks:
         await asyncio.wait(home._tasks)
     await all_over(asked.server.app, asked.cls, "room")
-    messages = await asked.server.app.agent(asked.cls, "room").messages()
+    messages = await asked.server.app.agent(asked.cls, "room").get_messages()
     assert [m.text for m in messages] == ["Where am I?", "", "You are in Paris."]
     assert asked.model.asked == 2
 
@@ -103,7 +103,7 @@ async def test_a_new_message_takes_the_place_of_answers_that_never_came(serve: S
     assert again.text == "Never mind, then."
     assert asked.model.asked == 2
     assert asked.clock.waiting == 0
-    assert (await home_of(asked.server.app, asked.cls, "room")).continuations.pending is None
+    assert (await home_of(asked.server.app, asked.cls, "room")).chat.continuations.pending is None
     assert wishes(tmp_path) == []
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from everthink import Limits, Message, Think, tool
+from everthink import Message, Think, tool
+from everthink.server import Limits
 from everthink.session.row_size import MAX_ROW_BYTES
 from everthink.testing import ScriptedModel, calls, says
 from tests.conftest import OpenApp
@@ -47,7 +48,7 @@ async def test_code_that_sent_it_reads_so_in_the_result(open_app: OpenApp) -> No
     app = await open_app(cls := assistant(ScriptedModel(says("Much."), says("Less."), says("Again."))))
     agent = app.agent(cls)
     result = await agent.save_messages(LONG)
-    [asked, _] = await agent.messages()
+    [asked, _] = await agent.get_messages()
     assert result.cut == (asked.id,)
     assert asked.metadata is not None
     assert asked.metadata["compactedTextParts"] == [0]
@@ -75,7 +76,7 @@ async def test_messages_that_are_added_or_submitted_are_named_too(open_app: Open
     # Then an event tells of each once, and only of those
     assert [payload["messageId"] for payload in told()] == [added, submitted, saved]
     assert all(payload["role"] == "user" and payload["bytes"] > MAX_ROW_BYTES for payload in told())
-    stored = {message.id: message for message in await agent.messages()}
+    stored = {message.id: message for message in await agent.get_messages()}
     assert all("compactedTextParts" in (stored[id].metadata or {}) for id in (added, submitted, saved))
 
     # And again when it is replaced by something as large

@@ -13,7 +13,7 @@ import pytest
 
 from everthink import Think
 from everthink.limits import Limits
-from everthink.runtime.rpc import callable
+from everthink.runtime.rpc import exposed
 from everthink.server.chat_sockets import ChatSockets
 from everthink.server.connections import Connection
 from everthink.testing import ScriptedModel, says
@@ -37,7 +37,7 @@ class Target(Think):
     def __init__(self) -> None:
         self.heard = []
 
-    @callable
+    @exposed
     def add(self, a: Any, b: Any) -> Any:
         return [a, b]
 
@@ -70,7 +70,7 @@ async def test_thousands_of_hostile_frames_change_nothing(
     caplog.set_level(logging.ERROR)
     app = await open_app(Target)
     home = await home_of(app, Target)
-    hall = home.hall = ChatSockets(home, app.access)
+    hall = home.sockets = ChatSockets(home, home.chat, app.access)
     target: Any = home.agent
     sinks, tabs, pumps = [Sink(), Sink()], list[Any](), list[Any]()
 
@@ -127,8 +127,8 @@ async def test_thousands_of_hostile_frames_change_nothing(
     assert not hall.state.accepted
     assert hall.state.active is None
     assert len(hall.state.over) <= 100
-    assert len(home.open_tools) <= 1
-    assert not home.aborts._controllers
+    assert len(home.chat.browser.tools) <= 1
+    assert not home.chat.host.aborts._controllers
     assert [record for record in caplog.records if "raised" in record.message] == []
     assert [sink.closed for sink in sinks] == [None, None]
     # and the agent is well

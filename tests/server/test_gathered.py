@@ -17,6 +17,7 @@ from everthink.server import connections
 from everthink.server.batched_websocket import BatchedProtocol
 from everthink.server.connections import Connection, Parcel
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.server import Served, open_app, served
@@ -58,35 +59,35 @@ async def wire(anyio_backend: str) -> Wire:
 
 def around(wire: Any) -> Any:
     loop = asyncio.get_running_loop()
-    breath = gathered._breaths.setdefault(loop, gathered._LoopTick(loop))
-    return gathered._BatchedWebSocket(wire, breath)
+    tick = gathered._ticks.setdefault(loop, gathered._LoopTick(loop))
+    return gathered._BatchedWebSocket(wire, tick)
 
 
-async def breath_ends() -> None:
+async def tick_ends() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
 
-async def test_the_first_write_of_a_breath_is_at_once_and_the_rest_is_one(wire: Wire) -> None:
+async def test_the_first_write_of_a_tick_is_at_once_and_the_rest_is_one(wire: Wire) -> None:
     socket = around(wire)
     for letter in b"abcd":
         socket.write(bytes([letter]))
     assert wire.done == [b"a"]
-    await breath_ends()
+    await tick_ends()
     assert wire.done == [b"a", b"bcd"]
     socket.write(b"e")
     assert wire.done == [b"a", b"bcd", b"e"]
-    await breath_ends()
+    await tick_ends()
     assert wire.done == [b"a", b"bcd", b"e"]
 
 
-async def test_sockets_share_a_breath_and_not_their_bytes(wire: Wire) -> None:
+async def test_sockets_share_a_tick_and_not_their_bytes(wire: Wire) -> None:
     other = Wire()
     one, two = around(wire), around(other)
     for letter in b"abc":
         one.write(bytes([letter]))
         two.write(bytes([letter]).upper())
-    await breath_ends()
+    await tick_ends()
     assert wire.done == [b"a", b"bc"]
     assert other.done == [b"A", b"BC"]
 
@@ -99,7 +100,7 @@ async def test_much_does_not_wait_for_the_end_of_a_breath(wire: Wire) -> None:
     socket.write(large)
     assert wire.done == [b"a", b"b" + large]
     socket.write(b"c")
-    await breath_ends()
+    await tick_ends()
     assert wire.done == [b"a", b"b" + large, b"c"]
 
 
@@ -109,7 +110,7 @@ async def test_closing_comes_after_what_was_written(wire: Wire) -> None:
     socket.write(b"b")
     socket.close()
     assert wire.done == [b"a", b"b", "close"]
-    await breath_ends()
+    await tick_ends()
     assert wire.done == [b"a", b"b", "close"]
 
 
@@ -119,7 +120,7 @@ async def test_what_waits_for_a_socket_that_is_gone_is_dropped(wire: Wire) -> No
     socket.write(b"b")
     socket.abort()
     wire.closing = True
-    await breath_ends()
+    await tick_ends()
     assert wire.done == [b"a", "abort"]
 
 
@@ -231,7 +232,7 @@ async def test_a_client_that_wants_compression_gets_it(tmp_path: Path, anyio_bac
         assert socket.protocol.extensions
         while "mcp_servers" not in await socket.recv():
             pass
-        [connection] = (await server.app.agent(cls, "room").instance()).connections
+        [connection] = (await live(server.app.agent(cls, "room"))).connections
         assert connection._now(Parcel(["plain"]).framed) is False, (
             "frames that are not compressed are not taken"
         )
@@ -244,7 +245,7 @@ async def test_a_goodbye_comes_after_the_burst(chatting: Served) -> None:
     cls = chatting.app.classes[0]
     chat = await chatting.connect(cls)
     await chat.settled()
-    agent = await chatting.app.agent(cls, "room").instance()
+    agent = await live(chatting.app.agent(cls, "room"))
     for word in WORDS:
         agent.connections[0].send(word)
     agent.connections[0].close(4003, "out")

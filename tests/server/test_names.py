@@ -16,7 +16,7 @@ from everthink.serving.page import WithPage
 from everthink.serving.target import Loaded
 from everthink.testing import ScriptedModel, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.server import open_app as made
 from tests.support.server import served
 
@@ -58,18 +58,18 @@ async def test_it_is_one_agent_over_http_sockets_and_from_code(tmp_path: Path) -
             assert len(stored.json) == 12
             shown = await server.http(f"/everthink/inspect/assistant/{written}")
             assert len(shown.json["turns"]) == 6
-        assert (await app.agent(cls, TWO).instance()).name == app.agent(cls, TWO).name == ONE
+        assert (await live(app.agent(cls, TWO))).name == app.agent(cls, TWO).name == ONE
         assert set(asked) == {ONE}
 
 
 @pytest.mark.anyio
 async def test_what_an_app_does_with_it_is_done_with_one_agent(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("One."))))
-    agent = await app.agent(cls, ONE).instance()
+    agent = await live(app.agent(cls, ONE))
     await agent.save_messages("Hi")
     await app.evict(cls, TWO)
-    assert await app.agent(cls, TWO).instance() is not agent
-    assert len(await app.agent(cls, TWO).messages()) == 2
+    assert await live(app.agent(cls, TWO)) is not agent
+    assert len(await app.agent(cls, TWO).get_messages()) == 2
     assert [line["kind"] async for line in app.export(cls, TWO)]
     assert await app.release(cls, TWO) == []
     assert await app.erase(cls, TWO) > 0

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from everthink import Think, tool
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.messages import user_message
-from everthink.runtime.rpc import callable
+from everthink.runtime.rpc import exposed
 from everthink.testing import ManualClock, ScriptedModel, calls, says, waits
+from tests.support.agents import live
+from tests.support.turns import accept_request
 
 from ..support.browser import CONTINUE, TOOLS, outcome, quiet
 from ..support.turns import all_over
@@ -37,7 +39,7 @@ class Board(Think):
         await self.set_state({"count": to})
         return "set"
 
-    @callable(reads=True)
+    @exposed(reads=True)
     async def lies(self) -> None:
         """Is marked as reading and writes all the same."""
         await self.set_state({"count": 99})
@@ -48,14 +50,14 @@ def board(*plays: Any, **members: Any) -> type[Board]:
 
 
 async def state_of(server: Any, cls: type[Think]) -> Any:
-    return (await server.app.agent(cls, "room").instance()).state
+    return (await live(server.app.agent(cls, "room"))).state
 
 
 async def ask_as_reader(server: Any, cls: type[Think], text: str) -> None:
     """A turn that may not change the state, as rows of earlier releases have them."""
-    home = (await server.app.agent(cls, "room").instance())._home
+    home = (await live(server.app.agent(cls, "room")))._home
     request = ChatRequest(
-        home.new_id(), [*home.session.path, user_message(text, id=home.new_id())], is_readonly=True
+        home.new_id(), [*home.chat.session.path, user_message(text, id=home.new_id())], is_readonly=True
     )
     await accept_request(home, request)
 

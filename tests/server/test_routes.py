@@ -10,6 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 from everthink import Think
 from everthink.server.routes import Route, Routes, segments_of
+from tests.support.agents import live
 from tests.support.server import Served
 
 from .conftest import Serve
@@ -112,7 +113,7 @@ async def test_the_rows_of_the_agents_are_asked_in_this_order(
 async def test_a_socket_talks_to_the_agent_whatever_follows_its_name(clerk: Served) -> None:
     await clerk.connect("/agents/clerk/room/get-messages")
 
-    agent = await clerk.app.agent(Clerk, "room").instance()
+    agent = await live(clerk.app.agent(Clerk, "room"))
     assert len(agent.connections) == 1
 
 

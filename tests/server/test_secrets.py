@@ -15,13 +15,15 @@ import pytest
 from starlette.exceptions import HTTPException
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from everthink import AgentError, App, Session, Think, tool
+from everthink import AgentError, App, Think, tool
 from everthink.address import kebab
 from everthink.errors import UNTOLD, StoreFull
 from everthink.journal.tool_errors import UNTOLD_TOOL
-from everthink.runtime.rpc import callable
+from everthink.memory import Session
+from everthink.runtime.rpc import exposed
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.client import Client
+from tests.support.agents import live
 
 from ..support.server import Served
 from .conftest import Serve
@@ -148,7 +150,7 @@ async def test_what_a_compaction_raises_is_told_as_a_sentence(serve: Serve) -> N
     server = await serve(Forgetful)
     tab = await server.connect(Forgetful, name="room")
     await tab.until_done(await tab.say("Hi"))
-    agent = await server.app.agent(Forgetful, "room").instance()
+    agent = await live(server.app.agent(Forgetful, "room"))
     assert await agent.session.compact() is None
     assert (await tab.until_frame("cf_agent_session_error"))["error"] == UNTOLD
     assert SECRET not in json.dumps(tab.frames)
@@ -263,15 +265,15 @@ class Open(Think):
         """Fail."""
         return blow_up()
 
-    @callable
+    @exposed
     def call(self) -> None:
         blow_up()
 
-    @callable
+    @exposed
     def keep(self) -> None:
         raise StoreFull("There is no space left at /srv/everthink.db.")
 
-    @callable(streaming=True)
+    @exposed(streaming=True)
     async def stream(self, stream: Any) -> None:
         await asyncio.sleep(0)
         blow_up()

@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from everthink import App
 from everthink.server import connections
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.server import served
@@ -91,7 +92,7 @@ async def test_a_reader_that_never_reads_slows_nobody_and_is_closed(
     assert done["outcome"] == "completed"
     assert sum(PIECE in body for body in bodies(chat, request)) == PIECES
     assert chat.closed is None
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     sleeper = next(c for c in agent.connections if c.id == "asleep")
     assert sleeper._closing == (1013, "Reading too slowly")
     assert not sleeper._out
@@ -158,7 +159,7 @@ async def test_a_reader_that_does_not_even_read_its_close_is_cut_off(
     cls = assistant(ScriptedModel(), on_close=on_close)
     server = await serve(cls)
     asleep = await small_window(server, "/agents/assistant/room?_pk=asleep")
-    agent = await server.app.agent(cls, "room").instance()
+    agent = await live(server.app.agent(cls, "room"))
     while not gone.done():
         agent.broadcast(PIECE)
         await asyncio.sleep(0)
@@ -177,7 +178,7 @@ async def test_a_shutdown_does_not_wait_for_a_reader_that_stands_still(
     app = App(cls, store=f"sqlite:///{tmp_path}/e.db")
     async with served(app, timeout_graceful_shutdown=None) as server:
         asleep = await small_window(server, "/agents/assistant/room?_pk=asleep")
-        agent = await app.agent(cls, "room").instance()
+        agent = await live(app.agent(cls, "room"))
         for _ in range(PIECES):
             agent.broadcast(PIECE)
             await asyncio.sleep(0)

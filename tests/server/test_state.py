@@ -10,8 +10,9 @@ import pytest
 
 from everthink import AgentError, Think
 from everthink.errors import InvalidSettings, NotJson, StoreError
-from everthink.runtime.rpc import callable
+from everthink.runtime.rpc import exposed
 from everthink.testing import ScriptedModel
+from tests.support.agents import live
 
 from ..conftest import OpenApp
 from ..support.agents import assistant
@@ -36,13 +37,13 @@ class Counter(Think):
     async def should_send_protocol_messages(self, connection: Any, request: Any) -> bool:
         return request.query_params.get("noproto") != "1"
 
-    @callable
+    @exposed
     async def bump(self) -> int:
         count = self.state["count"] + 1
         await self.set_state({"count": count})
         return count
 
-    @callable(reads=True)
+    @exposed(reads=True)
     def look(self) -> Any:
         return self.state
 
@@ -70,7 +71,7 @@ async def test_a_state_that_is_no_json_is_refused_where_it_is_set(
     open_app: OpenApp, state: Any, told: str
 ) -> None:
     app = await open_app(cls := assistant(ScriptedModel(), initial_state={"fine": True}))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     with pytest.raises(AgentError) as refused:
         await agent.set_state(state)
     assert str(refused.value).startswith("set_state: ")
@@ -90,7 +91,7 @@ async def test_an_initial_state_that_a_property_makes_is_refused_at_the_start(op
     state = property(lambda self: {"since": date(2026, 1, 1)})
     app = await open_app(cls := assistant(ScriptedModel(), initial_state=state))
     with pytest.raises(NotJson, match=r"^Assistant\.initial_state\['since'\] is datetime.date"):
-        await app.agent(cls).instance()
+        await live(app.agent(cls))
 
 
 @pytest.mark.parametrize("how", ["initial_state", "set_state"])
@@ -105,19 +106,19 @@ async def test_a_state_with_tuples_is_the_same_before_and_after_a_restart(
         validate_state_change=lambda self, state: seen.append(state),
     )
     app = await open_app(cls)
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     if how == "set_state":
         await agent.set_state(given)
     before = agent.state
     await app.close()
-    after = (await (await open_app(cls)).agent(cls).instance()).state
+    after = (await live((await open_app(cls)).agent(cls))).state
     assert repr(before) == repr(after) == repr(seen[-1])
     assert before == {"at": [1, 2], "tags": [["a", "b"]], "half": "\ufffd"}
 
 
 async def test_every_json_value_is_a_state(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     for state in (None, True, 0, 1.5, "", [], {}, {"a": [{"b": None}]}, 2**80):
         await agent.set_state(state)
         assert agent.state == state
@@ -212,18 +213,18 @@ async def test_a_state_is_stored_and_told_though_its_setter_stops_waiting(serve:
     server = await serve(Counter)
     chat = await server.connect(Counter)
     await chat.until_frame("mcp_servers")
-    agent = await server.app.agent(Counter, "room").instance()
+    agent = await live(server.app.agent(Counter, "room"))
     setting = asyncio.ensure_future(agent.set_state({"count": 4}))
     await asyncio.sleep(0)
     setting.cancel()
     await chat.until(lambda: chat.state == {"count": 4})
     await server.app.evict(Counter, "room")
-    assert (await server.app.agent(Counter, "room").instance()).state == {"count": 4}
+    assert (await live(server.app.agent(Counter, "room"))).state == {"count": 4}
 
 
 async def test_a_state_that_cannot_be_stored_is_taken_back(serve: Serve) -> None:
     server = await serve(Counter)
-    agent = await server.app.agent(Counter, "room").instance()
+    agent = await live(server.app.agent(Counter, "room"))
     await server.app.close()
     with pytest.raises(StoreError):
         await agent.set_state({"count": 9})
@@ -284,7 +285,7 @@ async def test_a_stored_state_wins_over_the_initial_one(serve: Serve) -> None:
 
 async def test_the_initial_state_is_a_copy_for_each_agent(serve: Serve) -> None:
     server = await serve(Counter)
-    agent = await server.app.agent(Counter, "one").instance()
+    agent = await live(server.app.agent(Counter, "one"))
     agent.state["count"] = 99
     assert agent.state == {"count": 0}
     assert Counter.initial_state == {"count": 0}

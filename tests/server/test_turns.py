@@ -11,6 +11,7 @@ import pytest
 from everthink import AgentError, Message
 from everthink.testing import ScriptedModel, fails, says
 from everthink.testing.client import Client
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.server import kinds
@@ -91,7 +92,7 @@ async def test_sockets_that_share_an_id_are_both_served(serve: Serve) -> None:
 
     await one.close()
     await two.settled()
-    assert (await server.app.agent(cls, "room").instance()).connections[0].id == "same"
+    assert (await live(server.app.agent(cls, "room"))).connections[0].id == "same"
 
 
 @pytest.mark.case(146)

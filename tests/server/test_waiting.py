@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from everthink.testing import ManualClock, ScriptedModel, calls, says
+from tests.support.agents import live
 
 from ..support.agents import assistant
 from ..support.browser import CONTINUE, ONE_CALL, TOOLS, TWO_CALLS, Asked, outcome, quiet
@@ -179,7 +180,7 @@ async def test_an_answer_being_stored_when_the_wait_is_over_is_part_of_the_batch
 
         # When the first one has waited long enough
         await quiet(clock)
-        assert home.continuations.pending is not None
+        assert home.chat.continuations.pending is not None
         store.release()
 
         # Then one continuation answers both, and the second one's wait is over too
@@ -188,7 +189,7 @@ async def test_an_answer_being_stored_when_the_wait_is_over_is_part_of_the_batch
         await tab.until_done(offer["id"])
         await clock.advance(1)
         await all_over(app, cls, "room")
-        assert home.continuations.pending is None
+        assert home.chat.continuations.pending is None
         assert model.asked == 2
         assert clock.waiting == 0
 
@@ -201,15 +202,15 @@ async def test_an_agent_that_waits_for_answers_may_sleep_and_one_that_goes_on_ma
     home = await home_of(asked.server.app, asked.cls, "room")
     await asked.one.answer("c1", 1, **CONTINUE)
     await asked.one.until_frame("message_updated")
-    assert not home.continuations.is_at_rest
+    assert not home.chat.continuations.is_at_rest
     await asked.quiet()
-    assert home.continuations.is_at_rest
+    assert home.chat.continuations.is_at_rest
     await asked.one.answer("c2", 2, **CONTINUE)
     await asked.one.until_frame("message_updated", count=2)
     # every call is answered, and still the agent is not at rest
-    agent = await asked.server.app.agent(asked.cls, "room").instance()
+    agent = await live(asked.server.app.agent(asked.cls, "room"))
     assert not agent.has_pending_interaction()
-    assert not home.continuations.is_at_rest
+    assert not home.chat.continuations.is_at_rest
     stable = asyncio.ensure_future(agent.wait_until_stable(timeout=0.01))
     while asked.clock.waiting < 2:  # noqa: ASYNC110 - the clock tells of the first sleeper only
         await asyncio.sleep(0)
@@ -219,4 +220,4 @@ async def test_an_agent_that_waits_for_answers_may_sleep_and_one_that_goes_on_ma
     await asked.two.until_text("Both.")
     await all_over(asked.server.app, asked.cls, "room")
     assert await agent.wait_until_stable() is True
-    assert home.continuations.is_at_rest
+    assert home.chat.continuations.is_at_rest

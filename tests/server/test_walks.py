@@ -21,6 +21,7 @@ from everthink.models.port import Request, ToolMessage
 from everthink.testing import Play, ScriptedModel, calls, says
 from everthink.testing.client import Client
 from everthink.turn.assemble import CONTINUE_NUDGE
+from tests.support.agents import live
 
 from ..support.server import Served, open_app, served
 from ..support.turns import Database, all_over, prompt
@@ -207,7 +208,7 @@ async def test_nothing_that_was_said_is_lost(tmp_path: Path, seed: int) -> None:
         for _ in range(STEPS):
             await walk.step()
         await walk.leave()
-        agent = await server.app.agent(walk.cls, "room").instance()
+        agent = await live(server.app.agent(walk.cls, "room"))
         in_memory = [(m.id, m.role, m.text) for m in agent.messages]
         await agent.session.load()
         shown = [(m.id, m.role, m.text) for m in agent.messages]

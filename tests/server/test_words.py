@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everthink import AgentError, App, Think, callable
+from everthink import AgentError, App, Think, exposed
 from everthink.errors import InvalidSettings
 from everthink.testing import ScriptedModel
 
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.anyio
 class Desk(Think):
     model = ScriptedModel()
 
-    @callable
+    @exposed
     def check(self) -> None:
         raise AssertionError
 
-    @callable
+    @exposed
     def fail(self) -> None:
         raise RuntimeError("no paper")
 
@@ -45,7 +45,7 @@ async def test_what_a_callable_raises_is_in_the_log_with_its_place(
     # The log has where it was raised, observers the type
     logged = [r for r in caplog.records if r.name == "everthink.server" and r.exc_info]
     assert [r.exc_info[0] for r in logged if r.exc_info] == [AssertionError, RuntimeError]
-    assert "@callable check" in logged[0].getMessage()
+    assert "@exposed check" in logged[0].getMessage()
     assert [e.body.error for e in events if e.type == "rpc:error"] == ["AssertionError", "no paper"]
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from everthink.context.context import Context
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
 from everthink.session.session import Session
-from everthink.store.open import open_store
+from everthink.store.port import AgentStore
 from tests.support.context import OpenContext
 from tests.support.postgres import postgres_database, postgres_server, postgres_url
 
@@ -38,7 +39,7 @@ async def open_session(store_url: str, anyio_backend: str) -> AsyncIterator[Open
         now = iter(range(1, 1_000_000))
 
         async def open_(agent: str = "Assistant/room", **options: Any) -> Session:
-            session = Session(store, agent, now=lambda: next(now), **options)
+            session = Session(AgentStore(store, agent), now=lambda: next(now), **options)
             await session.load()
             return session
 
@@ -52,7 +53,7 @@ async def open_context(store_url: str, anyio_backend: str) -> AsyncIterator[Open
     now = iter(range(1, 1_000_000))
 
     def open_(agent: str = "Assistant/room", session: str = "") -> Context:
-        return Context(store, agent, session, now=lambda: next(now))
+        return Context(AgentStore(store, agent), session, now=lambda: next(now))
 
     yield open_
     await store.close()

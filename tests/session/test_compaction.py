@@ -305,7 +305,7 @@ async def test_a_conversation_that_cannot_be_shortened_is_told_once_until_it_cou
 async def test_storage_that_fails_while_compacting_is_told_once_and_the_append_stands(
     open_session: OpenSession, handler_fails: bool
 ) -> None:
-    store = WatchedStore((await open_session())._store)
+    store = WatchedStore((await open_session())._store.database)
     heard: list[Exception] = []
 
     async def handler(error: Exception) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from everthink import ContextOverflow, Proactive, Think, create_compact_function
+from everthink import Think
 from everthink.errors import InvalidSettings
+from everthink.memory import ContextOverflow, Proactive, create_compact_function
 from everthink.session.compaction import CompactionFailed
 from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp

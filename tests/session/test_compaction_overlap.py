@@ -114,7 +114,7 @@ async def test_deleting_one_of_its_ends_meanwhile_leaves_no_overlay(
 
 async def test_clearing_at_the_very_end_of_a_compaction_is_no_accident(open_session: OpenSession) -> None:
     # Given a session that is cleared between the commit of an overlay and the look at what was stored
-    store = WatchedStore((await open_session())._store)
+    store = WatchedStore((await open_session())._store.database)
     clears: list[asyncio.Task[None]] = []
 
     class Clearing(Sign):

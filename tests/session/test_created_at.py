@@ -10,7 +10,7 @@ import pytest
 from everthink import App, Message, Think
 from everthink.messages import encode_json
 from everthink.testing import ManualClock, ScriptedModel, says
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 
 pytestmark = pytest.mark.anyio
 
@@ -47,8 +47,8 @@ async def test_messages_say_when_they_were_stored_also_after_a_restart(store_url
         first = await agent.save_messages("Hi")
         await clock.advance(60)
         await agent.save_messages("And?")
-        assert times(await agent.messages()) == [0, 0, 60, 60]
-        assert times((await agent.instance()).messages) == [0, 0, 60, 60]
+        assert times(await agent.get_messages()) == [0, 0, 60, 60]
+        assert times((await live(agent)).messages) == [0, 0, 60, 60]
         assert first.message is not None
         assert first.message.created_at == START
     assert seen == [START, START + timedelta(seconds=60)]
@@ -57,30 +57,29 @@ async def test_messages_say_when_they_were_stored_also_after_a_restart(store_url
     await clock.advance(3600)
     app, cls = agents()
     async with app:
-        live = await app.agent(cls, "room").instance()
-        assert times(live.messages) == [0, 0, 60, 60]
-        found = await live.session.get_message(live.messages[2].id)
+        room = await live(app.agent(cls, "room"))
+        assert times(room.messages) == [0, 0, 60, 60]
+        found = await room.session.get_message(room.messages[2].id)
         assert found is not None
         assert times([found]) == [60]
-        branches = await live.session.get_branches(live.messages[0].id)
+        branches = await room.session.get_branches(room.messages[0].id)
         assert times(branches) == [0]
 
         # A message that is changed keeps its time
-        changed = live.messages[0]
+        changed = room.messages[0]
         changed.parts = [{"type": "text", "text": "Hello"}]
-        await live.add_messages([Message(changed.id, "user", changed.parts)], mode="upsert")
-        assert live.messages[0].text == "Hello"
-        assert times(live.messages) == [0, 0, 60, 60]
+        await room.add_messages([Message(changed.id, "user", changed.parts)], mode="upsert")
+        assert room.messages[0].text == "Hello"
+        assert times(room.messages) == [0, 0, 60, 60]
 
 
 def test_what_a_message_says_itself_counts_and_a_new_one_has_no_time_yet() -> None:
     assert Message("m", "user", []).created_at is None
-    said = Message("m", "user", [], createdAt="2026-11-16T10:00:00Z")
+    said = Message("m", "user", [], created_text="2026-11-16T10:00:00Z")
     assert said.created_at == datetime(2026, 11, 16, 10, tzinfo=UTC)
-    assert Message("m", "user", [], createdAt="2026-11-16T10:00:00").created_at == said.created_at
-    assert Message("m", "user", [], createdAt="yesterday").stored(1000).created_at == datetime.fromtimestamp(
-        1, UTC
-    )
+    assert Message("m", "user", [], created_text="2026-11-16T10:00:00").created_at == said.created_at
+    unreadable = Message("m", "user", [], created_text="yesterday").stored(1000)
+    assert unreadable.created_at == datetime.fromtimestamp(1, UTC)
 
 
 def test_the_time_is_no_part_of_what_clients_are_sent_or_of_what_makes_messages_equal() -> None:

@@ -18,7 +18,7 @@ from everthink.runtime.actor import Actor
 from everthink.session.media import MediaEviction, eviction_of
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.memory import Summarizer, said, texts
 from tests.support.turns import Witness, home_of, record_events
 
@@ -45,7 +45,7 @@ def small(count: int) -> list[Message]:
 
 
 def settings_of(home: Actor) -> MediaEviction:
-    settings = eviction_of(home.media_eviction)
+    settings = eviction_of(home.agent.media_eviction)
     assert settings is not None
     return settings
 
@@ -58,7 +58,7 @@ async def opened(open_app: OpenApp, store_url: str, setting: Any = True, **membe
 
 async def put(home: Actor, messages: Sequence[Message]) -> None:
     """Store messages without setting a pass going."""
-    await home.session.write(home.session.plan_append(messages))
+    await home.chat.session.write(home.chat.session.plan_append(messages))
 
 
 async def quiet(home: Actor) -> None:
@@ -79,10 +79,10 @@ async def test_trap_old_files_and_long_outputs_become_markers_and_their_bytes_ar
     await put(home, [picture("p"), fetched("f", {"page": {"log": [LONG, "short"]}}), *small(8)])
 
     # When a pass runs
-    assert not await home.evictor.run_pass(settings_of(home))
+    assert not await home.chat.evictor.run_pass(settings_of(home))
 
     # Then markers stand in their place, in memory and in storage, and the shape is kept
-    for messages in (home.session.path, [await agent.session.get_message(id) for id in ("p", "f")]):
+    for messages in (home.chat.session.path, [await agent.session.get_message(id) for id in ("p", "f")]):
         first, second = messages[:2]
         assert first is not None
         assert second is not None
@@ -102,8 +102,8 @@ async def test_trap_old_files_and_long_outputs_become_markers_and_their_bytes_ar
 async def test_files_of_one_agent_are_read_by_no_other(store_url: str, open_app: OpenApp) -> None:
     app, home = await opened(open_app, store_url)
     await put(home, [picture("p"), *small(8)])
-    await home.evictor.run_pass(settings_of(home))
-    stranger = await app.agent(type(home.agent), "elsewhere").instance()  # type: ignore[type-var]
+    await home.chat.evictor.run_pass(settings_of(home))
+    stranger = await live(app.agent(type(home.agent), "elsewhere"))  # type: ignore[type-var]
     assert await stranger.read_attachment("/attachments/evicted/p-0.png") is None
 
 
@@ -115,8 +115,8 @@ async def test_recent_messages_keep_what_they_have_and_four_is_the_fewest(
 ) -> None:
     _, home = await opened(open_app, store_url, {"keep_recent_messages": keep})
     await put(home, [picture(f"p{n}") for n in range(10)])
-    await home.evictor.run_pass(settings_of(home))
-    has_file = [any(part["type"] == "file" for part in message.parts) for message in home.session.path]
+    await home.chat.evictor.run_pass(settings_of(home))
+    has_file = [any(part["type"] == "file" for part in message.parts) for message in home.chat.session.path]
     assert has_file == [False] * (10 - kept) + [True] * kept
 
 
@@ -131,7 +131,7 @@ async def test_rows_are_rewritten_silently_and_one_event_has_the_totals(
     app, home = await opened(open_app, store_url, configure_session=configure_session)
     await put(home, [picture("p0"), picture("p1"), fetched("f", [LONG, LONG]), *small(8)])
     witness, events = Witness(home), record_events(app, "chat:media:evicted")
-    await home.evictor.run_pass(settings_of(home))
+    await home.chat.evictor.run_pass(settings_of(home))
     assert [event.body for event in events] == [
         ChatMediaEvicted(
             messages=3,
@@ -142,7 +142,7 @@ async def test_rows_are_rewritten_silently_and_one_event_has_the_totals(
     ]
     assert witness.shown == []
     # while an update is told
-    await home.session.update_message(said("s0", "x"))
+    await home.chat.session.update_message(said("s0", "x"))
     assert [type(one) for one in witness.shown] == [SessionTold]
 
 
@@ -154,10 +154,10 @@ async def test_a_pass_that_reached_its_limit_is_followed_by_the_next(
     app, home = await opened(open_app, store_url, {"max_rows_per_pass": 2, "keep_recent_messages": 4})
     events = record_events(app, "chat:media:evicted")
     await put(home, [*(picture(f"p{n}") for n in range(5)), *small(4)])
-    home.evictor.start_pass()
+    home.chat.host.start_eviction()
     await quiet(home)
     assert [messages_of(event) for event in events] == [2, 2, 1]
-    assert not any(part["type"] == "file" for message in home.session.path for part in message.parts)
+    assert not any(part["type"] == "file" for message in home.chat.session.path for part in message.parts)
 
 
 def messages_of(event: Event) -> int:
@@ -170,16 +170,16 @@ def messages_of(event: Event) -> int:
 async def test_a_second_pass_finds_nothing(store_url: str, open_app: OpenApp) -> None:
     app, home = await opened(open_app, store_url)
     await put(home, [picture("p"), fetched("f", LONG), said("long", "w" * 100_000), *small(8)])
-    await home.evictor.run_pass(settings_of(home))
-    before, events = list(home.session.path), record_events(app, "chat:media:evicted")
-    assert not await home.evictor.run_pass(settings_of(home))
-    assert (list(home.session.path), events) == (before, [])
+    await home.chat.evictor.run_pass(settings_of(home))
+    before, events = list(home.chat.session.path), record_events(app, "chat:media:evicted")
+    assert not await home.chat.evictor.run_pass(settings_of(home))
+    assert (list(home.chat.session.path), events) == (before, [])
     # nor does one after a restart
     await app.close()
     again, home = await opened(open_app, store_url)
     events = record_events(again, "chat:media:evicted")
-    assert not await home.evictor.run_pass(settings_of(home))
-    assert (list(home.session.path), events) == (before, [])
+    assert not await home.chat.evictor.run_pass(settings_of(home))
+    assert (list(home.chat.session.path), events) == (before, [])
     # and what somebody wrote stays
     assert "w" * 100_000 in texts(before)
 
@@ -190,8 +190,8 @@ async def test_dropped_contents_leave_their_size_and_no_file(store_url: str, ope
     app, home = await opened(open_app, store_url, {"externalize_to_workspace": False})
     events = record_events(app, "chat:media:evicted")
     await put(home, [picture("p"), *small(8)])
-    await home.evictor.run_pass(settings_of(home))
-    assert home.session.path[0].parts[1] == {
+    await home.chat.evictor.run_pass(settings_of(home))
+    assert home.chat.session.path[0].parts[1] == {
         "type": "text",
         "text": f"[evicted image/png, {len(PICTURE)} bytes]",
     }
@@ -206,9 +206,9 @@ async def test_switched_off_nothing_happens(store_url: str, open_app: OpenApp) -
     app, home = await opened(open_app, store_url, False)
     events = record_events(app, "chat:media:evicted")
     await put(home, [picture("p"), *small(20)])
-    home.evictor.start_pass()
+    home.chat.host.start_eviction()
     assert not home._tasks
-    assert (home.session.path[0], events) == (picture("p"), [])
+    assert (home.chat.session.path[0], events) == (picture("p"), [])
 
 
 # --- by itself
@@ -236,11 +236,11 @@ async def test_a_conversation_that_grows_sets_it_going(open_app: OpenApp) -> Non
     for n in range(4):
         await agent.save_messages(f"question {n}")
         await quiet(home)
-        [part] = home.session.path[1].tool_parts
-        is_old = len(home.session.path) > 8 + 1
+        [part] = home.chat.session.path[1].tool_parts
+        is_old = len(home.chat.session.path) > 8 + 1
         # Then the result leaves its message once that is old, and not before
         assert (part["output"]["log"] != LONG) == is_old == bool(events)
-    [part] = home.session.path[1].tool_parts
+    [part] = home.chat.session.path[1].tool_parts
     found = re.search(r"preserved at (\S+)\]", part["output"]["log"])
     assert found is not None
     assert await home.agent.read_attachment(found[1]) == LONG.encode()  # type: ignore[attr-defined]
@@ -253,24 +253,24 @@ async def test_a_conversation_that_was_opened_as_a_window_is_looked_at_as_a_whol
 ) -> None:
     _, home = await opened(open_app, store_url, hydration_byte_budget=1)
     await put(home, [picture("p"), *small(20)])
-    await home.session.load()
-    assert len(home.session.path) == 4
-    await home.evictor.run_pass(settings_of(home))
-    row = await home.session.get_message("p")
+    await home.chat.session.load()
+    assert len(home.chat.session.path) == 4
+    await home.chat.evictor.run_pass(settings_of(home))
+    row = await home.chat.session.get_message("p")
     assert row is not None
     assert row.parts[1]["type"] == "text"
-    assert len(home.session.path) == 4
+    assert len(home.chat.session.path) == 4
 
 
 async def test_what_a_summary_covers_becomes_lighter_too(store_url: str, open_app: OpenApp) -> None:
     _, home = await opened(open_app, store_url)
     await put(home, [picture("p"), *small(20)])
-    await home.session.add_compaction("in short", "p", "s5")
-    await home.evictor.run_pass(settings_of(home))
-    row = await home.session.get_message("p")
+    await home.chat.session.add_compaction("in short", "p", "s5")
+    await home.chat.evictor.run_pass(settings_of(home))
+    row = await home.chat.session.get_message("p")
     assert row is not None
     assert row.parts[1]["type"] == "text"
-    assert texts(home.session.path)[0] == "in short"
+    assert texts(home.chat.session.path)[0] == "in short"
 
 
 @pytest.mark.parametrize("after", ["clear", "switch"])
@@ -280,7 +280,7 @@ async def test_a_conversation_that_ends_while_a_pass_runs_is_left_alone(
     _, home = await opened(open_app, store_url)
     agent: Think = home.agent  # type: ignore[assignment]
     await put(home, [picture("p"), *small(10)])
-    home.evictor.start_pass()
+    home.chat.host.start_eviction()
     assert home._tasks
     if after == "clear":
         await agent.clear_messages()
@@ -297,10 +297,10 @@ async def test_messages_of_the_same_id_in_two_sessions_keep_files_of_their_own(
     _, home = await opened(open_app, store_url)
     agent: Think = home.agent  # type: ignore[assignment]
     await put(home, [fetched("f", LONG), *small(8)])
-    await home.evictor.run_pass(settings_of(home))
+    await home.chat.evictor.run_pass(settings_of(home))
     await agent.sessions.open((await agent.sessions.create("other")).id)
     await put(home, [fetched("f", LONG.upper()), *small(8)])
-    await home.evictor.run_pass(settings_of(home))
+    await home.chat.evictor.run_pass(settings_of(home))
     for id, expected in [("", LONG), (agent.session.id, LONG.upper())]:
         message = (await agent.sessions.get_history(id))[0]
         found = re.search(r"preserved at (\S+)\]", message.parts[0]["output"])
@@ -316,15 +316,15 @@ async def test_a_result_that_arrives_while_its_message_becomes_lighter_is_not_lo
     agent: Think = home.agent  # type: ignore[assignment]
     waits = {"type": "tool-ask", "toolCallId": "c1", "state": "input-available", "input": {}}
     await put(home, [Message("f", "assistant", [*fetched("f", LONG).parts, waits]), *small(10)])
-    await home.session.add_compaction("in short", "f", "s0")
+    await home.chat.session.add_compaction("in short", "f", "s0")
 
     # When both happen at once
     _, taken = await asyncio.gather(
-        home.evictor.run_pass(settings_of(home)), agent.apply_tool_result("c1", "yes")
+        home.chat.evictor.run_pass(settings_of(home)), agent.apply_tool_result("c1", "yes")
     )
 
     # Then both have happened
-    row = await home.session.get_message("f")
+    row = await home.chat.session.get_message("f")
     assert taken
     assert row is not None
     assert row.parts[0]["output"].startswith("[evicted ")

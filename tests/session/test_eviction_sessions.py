@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from everthink import App, MediaEviction, Message, Think
+from everthink import App, Message, Think
+from everthink.memory import MediaEviction
 from everthink.testing import ScriptedModel, says
+from tests.support.agents import live
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +27,7 @@ async def shown(app: App, picture: bytes) -> str:
     """Show a picture in a new session and talk until it has left its message. The path of its file."""
     gone = asyncio.Event()
     stop = app.events.subscribe(lambda _: gone.set(), type="chat:media:evicted")
-    agent = await app.agent(Viewer).instance()
+    agent = await live(app.agent(Viewer))
     await agent.sessions.open((await agent.sessions.create("A picture")).id)
     url = "data:image/png;base64," + base64.b64encode(picture).decode()
     await agent.save_messages(Message("m1", "user", [{"type": "file", "mediaType": "image/png", "url": url}]))
@@ -48,5 +50,5 @@ async def test_messages_of_two_sessions_with_one_id_keep_their_own_files(tmp_pat
         paths = [path, await shown(app, second)]
 
         # Then each has its own file
-        agent = await app.agent(Viewer).instance()
+        agent = await live(app.agent(Viewer))
         assert [await agent.read_attachment(path) for path in paths] == [first, second]

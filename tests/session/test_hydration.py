@@ -12,13 +12,13 @@ import pytest
 from everthink import App, Think
 from everthink.errors import StoreUnavailable
 from everthink.observe.events import ChatHydrationWindowed, ChatOnstartDegraded
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
 from everthink.session import queries
-from everthink.store.open import open_store
 from everthink.testing import WatchedStore
 from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.memory import Summarizer, ids, said, texts
 from tests.support.turns import all_over, home_of, prompt, record_events
 from tests.support.window import Window
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 async def filled(open_app: OpenApp, Assistant: type[Think], count: int, size: int = 1000) -> None:
     """A conversation that an earlier process left: m0, m1… of so many characters."""
     app = await open_app(Assistant)
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     roles = ("user", "assistant")
     await agent.add_messages([said(f"m{n}", f"m{n}" + "x" * size, roles[n % 2]) for n in range(count)])
     await app.close()
@@ -45,7 +45,7 @@ async def test_a_large_conversation_starts_as_a_window_that_one_can_chat_in(open
 
     # When the agent starts
     app = await open_app(Assistant)
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     window = ids(agent.messages)
 
     # Then the end is in memory, and all of it can be read
@@ -61,7 +61,7 @@ async def test_a_large_conversation_starts_as_a_window_that_one_can_chat_in(open
     assert "m34" not in shown
     assert await agent.session.get_path_length() == 42
     await app.close()
-    again = await (await open_app(Assistant)).agent(Assistant).instance()
+    again = await live((await open_app(Assistant)).agent(Assistant))
     assert texts(again.messages)[-2:] == ["how are you?", "fine"]
     assert len(await again.get_messages()) == 42
 
@@ -70,7 +70,7 @@ async def test_a_large_conversation_starts_as_a_window_that_one_can_chat_in(open
 async def test_a_window_has_at_least_four_messages(open_app: OpenApp) -> None:
     Assistant = assistant(ScriptedModel(), hydration_byte_budget=1)
     await filled(open_app, Assistant, 10)
-    agent = await (await open_app(Assistant)).agent(Assistant).instance()
+    agent = await live((await open_app(Assistant)).agent(Assistant))
     assert ids(agent.messages) == ["m6", "m7", "m8", "m9"]
 
 
@@ -84,7 +84,7 @@ async def test_a_small_conversation_or_no_budget_is_in_memory_as_a_whole(
     await filled(open_app, Assistant, 30)
     app = await open_app(Assistant)
     events = record_events(app, "chat:hydration:windowed")
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     assert ids(agent.messages) == [f"m{n}" for n in range(30)]
     assert not agent.session.is_partial
     assert events == []
@@ -102,7 +102,7 @@ async def test_the_event_comes_when_the_window_changes(
     caplog.clear()  # the one that filled it has told it too
     app = await open_app(Assistant)
     events = record_events(app, "chat:hydration:windowed")
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     total = sum(row.bytes for row in await agent.session.get_history_row_stats())
     expected = ChatHydrationWindowed(total_content_bytes=total, budget_bytes=5000, hydrated_messages=4)
     assert [event.body for event in events] == [expected]
@@ -125,7 +125,7 @@ async def test_a_conversation_that_grows_beyond_the_budget_leaves_memory_from_it
     model = ScriptedModel.forever(says("fine"))
     Assistant = assistant(model, hydration_byte_budget=20_000)
     app = await open_app(Assistant)
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     largest = 0
     for number in range(40):
         await agent.save_messages(f"{number} " + "x" * 3000)
@@ -144,7 +144,7 @@ async def test_a_summary_brings_a_large_conversation_back_into_memory(open_app: 
     summarizer = Summarizer(tail=2)
     Assistant = assistant(ScriptedModel(), hydration_byte_budget=6000, configure_session=configure_session)
     await filled(open_app, Assistant, 40)
-    agent = await (await open_app(Assistant)).agent(Assistant).instance()
+    agent = await live((await open_app(Assistant)).agent(Assistant))
     assert len(agent.messages) == 5
 
     # When it is compacted, then the function sees all of it
@@ -161,7 +161,7 @@ async def test_a_client_with_the_whole_list_stores_nothing_twice_in_a_window(ope
     await filled(open_app, Assistant, 12)
     app = await open_app(Assistant)
     window = Window(await home_of(app, Assistant))
-    agent = await app.agent(Assistant).instance()
+    agent = await live(app.agent(Assistant))
     window.messages = await agent.get_messages()
     await (await window.send("q", "how are you?")).outcome()
     await all_over(app, Assistant)
@@ -197,7 +197,7 @@ async def test_an_agent_whose_history_cannot_be_read_serves_and_has_it_back_late
         )
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
             events = record_events(app, "chat:onstart:degraded")
-            agent = await app.agent(Assistant).instance()
+            agent = await live(app.agent(Assistant))
 
             # Then the agent is there, with an empty view, and says what failed
             assert agent.messages == []
@@ -220,7 +220,7 @@ async def test_an_agent_whose_history_cannot_be_read_serves_and_has_it_back_late
             assert texts(agent.messages) == ["m0", "m1", "m2", "hello", "fine"]
     finally:
         await store.close()
-    fresh = await (await open_app(Assistant)).agent(Assistant).instance()
+    fresh = await live((await open_app(Assistant)).agent(Assistant))
     assert texts(fresh.messages) == ["m0", "m1", "m2", "hello", "fine"]
     assert fresh.get_on_start_degradations() == []
 
@@ -236,7 +236,7 @@ async def test_a_turn_that_finds_the_history_still_unreadable_loses_nothing(
             lambda sql: ValueError("a row bites") if sql == queries.BEFORE_WITH_CONTENTS else None
         )
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
-            agent = await app.agent(Assistant).instance()
+            agent = await live(app.agent(Assistant))
             with pytest.raises(ValueError, match="a row bites"):
                 await agent.save_messages("hello")
             store.refuse_reads(lambda sql: None)
@@ -255,8 +255,8 @@ async def test_a_database_that_is_away_is_no_start(open_app: OpenApp, tmp_path: 
         store.refuse_reads(lambda sql: away if sql == queries.BEFORE_WITH_CONTENTS else None)
         async with App(Assistant, store=store, grace=0.0, idle_after=None) as app:
             with pytest.raises(StoreUnavailable):
-                await app.agent(Assistant).instance()
+                await live(app.agent(Assistant))
             store.refuse_reads(lambda sql: None)
-            assert len((await app.agent(Assistant).instance()).messages) == 3
+            assert len((await live(app.agent(Assistant))).messages) == 3
     finally:
         await store.close()

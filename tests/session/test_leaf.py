@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from everthink.errors import StoreError
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.open import open_store
 from everthink.testing import WatchedStore
 from tests.support.memory import fill, ids, said, session_on
 

@@ -17,15 +17,16 @@ import pytest
 
 from everthink import App, Message, Think, tool
 from everthink.models.port import Request, ToolMessage
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
 from everthink.session import queries
 from everthink.session.media import MediaEviction
 from everthink.session.overlay import is_overlay
 from everthink.session.summary import create_compact_function
-from everthink.store.open import open_store
 from everthink.testing import WatchedStore
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from everthink.turn.overflow import ContextOverflow
+from tests.support.agents import live
 from tests.support.samples import sample
 
 pytestmark = pytest.mark.anyio
@@ -142,7 +143,7 @@ async def test_a_turn_after_thousands_of_messages_costs_what_it_cost_at_the_begi
     compacted: list[int] = []
     held: dict[int, int] = {}
     async with counted(tmp_path, cls) as (app, store):
-        agent: Any = await app.agent(cls).instance()
+        agent: Any = await live(app.agent(cls))
         home, session = agent._home, agent.session
         summary: str | None = None
         for turn in range(TURNS):
@@ -150,7 +151,7 @@ async def test_a_turn_after_thousands_of_messages_costs_what_it_cost_at_the_begi
             await agent.save_messages(f"Question {turn:05}: one and two, once more, please?")
             traffic.append(astuple(store.take()))
             sizes.append(prompts.size)
-            paths.append(len(session.path) + len(session._overlays) + len(home.converter._older))
+            paths.append(len(session.path) + len(session._overlays) + len(home.chat.host.converter._older))
             found = next((message.id for message in session.path if is_overlay(message)), None)
             if found != summary:
                 summary = found
@@ -180,7 +181,7 @@ async def test_a_turn_after_thousands_of_messages_costs_what_it_cost_at_the_begi
         shown = [message.id for message in session.path]
         await app.evict(cls, "default")
         store.take()
-        agent = await app.agent(cls).instance()
+        agent = await live(app.agent(cls))
         opened = store.take()
         assert [message.id for message in agent.session.path] == shown
         assert opened.rows < 300
@@ -202,7 +203,7 @@ async def test_a_long_conversation_without_summaries_opens_within_its_budget(tmp
         await app.agent(cls).add_messages(messages)
         await app.evict(cls, "default")
         store.take()
-        agent: Any = await app.agent(cls).instance()
+        agent: Any = await live(app.agent(cls))
         opened = store.take()
 
         # Then only the end was read, to the end of a page; of the rest it is known how much it weighs
@@ -268,7 +269,7 @@ class Deeds:
 
     async def eviction(self) -> None:
         settings = MediaEviction(keep_recent_messages=4, min_part_bytes=1000)
-        await self._agent._home.evictor.run_pass(settings)
+        await self._agent._home.chat.evictor.run_pass(settings)
 
 
 def files() -> list[Message]:
@@ -299,7 +300,7 @@ async def test_only_what_is_listed_changes_the_beginning_of_a_prompt(
     prompts = Prompts()
     cls = adder(prompts, context_overflow=ContextOverflow(), media_eviction=False)
     async with counted(tmp_path, cls) as (app, _):
-        agent: Any = await app.agent(cls).instance()
+        agent: Any = await live(app.agent(cls))
         await agent.add_messages(files())
         for turn in range(8):
             await agent.save_messages(f"Question {turn}?")
@@ -320,7 +321,7 @@ async def test_a_long_output_is_shortened_once_when_it_grows_old(tmp_path: Path)
     cls = adder(prompts)
     broken: list[int] = []
     async with counted(tmp_path, cls) as (app, _):
-        agent: Any = await app.agent(cls).instance()
+        agent: Any = await live(app.agent(cls))
         for turn in range(12):
             await agent.save_messages("Read the book." if turn == 3 else f"Question {turn}?")
             if prompts.has_broken():

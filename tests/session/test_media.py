@@ -53,7 +53,7 @@ def taken(given: Message, least: int = LEAST, **more: Any) -> Evicted:
 
 def test_a_file_becomes_a_marker_and_its_bytes_are_kept_as_trap_bytes_not_as_the_url() -> None:
     given = message(
-        {"type": "text", "text": "look"}, file(data_url(PICTURE)), metadata={"k": 1}, createdAt="t"
+        {"type": "text", "text": "look"}, file(data_url(PICTURE)), metadata={"k": 1}, created_text="t"
     )
     found = taken(given)
     assert found.message == message(
@@ -63,7 +63,7 @@ def test_a_file_becomes_a_marker_and_its_bytes_are_kept_as_trap_bytes_not_as_the
             "text": "[evicted image/png, 40960 bytes; preserved at /attachments/evicted/m1-0.png]",
         },
         metadata={"k": 1},
-        createdAt="t",
+        created_text="t",
     )
     assert found.blobs == (Blob("/attachments/evicted/m1-0.png", PICTURE, "image/png"),)
     assert (found.parts, found.bytes, found.externalized_bytes) == (1, len(data_url(PICTURE)), 40_960)

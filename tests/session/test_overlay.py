@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from everthink.clock import EPOCH, moment_of
 from everthink.messages import Message
 from everthink.session.overlay import Overlay, applied
 from everthink.session.session import Session
@@ -62,7 +63,7 @@ async def test_of_overlays_with_one_beginning_the_later_and_longer_is_shown(
 @pytest.mark.memory_case(53)
 async def test_overlays_of_one_moment_are_in_the_order_they_were_stored(open_session: OpenSession) -> None:
     # Given a clock that stands still
-    store = (await open_session())._store
+    store = (await open_session())._store.database
     session = session_on(store)
     await session.load()
     await fill(session, *"abc")
@@ -70,14 +71,14 @@ async def test_overlays_of_one_moment_are_in_the_order_they_were_stored(open_ses
         await session.add_compaction(f"summary {n}", "a", "b")
     made = await session.get_compactions()
     assert [one.summary for one in made] == [f"summary {n}" for n in range(12)]
-    assert {one.created_at for one in made} == {1_000}
+    assert {one.created_at for one in made} == {moment_of(1_000)}
     assert len({one.id for one in made}) == 12
     assert texts(session.path) == ["summary 11", "c"]
     await check_as_after_a_restart(session, open_session)
 
 
 async def test_overlays_made_at_the_same_time_are_all_kept(open_session: OpenSession) -> None:
-    store = (await open_session())._store
+    store = (await open_session())._store.database
     session = session_on(store)
     await session.load()
     await fill(session, *"abcdefgh")
@@ -335,7 +336,7 @@ async def test_clearing_leaves_no_message_and_no_overlay(open_session: OpenSessi
 
 def test_applied_shows_overlays_that_lie_inside_and_leaves_the_others() -> None:
     def overlay(begins: str, ends: str, seq: int, first: int) -> Overlay:
-        return Overlay(f"o{seq}", begins, ends, begins + ends, "asked", 0, 0, seq, first)
+        return Overlay(f"o{seq}", begins, ends, begins + ends, "asked", 0, EPOCH, seq, first)
 
     path = [said(id) for id in "abcdef"]
     overlays = [overlay("b", "c", 1, 2), overlay("z", "e", 2, 9), overlay("f", "d", 3, 6)]

@@ -12,6 +12,7 @@ from everthink.messages import UNSET, Message
 from everthink.session.overlay import applied
 from everthink.session.session import Session
 from everthink.session.summary import Compaction
+from everthink.store.port import AgentStore
 from tests.support.conversations import unhurried
 from tests.support.memory import ids, said
 
@@ -35,7 +36,7 @@ operations = st.one_of(
 
 
 def opened(store: Any) -> Session:
-    return Session(store, "Assistant/room", now=lambda: 7)
+    return Session(AgentStore(store, "Assistant/room"), now=lambda: 7)
 
 
 async def rows_of(store: Any) -> dict[str, tuple[str | None, int]]:
@@ -167,8 +168,8 @@ def test_every_word_that_was_said_is_found_and_nobody_elses(done: list[Any]) -> 
         session = opened(store)
         await session.load()
         strangers = [
-            Session(store, "Assistant/room", now=lambda: 7, id="other"),
-            Session(store, "Assistant/room2", now=lambda: 7),
+            Session(AgentStore(store, "Assistant/room"), now=lambda: 7, id="other"),
+            Session(AgentStore(store, "Assistant/room2"), now=lambda: 7),
         ]
         for stranger in strangers:
             await stranger.load()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 async def put_all(session: Session, messages: list[Message]) -> None:
     """Store one path quickly, and read it."""
     rows = [
-        queries.appended("Assistant/room", session.id, one, seq=n + 1, parent=above, now=0)
+        queries.appended(session.id, one, seq=n + 1, parent=above, now=0)
         for n, (one, above) in enumerate(zip(messages, [None, *ids(messages)], strict=False))
     ]
     await session._store.apply(rows)
@@ -62,7 +62,7 @@ async def test_a_long_branch_follows_the_leaf_that_was_asked_for(open_session: O
     for n in range(600):
         branch = "xy"[n % 2]
         message = said(f"{branch}{n}")
-        rows.append(queries.appended("Assistant/room", "", message, seq=n + 2, parent=above[branch], now=0))
+        rows.append(queries.appended("", message, seq=n + 2, parent=above[branch], now=0))
         above[branch] = message.id
     await session._store.apply(rows)
     await session.load()
@@ -231,11 +231,7 @@ async def test_what_is_read_along_between_two_branches_stays_within_a_portion(
     small = heavy = "root"
     for n in range(5):
         for id, text, parent in [(f"h{n}", "h" * 1_500_000, heavy), (f"s{n}", "", small)]:
-            rows.append(
-                queries.appended(
-                    "Assistant/room", "", said(id, text), seq=len(rows) + 2, parent=parent, now=0
-                )
-            )
+            rows.append(queries.appended("", said(id, text), seq=len(rows) + 2, parent=parent, now=0))
         heavy, small = f"h{n}", f"s{n}"
     await session._store.apply(rows)
 
@@ -265,7 +261,7 @@ async def test_others_have_their_turn_while_a_long_path_is_read(open_session: Op
         return parsed(id, role, content, at)
 
     reader = type("Counting", (PathReader,), {"parsed": staticmethod(counted)})
-    shelf = reader(session._store, "Assistant/room", session.id)
+    shelf = reader(session._store, session.id)
     handle = loop.call_soon(count)
     found = await shelf.read(await shelf.walk())
     handle.cancel()

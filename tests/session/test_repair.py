@@ -17,7 +17,7 @@ from everthink.session.repair import INTERRUPTED_TEXT, as_interrupted, repair
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from everthink.tools.tool import tool
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.conversations import histories, unhurried
 
 UNSETTLED = ["input-streaming", "input-available", "approval-requested"]
@@ -35,7 +35,7 @@ def call(state: str, id: str = "c", name: str = "t", input: Any = MISSING, **mor
 
 
 def answer(*parts: dict[str, Any], id: str = "a") -> Message:
-    return Message(id, "assistant", list(parts), {"k": 1}, createdAt="2026-01-01T00:00:00Z")
+    return Message(id, "assistant", list(parts), {"k": 1}, created_text="2026-01-01T00:00:00Z")
 
 
 def mended(part: dict[str, Any]) -> dict[str, Any]:
@@ -196,7 +196,7 @@ async def test_an_interrupted_call_is_mended_stored_and_announced_before_the_nex
     )
     events: list[Any] = []
     app.events.subscribe(events.append)
-    home = (await handle.instance())._home
+    home = (await live(handle))._home
     shown: list[Any] = []
     home.feed.join(shown.append)
 
@@ -205,7 +205,7 @@ async def test_an_interrupted_call_is_mended_stored_and_announced_before_the_nex
 
     # Then the rows are mended, readers and observers know, and the model reads an error
     await app.evict(type(home.agent), "room")
-    _, first, second, *_ = await handle.messages()
+    _, first, second, *_ = await handle.get_messages()
     assert first.parts == [call("output-error", "1", errorText=INTERRUPTED_TEXT)]
     assert second.parts == [call("output-available", "2", input={}, output=1)]
     repaired = [event for event in events if event.type == "chat:transcript:repaired"]
@@ -229,7 +229,7 @@ async def test_a_conversation_that_is_whole_is_not_written(open_app: OpenApp) ->
     whole = [user_message("hi", id="u"), answer(call("output-available", output=1))]
     await handle.add_messages(whole)
     await handle.save_messages("And?")
-    assert (await handle.messages())[:2] == whole
+    assert (await handle.get_messages())[:2] == whole
     assert [event for event in events if event.type == "chat:transcript:repaired"] == []
 
 
@@ -264,7 +264,7 @@ async def test_an_agent_may_turn_an_unanswered_question_into_text(open_app: Open
     await handle.save_messages("Paris, of course")
 
     # Then the question is text, the answered one is untouched, and the other uses the default
-    stored = (await handle.messages())[1]
+    stored = (await handle.get_messages())[1]
     assert stored.parts == [
         {"type": "text", "text": "Which city?"},
         answered,
@@ -279,7 +279,7 @@ async def test_typing_instead_of_answering_a_browser_tool_fails_the_call(open_ap
     _, handle, model = await opened(open_app, calls("pick", id="c"), says("Then not."))
     await handle.chat("Pick", client_tools=[{"name": "pick"}])
     await handle.save_messages("Never mind")
-    (part,) = (await handle.messages())[1].tool_parts
+    (part,) = (await handle.get_messages())[1].tool_parts
     assert (part["state"], part["errorText"]) == ("output-error", INTERRUPTED_TEXT)
     assert model.last_request.messages[2].content[0].is_error
 
@@ -310,6 +310,6 @@ async def test_a_call_that_was_running_when_the_process_died_is_mended(open_app:
     await handle.save_messages("And?")
 
     # Then the call has an outcome, in storage and for the model
-    (part,) = (await handle.messages())[1].tool_parts
+    (part,) = (await handle.get_messages())[1].tool_parts
     assert part["state"] == "output-error"
     assert model.last_request.messages[2].content[0].is_error

@@ -110,12 +110,12 @@ def test_cleaning_leaves_the_given_message_and_everything_else_of_it() -> None:
     given = answer(
         text("hi", providerMetadata={"openai": {ITEM: 1}}),
         metadata={"k": 1},
-        createdAt="2026-01-01T00:00:00Z",
+        created_text="2026-01-01T00:00:00Z",
     )
     before = given.copy()
     cleaned = clean(given)
     assert given == before
-    assert (cleaned.metadata, cleaned.createdAt) == ({"k": 1}, "2026-01-01T00:00:00Z")
+    assert (cleaned.metadata, cleaned.created_text) == ({"k": 1}, "2026-01-01T00:00:00Z")
     assert clean(cleaned) is cleaned
 
 
@@ -254,7 +254,7 @@ async def test_an_answer_is_cleaned_and_cut_before_it_is_stored(open_app: OpenAp
 
     # Then the row fits and says what was cut; this turn's model still saw all of it
     await app.evict(cls, "room")
-    stored = (await handle.messages())[-1]
+    stored = (await handle.get_messages())[-1]
     assert size(stored) <= MAX_ROW_BYTES
     assert stored.metadata == {"compactedToolOutputs": [stored.tool_parts[0]["toolCallId"]]}
     assert [part["type"] for part in stored.parts if part["type"] == "reasoning"] == []
@@ -272,7 +272,7 @@ async def test_so_is_what_people_send_and_code_adds(open_app: OpenApp) -> None:
     )
     await handle.save_messages("x" * (MAX_ROW_BYTES + 1))
     await app.evict(cls, "room")
-    added, sent, _ = await handle.messages()
+    added, sent, _ = await handle.get_messages()
     assert added.parts == [text("hi")]
     assert size(sent) <= MAX_ROW_BYTES
     assert sent.metadata == {"compactedTextParts": [0]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from everthink.clock import EPOCH
 from everthink.messages import Message
 from everthink.session.session import SearchHit
 from tests.support.memory import fill, ids, said
@@ -26,7 +27,7 @@ async def test_a_message_is_found_by_a_word_of_it(open_session: OpenSession) -> 
     assert (hit.id, hit.role, hit.session_id) == ("a", "user", "")
     assert hit.content == "We deployed the Straßenbahn on Monday."
     assert hit.snippet == "We deployed the Straßenbahn on **Monday**."
-    assert hit.created_at > 0
+    assert hit.created_at > EPOCH
     # in other forms of the word too
     assert [hit.id for hit in await session.search("deploying")] == ["a"]
     assert [hit.role for hit in await session.search("notes")] == ["assistant"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from everthink import App, Think
+from everthink.clock import moment_of
 from everthink.errors import InvalidSettings, SessionBusy, UnknownMessage, UnknownSession
 from everthink.messages import Message
 from everthink.models.port import Request, ToolMessage, ToolResultPart
@@ -15,7 +16,7 @@ from everthink.session.sessions import Sessions
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.memory import ids, said, texts
 from tests.support.turns import home_of
 
@@ -36,7 +37,7 @@ async def app(store_url: str, open_app: OpenApp, clock: ManualClock) -> App:
 
 
 async def sessions_of(app: App, cls: type[Think] = Plain, name: str = "default") -> Sessions:
-    return (await home_of(app, cls, name)).sessions
+    return (await home_of(app, cls, name)).chat.sessions
 
 
 async def begun(sessions: Sessions, *texts_: str, name: str = "Plans") -> str:
@@ -63,7 +64,7 @@ async def test_a_new_session_has_an_id_and_a_name(app: App, clock: ManualClock) 
     assert made.name == "Plans"
     assert (made.parent_session_id, made.model, made.source) == ("p", "m", "import")
     assert (made.input_tokens, made.output_tokens, made.estimated_cost, made.end_reason) == (0, 0, 0.0, None)
-    assert made.created_at == made.updated_at == clock.now_ms()
+    assert made.created_at == made.updated_at == moment_of(clock.now_ms())
     assert await sessions.get(made.id) == made
     assert await sessions.get("nobody") is None
     assert await sessions.get_history(made.id) == []
@@ -148,7 +149,7 @@ async def test_a_session_that_is_not_there_takes_nothing(app: App, write: Any) -
 
 
 async def test_messages_to_delete_are_a_list_of_ids(app: App) -> None:
-    agent = await app.agent(app.classes[0]).instance()
+    agent = await live(app.agent(app.classes[0]))
     await agent.add_messages({"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hi"}]})
     for wrong in ("m", ["m", 5], None, agent.messages):
         with pytest.raises(
@@ -266,7 +267,7 @@ async def test_a_fork_is_the_conversation_up_to_a_message_with_ids_of_its_own(
     assert texts(await sessions.get_history(source)) == ["a", "b", "c"]
     info = await sessions.get(source)
     assert info is not None
-    assert info.updated_at == clock.now_ms()
+    assert info.updated_at == moment_of(clock.now_ms())
     assert (await sessions.fork(source, "m0")).name == "Fork of Plans"
     with pytest.raises(UnknownMessage, match="fork: at_message_id"):
         await sessions.fork(source, "nobody")

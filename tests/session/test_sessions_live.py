@@ -13,7 +13,7 @@ from everthink.journal.feed import HistoryChanged, SessionTold
 from everthink.session.compaction import SessionStatus
 from everthink.testing.scripted import ScriptedModel, hangs, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.memory import Summarizer, ids, said, texts
 from tests.support.turns import Witness, all_over, home_of, prompt
 from tests.support.window import Window
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def agent_of(app: App, cls: type[Think]) -> Think:
-    return await app.agent(cls).instance()
+    return await live(app.agent(cls))
 
 
 async def test_a_turn_runs_in_the_session_that_was_opened(open_app: OpenApp) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everthink.clock import EPOCH
 from everthink.messages import Message, copy_json
 from everthink.models.tokens import TokenCount, estimate_messages
 from everthink.session.overlay import Overlay, applied, is_overlay
@@ -329,7 +330,8 @@ async def test_compacting_again_and_again_never_uses_an_overlay_as_an_end() -> N
         assert places[found.from_message_id] <= places[found.to_message_id]
         # As a session stores it: from where the earliest one in view begins.
         begins = overlays[0].from_message_id if overlays else found.from_message_id
-        overlays.append(Overlay(str(round), begins, found.to_message_id, found.summary, "asked", 0, 0, round))
+        ends = found.to_message_id
+        overlays.append(Overlay(str(round), begins, ends, found.summary, "asked", 0, EPOCH, round))
         assert [m.id for m in applied(messages, overlays)[:4]] == ["m1", "m2", "m3", f"compaction_{round}"]
         grown = len(messages)
         messages += [said(f"m{n}", "x" * 400) for n in range(grown + 1, grown + 5)]

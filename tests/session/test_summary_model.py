@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 import pytest
-from hypothesis import given
 
 from everthink.errors import ModelError
-from everthink.messages import Message, parse_message
+from everthink.messages import Message
 from everthink.models.port import Settings, TextPart, UserMessage
 from everthink.session.summary import (
     CompactContext,
     Compaction,
     create_compact_function,
     model_summarizer,
-    sanitize_tool_pairs,
 )
 from everthink.testing.scripted import ScriptedModel, fails, says, thinks
 from everthink.testing.scripted_plays import Play
-from tests.support.conversations import histories, unhurried
 
 pytestmark = pytest.mark.anyio
 
@@ -93,66 +89,3 @@ async def test_cancelling_closes_the_models_answer() -> None:
         await task
     await model.until_cut_off()
     assert model.cut_off == 1
-
-
-# --- calls that lost their results
-
-
-def call(id: str, **more: Any) -> dict[str, Any]:
-    return {"type": "tool-read", "toolCallId": id, "state": "input-available", "input": {}, **more}
-
-
-def result(id: str) -> dict[str, Any]:
-    return {"type": "tool-result", "toolCallId": id, "state": "output-available", "output": "done"}
-
-
-def says_parts(id: str, *parts: dict[str, Any]) -> Message:
-    return Message(id, "assistant", list(parts))
-
-
-def test_what_is_whole_is_left_alone() -> None:
-    messages = [
-        TALK[0],
-        says_parts("a", call("1")),
-        says_parts("b", result("1")),
-        says_parts(
-            "c",
-            call("2", state="output-available", output=1),
-            call("3", state="output-error", errorText="no"),
-        ),
-    ]
-    kept = sanitize_tool_pairs(messages)
-    assert [a is b for a, b in zip(kept, messages, strict=True)] == [True] * 4
-
-
-def test_a_result_without_its_call_is_dropped_and_so_is_a_message_of_nothing_else() -> None:
-    messages = [
-        says_parts("a", result("1")),
-        says_parts("b", result("2"), {"type": "text", "text": "hi"}),
-        says_parts("c", call("2", state="output-available", output=1)),
-    ]
-    assert sanitize_tool_pairs(messages) == [says_parts("b", {"type": "text", "text": "hi"}), messages[2]]
-    # and what was given is as it was
-    assert len(messages[1].parts) == 2
-
-
-def test_a_call_without_its_result_is_followed_by_a_note() -> None:
-    messages = [says_parts("a", call("1"), call("2")), says_parts("b", result("2")), TALK[0]]
-    kept = sanitize_tool_pairs(messages)
-    assert [m.id for m in kept] == ["a", "stub-1", "b", "m0"]
-    assert kept[1].role == "assistant"
-    [part] = kept[1].parts
-    assert (part["type"], part["toolCallId"]) == ("tool-result", "1")
-    assert "summary above" in part["output"]
-
-
-@unhurried
-@given(histories())
-def test_afterwards_every_call_is_answered_and_once_is_enough(history: list[Message]) -> None:
-    kept = sanitize_tool_pairs(history)
-    assert sanitize_tool_pairs(kept) == kept
-    assert all(message.parts for message in kept)
-    for message in kept:
-        assert parse_message(message, new_id=str) == message
-    said = [m for m in kept if not m.id.startswith("stub-")]
-    assert said == [m for m in history if m.parts]

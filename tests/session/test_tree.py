@@ -306,7 +306,7 @@ async def put(session: Session, id: str, content: str, parent: str | None, seq: 
     columns = "agent, session, id, seq, parent, role, content, created_at"
     sql = f"INSERT INTO messages ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     await session._store.apply(
-        [Statement(sql, (session._agent, session.id, id, seq, parent, "user", content, 0))]
+        [Statement(sql, (session._store.agent, session.id, id, seq, parent, "user", content, 0))]
     )
 
 
@@ -348,9 +348,7 @@ async def test_a_path_is_followed_for_ten_thousand_ancestors(open_session: OpenS
     # Given a conversation that is deeper than that
     session = await open_session()
     rows = [
-        queries.appended(
-            session._agent, session.id, said(f"m{n}"), seq=n + 1, parent=f"m{n - 1}" if n else None, now=0
-        )
+        queries.appended(session.id, said(f"m{n}"), seq=n + 1, parent=f"m{n - 1}" if n else None, now=0)
         for n in range(10_050)
     ]
     for first in range(0, len(rows), 500):

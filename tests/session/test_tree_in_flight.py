@@ -71,7 +71,8 @@ async def test_a_read_that_was_overtaken_by_a_write_does_not_undo_it(
     # Given a read of the path that has its rows and has not put them into memory yet
     session = await open_session()
     await grow(session, "a", "b")
-    store = session._store = session._shelf._store = WatchedStore(session._store)
+    store = WatchedStore(session._store.database)
+    session._store.database = store
     held = store.hold_read(after=True)
     reading = asyncio.create_task(session.load())
     await held.reached()
@@ -106,7 +107,8 @@ def full_disk(commit: Commit) -> Exception:
 async def test_what_could_not_be_stored_is_nobody_s_parent(open_session: OpenSession) -> None:
     # Given a conversation, and a message that could not be stored
     session = await open_session()
-    store = session._store = WatchedStore(session._store)
+    store = WatchedStore(session._store.database)
+    session._store.database = store
     await grow(session, "a", "b")
     store.refuse(full_disk)
     with pytest.raises(StoreFull):

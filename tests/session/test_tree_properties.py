@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everthink.messages import UNSET, Message
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
 from everthink.session.session import Session
-from everthink.store.open import open_store
+from everthink.store.port import AgentStore
 from tests.support.conversations import unhurried
 
 IDS = [f"m{number}" for number in range(8)]
@@ -79,10 +80,10 @@ class Both:
 
     def __init__(self, store: Any) -> None:
         self.store, self.naive = store, Naive()
-        self.session = Session(store, "Assistant/room", now=lambda: 0)
+        self.session = Session(AgentStore(store, "Assistant/room"), now=lambda: 0)
 
     async def restart(self) -> None:
-        self.session = Session(self.store, "Assistant/room", now=lambda: 0)
+        self.session = Session(AgentStore(self.store, "Assistant/room"), now=lambda: 0)
         await self.session.load()
 
     async def do(self, operation: Any) -> None:
@@ -166,7 +167,7 @@ def test_a_session_is_always_what_the_plain_rules_say(done: list[Any]) -> None:
 )
 def test_writes_that_overlap_leave_memory_and_storage_agreed(batches: list[list[Any]]) -> None:
     async def story(store: Any) -> None:
-        session = Session(store, "Assistant/room", now=lambda: 0)
+        session = Session(AgentStore(store, "Assistant/room"), now=lambda: 0)
         await session.load()
         stored: set[str] = set()
         for number, batch in enumerate(batches):
@@ -183,7 +184,7 @@ def test_writes_that_overlap_leave_memory_and_storage_agreed(batches: list[list[
 
             # Then nothing is lost, nothing hangs in the air, and a restart would find the same
             await session.refresh()
-            fresh = Session(store, "Assistant/room", now=lambda: 0)
+            fresh = Session(AgentStore(store, "Assistant/room"), now=lambda: 0)
             await fresh.load()
             assert list(session.path) == list(fresh.path)
             rows = await store.fetch("SELECT id, parent FROM messages")
@@ -203,10 +204,10 @@ def test_writes_that_overlap_leave_memory_and_storage_agreed(batches: list[list[
 def test_plans_in_flight_build_on_each_other(count: int, data: st.DataObject) -> None:
     # Given messages planned one after the other before any of them is durable
     async def story(store: Any) -> None:
-        session = Session(store, "Assistant/room", now=lambda: 0)
+        session = Session(AgentStore(store, "Assistant/room"), now=lambda: 0)
         await session.load()
         plans = [session.plan_append([said(f"p{number}", 0)]) for number in range(count)]
-        sent = [asyncio.ensure_future(store.apply(plan.statements)) for plan in plans]
+        sent = [asyncio.ensure_future(session._store.apply(plan.statements)) for plan in plans]
 
         # When somebody reads the path from the database at any moment in between
         asked_at = data.draw(st.integers(0, count))

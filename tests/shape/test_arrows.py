@@ -16,17 +16,20 @@ VALUES: dict[str, set[str]] = {
     "plain": set(),
     "logs": {"masking", "plain"},
     "abort": set(),
+    "accepting": set(),
     "clock": set(),
     "address": set(),
+    "backoff": set(),
     "current": set(),
-    "holds": set(),
     "limits": {"errors"},
     "kinds": {"errors"},
     "calling": {"errors", "kinds"},
+    "holds": {"calling"},
     "settings": {"errors", "kinds"},
     "surface": {"errors", "settings"},
     "identity": {"errors"},
-    "messages": {"errors", "kinds"},
+    "store_urls": {"errors", "masking"},
+    "messages": {"clock", "errors", "kinds"},
     "json_values": {"errors", "messages", "settings"},
     "chunks": {"errors", "messages"},
 }
@@ -38,6 +41,9 @@ PORTS = {"store.port", "models.port", "tools", "observe.events"}
 ROOMS: dict[str, set[str]] = {
     # Ports, each with its adapters beside it.
     "store": set(),
+    "sqlite": {"store"},
+    "postgres": {"store"},
+    "open_store": {"store", "sqlite", "postgres"},
     "models": set(),
     "tools": {"models.port"},
     # What happened, told to whoever listens.
@@ -49,15 +55,15 @@ ROOMS: dict[str, set[str]] = {
     "session": {"store.port", "models.port", "models.tokens", "tools", "observe.events", "context"},
     "hooks": {"models.port", "tools"},
     "journal": {"store.port", "models.port", "tools", "context", "session", "hooks"},
-    "turn": {*PORTS, "observe.bus", "context", "session", "hooks", "journal"},
+    "turn": {*PORTS, "models.timeout", "observe.bus", "context", "session", "hooks", "journal"},
     "door": {*PORTS, "session", "hooks", "journal", "turn"},
     "recovery": {*PORTS, "session", "hooks", "journal", "turn", "door"},
-    "fibers": {"store.port", "observe.events"},
-    "schedules": {"store.port", "observe.events", "tasks", "door"},
+    "fibers": {"store.port", "observe.events", "hooks"},
+    "schedules": {"store.port", "observe.events", "tasks", "hooks", "door"},
     # Edges: they import the core, the core never imports them.
     "workspace": {"store.port"},
     "sandbox": set(),
-    "cluster": {"store"},
+    "cluster": {"store", "postgres"},
     "runtime": {
         "cluster",
         "store",
@@ -86,14 +92,20 @@ CORE = ("wire", "context", "session", "hooks", "journal", "turn", "door", "recov
 # The rooms on the outside: what users write and run. They may import everything above, and each other
 # only as drawn here.
 OUTSIDE: dict[str, set[str]] = {
+    "server": {"wire"},
+    # Façades: what users import by theme. Nobody of ours imports them.
+    "chat": set(),
+    "memory": set(),
+    "timers": set(),
+    "facades": set(),
     "declaring": set(),
-    "agent": {"declaring"},
-    "think": {"agent"},
+    "agent": {"declaring", "server.connections"},  # what its hooks are given
+    "chat_hooks": set(),
+    "think": {"agent", "chat_hooks"},
     "mcp": set(),
     "skills": set(),
     "extensions": set(),
     "messengers": {"agent", "think"},
-    "server": {"wire"},
     "app": {"agent", "think", "server"},
     "client": {"wire"},
     "testing": {"agent", "think", "server", "app", "wire", "client"},

@@ -81,7 +81,8 @@ def hooks() -> list[str]:
     found: list[str] = []
     for module in modules():
         for node in module.tree.body:
-            if module.short == "think" and isinstance(node, ast.ClassDef) and node.name == "Think":
+            is_ours = module.short in ("think", "chat_hooks")
+            if is_ours and isinstance(node, ast.ClassDef) and node.name in ("Think", "Hooks"):
                 found += [method.name for method in definitions(node.body)]
                 found += [
                     ast.unparse(statement.target)

@@ -2,104 +2,297 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from collections import Counter
+from importlib import import_module
+
+import pytest
+
 import everthink
+from everthink import facades
+
+from .source import modules
+
+DEFINING = {"errors", "client", "observe", "testing"}
+"""Façades that our own modules import, too: the errors are defined there, the others are whole rooms."""
 
 EXPORTS: list[str] = [
-    "AbortController",
-    "AbortSignal",
     "Agent",
     "AgentError",
     "Allow",
     "App",
     "Block",
-    "ChatErrorContext",
-    "ChatRecovery",
-    "ChatRecoveryContext",
-    "ChatResponse",
-    "ChatStream",
-    "ChunkContext",
-    "CompactContext",
-    "Compaction",
-    "Connection",
-    "ContextBlock",
-    "ContextOverflow",
-    "ContextProvider",
-    "Debounce",
-    "DirectoryProvider",
-    "Exhausted",
-    "FiberAborted",
-    "FiberCompleted",
-    "FiberContext",
-    "FiberFailed",
-    "FiberInspection",
-    "FiberInterrupted",
-    "FiberRecovery",
-    "FiberRecoveryContext",
-    "Granted",
-    "Handle",
-    "Job",
-    "KeepRecovering",
-    "Limits",
-    "MediaEviction",
     "Message",
-    "ModelError",
-    "Overlay",
-    "PendingCall",
-    "Proactive",
-    "REPORT",
-    "RERUN",
-    "RecoveryDecision",
     "Retry",
-    "Schedule",
     "ScheduledTask",
-    "SearchHit",
-    "SearchableEntries",
-    "Session",
-    "SessionInfo",
-    "Sessions",
-    "Shortening",
     "StepConfig",
-    "StepContext",
-    "StepResult",
-    "StoredBlock",
-    "StoredEntries",
-    "StreamingResponse",
     "Submission",
     "Substitute",
-    "Suspect",
-    "TaskContext",
     "Think",
-    "Timeouts",
-    "TokenCount",
     "Tool",
-    "ToolCall",
     "ToolContext",
     "ToolError",
-    "ToolOutcome",
     "TurnConfig",
-    "TurnContext",
-    "TurnFailed",
     "TurnResult",
     "UNSET",
-    "callable",
     "client_tool",
-    "create_compact_function",
-    "default_context_overflow_classifier",
-    "has_tool_call",
-    "model_summarizer",
-    "prune_tool_calls",
-    "step_count_is",
+    "exposed",
     "tool",
 ]
 
+# The façades, by module: what they offer besides the package itself.
+FACADES: dict[str, list[str]] = {
+    "chat": [
+        "AbortController",
+        "AbortSignal",
+        "ChatStream",
+        "Debounce",
+        "PendingCall",
+        "StreamCallback",
+    ],
+    "client": [
+        "Conversation",
+        "Reply",
+        "connect",
+    ],
+    "errors": [
+        "AgentElsewhere",
+        "AgentError",
+        "AgentSetAside",
+        "CallFailed",
+        "CommitInDoubt",
+        "CommitRefused",
+        "CompactionNotSetUp",
+        "ContextRefused",
+        "ContextUnavailable",
+        "DiscoveryFailed",
+        "ErrorKind",
+        "FiberConflict",
+        "FiberHandlerTimeout",
+        "FiberStopped",
+        "InvalidCallback",
+        "InvalidContext",
+        "InvalidFiber",
+        "InvalidMessage",
+        "InvalidRetry",
+        "InvalidSchedule",
+        "InvalidScheduledTask",
+        "InvalidSettings",
+        "InvalidTurn",
+        "LeaseLost",
+        "MissingExtra",
+        "MissingKey",
+        "ModelError",
+        "NestedTurn",
+        "NoMessages",
+        "NoModel",
+        "NotConnected",
+        "NotInFiber",
+        "NotJson",
+        "Problem",
+        "ScriptExhausted",
+        "SessionBusy",
+        "StoreClosed",
+        "StoreError",
+        "StoreFull",
+        "StoreLocked",
+        "StorePooled",
+        "StoreReadOnly",
+        "StoreTooNew",
+        "StoreUnavailable",
+        "StoreUnreadable",
+        "StreamCut",
+        "StreamStalled",
+        "StructuredOutputError",
+        "SubmissionConflict",
+        "TooDeep",
+        "TooManyTurns",
+        "ToolDefinitionError",
+        "ToolError",
+        "ToolInputError",
+        "ToolInterrupted",
+        "ToolOutputError",
+        "ToolTimeout",
+        "TurnFailed",
+        "TurnGivenUp",
+        "TurnInterrupted",
+        "UNTOLD",
+        "UnknownMessage",
+        "UnknownModel",
+        "UnknownSession",
+        "Unreadable",
+        "is_elsewhere",
+        "is_for_people",
+    ],
+    "fibers": [
+        "FiberAborted",
+        "FiberCompleted",
+        "FiberContext",
+        "FiberFailed",
+        "FiberInspection",
+        "FiberInterrupted",
+        "FiberRecovery",
+        "FiberRecoveryContext",
+    ],
+    "hooks": [
+        "CalledTool",
+        "ChatErrorContext",
+        "ChatResponse",
+        "ChunkContext",
+        "InvalidCall",
+        "StepContext",
+        "StepResult",
+        "Timeouts",
+        "ToolCall",
+        "ToolOutcome",
+        "ToolResult",
+        "TurnContext",
+        "has_tool_call",
+        "step_count_is",
+    ],
+    "memory": [
+        "CompactContext",
+        "Compaction",
+        "ContextBlock",
+        "ContextOverflow",
+        "ContextProvider",
+        "DirectoryProvider",
+        "MediaEviction",
+        "ObjectStoreProvider",
+        "Overlay",
+        "Proactive",
+        "RecentHistory",
+        "SearchHit",
+        "SearchableEntries",
+        "Session",
+        "SessionInfo",
+        "Sessions",
+        "Shortening",
+        "StoredBlock",
+        "StoredEntries",
+        "TokenCount",
+        "create_compact_function",
+        "default_context_overflow_classifier",
+        "model_summarizer",
+        "prune_tool_calls",
+    ],
+    "observe": [
+        "Event",
+        "EventBody",
+        "EventBus",
+        "Listener",
+        "Unsubscribe",
+        "event",
+    ],
+    "recovery": [
+        "ChatRecovery",
+        "ChatRecoveryContext",
+        "Exhausted",
+        "KeepRecovering",
+        "REPORT",
+        "RERUN",
+        "RecoveryDecision",
+        "Suspect",
+    ],
+    "server": [
+        "Connection",
+        "Granted",
+        "Limits",
+        "StreamingResponse",
+    ],
+    "testing": [
+        "FailingCommit",
+        "HeldRead",
+        "ManualClock",
+        "Play",
+        "ScriptedModel",
+        "Traffic",
+        "WatchedStore",
+        "Window",
+        "Witness",
+        "attaches",
+        "calls",
+        "calls_raw",
+        "cites",
+        "fails",
+        "hangs",
+        "opens",
+        "overflows",
+        "says",
+        "thinks",
+        "waits",
+    ],
+    "timers": [
+        "Job",
+        "Schedule",
+        "TaskContext",
+    ],
+}
+
+
+def exports(facade: str) -> list[str]:
+    return sorted(import_module(f"everthink.{facade}").__all__)
+
 
 def test_the_package_exports_exactly_this() -> None:
-    assert sorted(getattr(everthink, "__all__", [])) == EXPORTS
+    assert sorted(everthink.__all__) == EXPORTS
 
 
-def test_the_list_is_sorted_and_free_of_doubles() -> None:
-    assert sorted(set(EXPORTS)) == EXPORTS
+@pytest.mark.parametrize("facade", FACADES)
+def test_a_facade_exports_exactly_this(facade: str) -> None:
+    assert exports(facade) == FACADES[facade]
 
 
-def test_every_export_exists() -> None:
-    assert [name for name in EXPORTS if not hasattr(everthink, name)] == []
+@pytest.mark.parametrize("names", [EXPORTS, *FACADES.values()])
+def test_a_list_is_sorted_and_free_of_doubles(names: list[str]) -> None:
+    assert sorted(set(names)) == names
+
+
+@pytest.mark.parametrize("facade", ["", *FACADES])
+def test_every_export_exists(facade: str) -> None:
+    module = import_module(f"everthink.{facade}".rstrip("."))
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+def test_a_name_is_imported_from_one_place() -> None:
+    homes = Counter(name for names in [EXPORTS, *FACADES.values()] for name in names)
+    twice = [name for name, count in homes.items() if count > 1]
+    assert twice == ["AgentError", "ToolError"]  # which are where all errors are, too
+
+
+def test_every_facade_is_looked_through_for_a_name() -> None:
+    assert sorted(facades.FACADES) == sorted(FACADES)
+
+
+@pytest.mark.parametrize(("name", "home"), [("ChatRecovery", "recovery"), ("says", "testing")])
+def test_a_name_that_is_in_a_facade_is_told_with_its_module(name: str, home: str) -> None:
+    words = f"It is in everthink.{home}: write `from everthink.{home} import {name}`."
+    with pytest.raises(ImportError, match=re.escape(words)):
+        exec(f"from everthink import {name}")
+    with pytest.raises(ImportError, match=re.escape(words)):
+        getattr(everthink, name)
+
+
+def test_a_name_that_is_nowhere_is_no_attribute() -> None:
+    assert not hasattr(everthink, "ChatRecoverry")
+    assert not hasattr(everthink, "__wrapped__")
+
+
+def test_a_module_is_imported_as_ever() -> None:
+    script = "from everthink import chunks, memory; print(chunks.__name__, memory.__name__)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "everthink.chunks everthink.memory\n"
+
+
+def test_our_own_modules_import_what_defines_a_name() -> None:
+    """A façade that was imported from inside would load far more than the name, and soon itself."""
+    facades = {f"everthink.{facade}" for facade in FACADES if facade not in DEFINING}
+    wrong = [
+        f"{module.place}:{imported.line} imports {imported.name}"
+        for module in modules()
+        for imported in module.imports()
+        if imported.name in facades | {"everthink"}
+    ]
+    assert wrong == []

@@ -7,28 +7,14 @@ from typing import Any
 
 import pytest
 
-from everthink import (
-    Agent,
-    Allow,
-    Block,
-    ChatRecovery,
-    ContextOverflow,
-    FiberRecovery,
-    MediaEviction,
-    Proactive,
-    RecoveryDecision,
-    Retry,
-    ScheduledTask,
-    Shortening,
-    StepConfig,
-    Substitute,
-    Think,
-    Timeouts,
-    TurnConfig,
-)
+from everthink import Agent, Allow, Block, Retry, ScheduledTask, StepConfig, Substitute, Think, TurnConfig
 from everthink.context.blocks import BlockOptions
 from everthink.declaring import NO_STATE
+from everthink.fibers import FiberRecovery
+from everthink.hooks import Timeouts
 from everthink.kinds import KINDS
+from everthink.memory import ContextOverflow, MediaEviction, Proactive, Shortening
+from everthink.recovery import ChatRecovery, RecoveryDecision
 from everthink.settings import settings_of
 
 CLASSES: dict[str, Any] = {

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import everthink
+from everthink.facades import FACADES
 
+from ..support.public import MODULES
 from .source import ROOT
 
 
@@ -36,23 +40,43 @@ def test_the_table_of_plays_says_what_each_takes_and_does() -> None:
         assert words.strip()
 
 
-@pytest.mark.parametrize("name", everthink.__all__)
-def test_every_export_has_its_place(name: str) -> None:
-    pages = ROOT / "docs" / "reference"
-    [(page, anchor)] = re.findall(
-        rf"^\| \[`{name}`\]\((\w+\.md)#([\w-]+)\)", (pages / "index.md").read_text(), re.M
-    )
-    assert anchor.startswith(name.lower())
-    text = (pages / page).read_text()
-    assert re.search(rf"^#+ {name}( \((class|function)\))?$", text, re.M)
+def exported() -> list[tuple[str, str]]:
+    """What users import: module and name."""
+    return [(module, name) for module in MODULES for name in import_module(module).__all__]
+
+
+PAGES = ROOT / "docs" / "reference"
+PLANNED = tomllib.loads((ROOT / "scripts" / "reference.toml").read_text())
+
+
+def test_the_facades_of_the_reference_are_those_of_the_package() -> None:
+    assert PLANNED["facades"] == list(FACADES)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(module, name) for module, name in exported() if name not in PLANNED["hidden"]]
+)
+def test_every_export_has_its_place(module: str, name: str) -> None:
+    section = (PAGES / "index.md").read_text().partition(f"## What `{module}` exports\n")[2]
+    listed = section.partition("\n## ")[0]
+    [(page, anchor)] = re.findall(rf"^\| \[`{name}`\]\((\w+\.md)#([\w-]+)\)", listed, re.M)
+    text = (PAGES / page).read_text()
     # One title has this anchor: those who show Markdown number equal ones each in their own way.
     titles = [slug(title) for title in re.findall(r"^#+ (.+)$", text, re.M)]
     assert titles.count(anchor) == 1
+    if not anchor.startswith(name.lower()):  # a small value is a row of a table
+        assert f"| `{name}` |" in text
+        return
+    [imported] = re.findall(
+        rf"^#+ {name}(?: \((?:class|function)\))?\n\n```python\nfrom (.+) import {name}$", text, re.M
+    )
+    assert imported == (module if name not in everthink.__all__ else "everthink")
 
 
 # --- the script itself
 
 PLAN = """
+facades = ["harbour"]
 hidden = ["Boat.moor*"]
 made-for-you = ["Crew"]
 
@@ -86,7 +110,9 @@ names = ["boats.ropes:*"]
 
 PACKAGE = {
     "__init__.py": 'from .boats.boat import Boat, Crew, launch\n\n__all__ = ["Boat", "Crew", "launch"]\n',
+    "harbour.py": '"""Where boats lie."""\n\nfrom .boats.pier import Pier\n\n__all__ = ["Pier"]\n',
     "boats/__init__.py": "",
+    "boats/pier.py": 'class Pier:\n    """Reaches into the water."""\n',
     "boats/boat.py": '''
 from __future__ import annotations
 
@@ -240,6 +266,15 @@ def test_what_is_exported_and_not_named_goes_to_the_page_of_its_module(page: str
     assert "Crew(" not in page  # it is made for you
     assert "| `names` | `list[str]` | Everybody aboard. |" in page
     assert "def launch(boat: Boat, /) -> Crew\ndef launch(*, name: str) -> Crew\n" in page
+
+
+def test_what_a_facade_exports_is_imported_from_there(page: str, project: Path) -> None:
+    assert "```python\nfrom everthink.harbour import Pier\n\nclass Pier\n```" in page
+    index = (project / "docs" / "reference" / "index.md").read_text()
+    assert index.endswith(
+        "## What `everthink.harbour` exports\n\nWhere boats lie.\n\n"
+        "| Name |  |\n| --- | --- |\n| [`Pier`](boats.md#pier) | Reaches into the water. |\n"
+    )
 
 
 def test_small_values_are_rows_in_the_order_of_their_file(page: str) -> None:

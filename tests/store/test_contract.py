@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from everthink.postgres import open_postgres
+from everthink.sqlite import open_sqlite
+from everthink.sqlite import search as texts
 from everthink.store.port import Migration, Store
-from everthink.store.postgres import open_postgres
-from everthink.store.sqlite import open_sqlite
-from everthink.store.sqlite import search as texts
 from everthink.testing.contracts.store import SearchContract, StoreContract
 from tests.support.postgres import Server
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from everthink.errors import StoreClosed, StoreError
+from everthink.open_store import open_store
+from everthink.postgres import PostgresStore
+from everthink.sqlite import SqliteStore
 from everthink.store.crashpoints import COUNT_COMMITS, CRASH_AT, CrashPlan, CrashPoints, crash_plan, deeds
-from everthink.store.open import open_store
-from everthink.store.port import Migration, Statement, Store
-from everthink.store.postgres import PostgresStore
-from everthink.store.sqlite import SqliteStore
+from everthink.store.port import AgentStore, Migration, Statement, Store
 from everthink.testing.contracts.store import StoreContract
 from tests.store.notes import COUNT, SCHEMA, put, python
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 CHILD = """
 import asyncio, os, sys
-from everthink.store.open import open_store
+from everthink.open_store import open_store
 from tests.store.notes import SCHEMA, put
 
 async def main(url, at):
@@ -121,9 +121,11 @@ async def test_a_line_says_whose_commit_it_was(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv(COUNT_COMMITS, str(tmp_path / "counts"))
     tables = ("CREATE TABLE turns (agent TEXT, status TEXT)", "CREATE TABLE plain (n BIGINT)")
     store = await open_store(tmp_path / "a.db", [Migration(1, "turns", tables)])
-    await store.apply([Statement("INSERT INTO turns (agent, status) VALUES (?, ?)", ("A/room", "open"))])
+    room = AgentStore(store, "A/room")
+    await room.apply([Statement("INSERT INTO turns (agent, status) VALUES (:agent, ?)", ("open",))])
+    await room.apply([Statement("INSERT INTO plain (n) VALUES (?)", (1,))])  # whatever the SQL says
     await store.apply([Statement("UPDATE turns SET status = ? WHERE agent = ?", ("over", "A/room"))])
-    await store.apply([Statement("INSERT INTO plain (n) VALUES (?)", (1,))])
+    assert await room.fetch("SELECT status FROM turns WHERE agent = :agent") == [("over",)]
     await store.close()
     lines = [json.loads(line) for line in (tmp_path / "counts").read_text().splitlines()]
     assert [line["agent"] for line in lines] == ["A/room", "A/room", None]

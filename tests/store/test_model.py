@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from everthink.errors import CommitRefused, StoreError
-from everthink.store.open import open_store
+from everthink.open_store import open_store
 from everthink.store.port import Migration, Statement
 
 SCHEMA = [Migration(1, "cells", ("CREATE TABLE cells (k TEXT PRIMARY KEY, v BIGINT NOT NULL)",))]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from everthink.errors import StoreError, StoreUnavailable
-from everthink.store.open import open_store
+from everthink.open_store import open_store
+from everthink.postgres import PostgresStore
+from everthink.sqlite import SqliteStore
 from everthink.store.port import Migration, Statement
-from everthink.store.postgres import PostgresStore
-from everthink.store.sqlite import SqliteStore
-from everthink.store.urls import check_url
+from everthink.store_urls import check_url
 from tests.support.postgres import free_port
 
 pytestmark = pytest.mark.anyio
@@ -161,7 +161,7 @@ async def test_a_name_that_only_looks_a_little_like_it_is_a_file(
             "postgresql://localhost/db?schema=x",
             "does not know: 'schema'. Nothing was opened. Write search_path=NAME.",
         ),
-        ("postgresql://localhost/db?pool_size=5", "Connections are an argument: App(…, readers=5)."),
+        ("postgresql://localhost/db?pool_size=5", 'an argument: store_options={"readers": 5}.'),
         ("postgresql://localhost/db?sslmod=require", "Did you mean sslmode=?"),
     ],
 )

@@ -17,10 +17,10 @@ from everthink.errors import (
     StoreUnavailable,
     StoreUnreadable,
 )
+from everthink.postgres import PostgresStore, open_postgres
+from everthink.postgres import batch as calls_module
+from everthink.postgres.sql import numbered, returns_rows, subscripted
 from everthink.store.port import Migration, Statement
-from everthink.store.postgres import PostgresStore, open_postgres
-from everthink.store.postgres import batch as calls_module
-from everthink.store.postgres.sql import numbered, returns_rows, subscripted
 from tests.support.postgres import PASSWORD, PASSWORD_USER, Cluster, Server, free_port
 
 pytestmark = pytest.mark.anyio

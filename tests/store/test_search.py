@@ -17,18 +17,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from everthink.errors import StoreError
+from everthink.open_store import open_store
+from everthink.postgres.search import query
+from everthink.sqlite import open_sqlite
+from everthink.sqlite import search as texts
 from everthink.store.crashpoints import COUNT_COMMITS
-from everthink.store.open import open_store
 from everthink.store.port import Migration, Search, Statement, Store, TextIndex
-from everthink.store.postgres.search import query
 from everthink.store.search import (
     OPEN,
     SHUT,
     snippet_of,
     words_of,
 )
-from everthink.store.sqlite import open_sqlite
-from everthink.store.sqlite import search as texts
 from tests.support.postgres import Server
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ def put(id: str, text: str, agent: str = "ann") -> Statement:
 
 
 async def found(store: Store, *words: str, agent: str = "ann") -> list[str]:
-    return [row[0] for row in await store.search(Search("says", ("id",), agent, words, limit=100))]
+    return [row[0] for row in await store.search(Search("says", ("id",), words, limit=100), agent=agent)]
 
 
 # The words and the snippet.
@@ -64,7 +64,7 @@ async def found(store: Store, *words: str, agent: str = "ann") -> list[str]:
     ],
 )
 def test_words_are_cut_to_letters_and_digits(words: tuple[str, ...], expected: list[str]) -> None:
-    assert words_of(Search("says", (), "ann", words)) == expected
+    assert words_of(Search("says", (), words)) == expected
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def write_and_search(url: str, content: str, words: list[str]) -> None:
         )
         for is_phrase in (False, True):
             for agent in ("ann", content):
-                rows = await store.search(Search("says", ("id",), agent, tuple(words), is_phrase))
+                rows = await store.search(Search("says", ("id",), tuple(words), is_phrase), agent=agent)
                 assert {row[0] for row in rows} <= ({"1", "2"} if agent == "ann" else set[str]())
         await store.apply(
             [Statement(UPSERT, ("ann", "2", content)), Statement("DELETE FROM says", (), guard=True)]
@@ -380,8 +380,8 @@ async def bytes_to_search(path: Path, agents: int) -> int:
         for start in range(0, agents, 100):
             await store.apply(rows[start : start + 100])
     await store.close()
-    search = Search("says", ("id",), "agent 7", ("weather", "harbor"))
-    sql, params = texts.query(search, words_of(search), is_indexed=True)
+    search = Search("says", ("id",), ("weather", "harbor"))
+    sql, params = texts.query(search, "agent 7", words_of(search), is_indexed=True)
     connection = sqlite3.connect(path)
     before = bytes_read()
     assert len(connection.execute(sql, params).fetchall()) == 20
@@ -422,9 +422,9 @@ async def test_a_search_in_postgresql_uses_the_index(postgres_url: str) -> None:
             [put(f"{i}", "the weather in the harbor", f"agent {i % 100}") for i in range(start, start + 500)]
         )
     await store.apply([Statement("ANALYZE says")])
-    search = Search("says", ("id",), "agent 7", ("weather",))
-    assert len(await store.search(search)) == 20
-    sql, params = query(search, TextIndex("says", "content", parts=True), ["weather"])
+    search = Search("says", ("id",), ("weather",))
+    assert len(await store.search(search, agent="agent 7")) == 20
+    sql, params = query(search, "agent 7", TextIndex("says", "content", parts=True), ["weather"])
     sql = f"EXPLAIN {sql}"
     plan = "\n".join(row[0] for row in await store.fetch(sql, *params))
     assert "says_by_text" in plan

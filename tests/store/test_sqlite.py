@@ -16,9 +16,9 @@ from everthink.errors import (
     StoreError,
     StoreFull,
 )
+from everthink.sqlite import open_sqlite
+from everthink.sqlite.commits import Commits
 from everthink.store.port import Statement
-from everthink.store.sqlite import open_sqlite
-from everthink.store.sqlite.commits import Commits
 from tests.store.notes import COUNT, SCHEMA, put, python
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 WRITE = """
 import asyncio, sys
 from everthink.store.port import Statement
-from everthink.store.sqlite import open_sqlite
+from everthink.sqlite import open_sqlite
 
 async def main():
     store = await open_sqlite(sys.argv[1], [])
@@ -113,7 +113,7 @@ def test_a_program_that_forgets_to_close_still_ends(tmp_path: Path) -> None:
     code = (
         "import asyncio, sys\n"
         "from everthink.store.port import *\n"
-        "from everthink.store.sqlite import open_sqlite\n"
+        "from everthink.sqlite import open_sqlite\n"
         "async def main():\n"
         "    store = await open_sqlite(sys.argv[1], [Migration(1, 'n', ('CREATE TABLE n (id TEXT)',))])\n"
         "    await store.apply([Statement('INSERT INTO n VALUES (?)', ('a',))])\n"

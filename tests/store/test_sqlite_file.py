@@ -21,16 +21,16 @@ from everthink.errors import (
     StoreReadOnly,
     StoreUnreadable,
 )
+from everthink.sqlite import open_sqlite
+from everthink.sqlite.commits import Commits
 from everthink.store.port import Migration
-from everthink.store.sqlite import open_sqlite
-from everthink.store.sqlite.commits import Commits
 from tests.store.notes import COUNT, SCHEMA, put, python
 
 pytestmark = pytest.mark.anyio
 
 HOLD = """
 import asyncio, sys
-from everthink.store.sqlite import open_sqlite
+from everthink.sqlite import open_sqlite
 
 async def main():
     store = await open_sqlite(sys.argv[1], [])
@@ -197,7 +197,7 @@ async def test_what_may_not_be_written_is_reported(what: str, scratch: Path) -> 
         scratch.chmod(0o555)
         path = scratch / "new" / "agents.db"
     code = (
-        "import asyncio, os, sys; from everthink.store.sqlite import open_sqlite\n"
+        "import asyncio, os, sys; from everthink.sqlite import open_sqlite\n"
         "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
         "try: asyncio.run(open_sqlite(sys.argv[1], []))\n"
         "except Exception as error: print(type(error).__name__, error)"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from everthink.runtime.schema import MIGRATIONS
+from everthink.sqlite import open_sqlite
 from everthink.store.port import Search, Statement, Store
-from everthink.store.sqlite import open_sqlite
 
 pytestmark = pytest.mark.anyio
 
@@ -28,8 +28,8 @@ def said(number: int, agent: str = "A/one") -> Statement:
 
 async def hits(store: Store) -> int:
     """How many messages a search finds."""
-    found = Search("messages", ("id",), "A/one", ("harbour",), limit=1000)
-    return len(await store.search(found))
+    found = Search("messages", ("id",), ("harbour",), limit=1000)
+    return len(await store.search(found, agent="A/one"))
 
 
 def break_structure(path: Path, block: bytes) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from everthink.runtime.schema import MIGRATIONS
+from everthink.sqlite import open_sqlite
 from everthink.store.port import Statement, Store
-from everthink.store.sqlite import open_sqlite
 
 pytestmark = pytest.mark.anyio
 

@@ -10,6 +10,7 @@ from typing import Any
 from everthink import App, Think
 from everthink.journal.read import read_journal
 from everthink.observe.events import Event
+from tests.support.agents import live
 
 from .turns import Database, home_of
 
@@ -58,9 +59,9 @@ async def kept(app: App, cls: type[Think], said: str = "Half ", name: str = "roo
     """Return once a turn that runs has these words in the journal. What is not there nobody was shown."""
     home = await home_of(app, cls, name)
     async with asyncio.timeout(20):
-        while turns := home.door.turns:
+        while turns := home.chat.host.turns:
             for turn in turns:
-                journal = await read_journal(home, turn.id, message_id=turn.message_id)
+                journal = await read_journal(home.store, turn.id, message_id=turn.message_id)
                 if said in journal.fold.message().text:
                     return
             await asyncio.sleep(0)
@@ -75,4 +76,4 @@ async def pull(app: App, cls: type[Think], *, said: str = "Half ", name: str = "
 async def cut(app: App, cls: type[Think], *, said: str = "Half ", name: str = "room") -> None:
     """The same, and start it again."""
     await pull(app, cls, said=said, name=name)
-    await app.agent(cls, name).instance()
+    await live(app.agent(cls, name))

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from everthink import App, Think
+from everthink.fibers import queries
 from everthink.fibers.values import FiberContext, FiberRecoveryContext
+from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.open import open_store
+from everthink.store.port import Store
 from everthink.testing import WatchedStore
 from everthink.testing.scripted import ScriptedModel
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import Database
 
-__all__ = ["Fibers", "Recovered", "Work", "all_ended", "cut", "late_app", "worker"]
+__all__ = ["Fibers", "Recovered", "Work", "all_ended", "cut", "late_app", "waiting_agents", "worker"]
 
 
 def worker(*plays: Any, **members: Any) -> type[Think]:
@@ -65,7 +67,7 @@ async def cut(
     name: str = "default",
 ) -> None:
     """Fibers of these names that have begun when their agent is dropped from memory."""
-    agent, works = await app.agent(cls, name).instance(), [Work(stash=stash) for _ in names]
+    agent, works = await live(app.agent(cls, name)), [Work(stash=stash) for _ in names]
     for fiber, work in zip(names, works, strict=True):
         if managed is True or (managed and fiber in managed):
             await agent.start_fiber(fiber, work, fiber_id=fiber)
@@ -146,3 +148,9 @@ async def late_app(
         store.release()
         await store.until_quiet()
         await store.close()
+
+
+async def waiting_agents(store: Store) -> list[tuple[str, int]]:
+    """The agents with fibers to recover, and when (in ms; 0: at once), the earliest first."""
+    rows = await store.fetch(queries.WAITING)
+    return sorted(((row[0], row[1]) for row in rows), key=lambda found: (found[1], found[0]))

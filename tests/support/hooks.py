@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from everthink import Handle, TurnConfig
+from everthink import TurnConfig
 from everthink.calling import call_hook
 from everthink.chunks import Chunk
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.journal.feed import ChunksStored
 from everthink.messages import Message
 from everthink.models.port import (
@@ -21,6 +21,8 @@ from everthink.models.port import (
     ToolResultPart,
     UserMessage,
 )
+from tests.support.agents import live
+from tests.support.turns import accept_request
 
 T = TypeVar("T")
 
@@ -37,7 +39,7 @@ async def until(condition: Callable[[], Any]) -> None:
             await asyncio.sleep(0)
 
 
-async def submitted(handle: Handle[Any], text: str) -> Any:
+async def submitted(handle: Any, text: str) -> Any:
     """Submit a message and return the submission once it is over."""
     accepted = await handle.submit_messages(text)
 
@@ -54,10 +56,10 @@ async def breathe() -> None:
         await asyncio.sleep(0)
 
 
-async def watch(handle: Handle[Any]) -> list[Chunk]:
+async def watch(handle: Any) -> list[Chunk]:
     """A list that fills with the chunks of every turn of this agent from now on."""
     seen: list[Chunk] = []
-    home = (await handle.instance())._home
+    home = (await live(handle))._home
     home.feed.join(lambda shown: seen.extend(shown.chunks) if isinstance(shown, ChunksStored) else None)
     return seen
 
@@ -71,13 +73,13 @@ def only(chunks: list[Chunk], kind: str) -> list[Any]:
     return [chunk for chunk in chunks if chunk.type == kind]
 
 
-async def ask(handle: Handle[Any], text: str, **options: Any) -> Any:
+async def ask(handle: Any, text: str, **options: Any) -> Any:
     """Send a message as a chat window does, and wait for the turn's end."""
-    home = (await handle.instance())._home
-    number = home.next_turn_seq + 1
+    home = (await live(handle))._home
+    number = home.chat.door._last_seq + 1
     message = Message(f"user-{number}", "user", [{"type": "text", "text": text}])
     request_id = options.pop("request_id", f"request-{number}")
-    request = ChatRequest(request_id, [*await handle.messages(), message], **options)
+    request = ChatRequest(request_id, [*await handle.get_messages(), message], **options)
     admitted: Any = await accept_request(home, request)
     return await admitted.result()
 

@@ -9,6 +9,7 @@ from typing import Any
 from everthink.messages import Message, Role
 from everthink.session.session import Session
 from everthink.session.summary import CompactContext, Compaction
+from everthink.store.port import AgentStore
 
 __all__ = ["Summarizer", "between", "fill", "ids", "said", "session_on", "texts"]
 
@@ -68,4 +69,4 @@ class Summarizer:
 
 def session_on(store: Any, *, id: str = "", agent: str = "Assistant/room") -> Session:
     """A session as a process has it that has just started; read nothing yet. Its clock stands still."""
-    return Session(store, agent, now=lambda: 1_000, id=id)
+    return Session(AgentStore(store, agent), now=lambda: 1_000, id=id)

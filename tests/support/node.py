@@ -131,20 +131,7 @@ def serving(command: Sequence[str], port: int, log: Path) -> Generator[str]:
 
 
 def walk(place: Path, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Run `journeys.mjs`: how each journey went, by its name.
-
-    One that failed among the others is walked once more, alone: four pages at a time on two cores are
-    sometimes looked at in the middle of a change.
-    """
-    went = _walk(place, given)
-    failed = [name for name, one in went.items() if not one["ok"]]
-    if failed:
-        again = _walk(place, {**given, "only": failed, "workers": 1})
-        went |= {name: again[name] for name in failed if name in again}
-    return went
-
-
-def _walk(place: Path, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Run `journeys.mjs`: how each journey went, by its name."""
     node = needs("node", "Node.js 20 or newer is needed to walk the journeys.")
     command = [node, "journeys.mjs", json.dumps(given)]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300)

@@ -12,6 +12,7 @@ from everthink.recovery import queries
 from everthink.recovery.incident import Incident
 from everthink.runtime.actor import Actor
 from everthink.testing import ManualClock, ScriptedModel
+from tests.support.agents import live
 
 from .agents import assistant
 from .turns import all_over, home_of
@@ -64,7 +65,7 @@ class Room:
         # Commits are made in order: one may be under way, and one may have to follow it.
         for _ in range(2):
             await asyncio.sleep(0)
-            await home.store.apply([queries.forgotten("nobody", "nothing")])
+            await home.store.apply([queries.forgotten("nothing")])
 
     async def cut(self, *, after: float = 0.0) -> None:
         """Pull the plug, and let time pass before anybody comes back."""
@@ -76,13 +77,13 @@ class Room:
     async def put_off(self) -> None:
         """Return once a turn has given up its place and waits for its time."""
         home = await self.home()
-        await home.queue.wait_for_idle()
+        await home.chat.door.queue.wait_for_idle()
         await self.clock.until_waiting()
 
     async def wake(self) -> Any:
         """Reach the agent, and return when its turns are over."""
         await all_over(self.app, self.cls, "room")
-        return await self.agent.instance()
+        return await live(self.agent)
 
     async def wake_into_silence(self) -> None:
         """Reach the agent, and return when the model is silent again."""
@@ -91,9 +92,9 @@ class Room:
 
     async def texts(self) -> list[str]:
         """The conversation."""
-        return [message.text for message in await self.agent.messages()]
+        return [message.text for message in await self.agent.get_messages()]
 
     async def incidents(self) -> list[Incident]:
         """The records that are kept."""
         home = await self.home()
-        return [queries.opened(row) for row in await home.store.fetch(queries.ALL, home.id)]
+        return [queries.opened(row) for row in await home.store.fetch(queries.ALL)]

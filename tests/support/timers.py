@@ -10,6 +10,7 @@ from everthink import App, Think
 from everthink.runtime.actor import Actor
 from everthink.store.port import Statement
 from everthink.testing.clock import ManualClock
+from tests.support.agents import live
 
 __all__ = ["Diary", "Failing", "move", "quiet", "storage"]
 
@@ -86,5 +87,5 @@ async def move(app: App, clock: ManualClock, seconds: float) -> None:
 
 async def storage(app: App, cls: type[Think], name: str, sql: str) -> Any:
     """Change something behind the agent's back."""
-    home: Actor = (await app.agent(cls, name).instance())._home
+    home: Actor = (await live(app.agent(cls, name)))._home
     return (await home.store.apply([Statement(sql)]))[0]

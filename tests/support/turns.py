@@ -12,12 +12,15 @@ from typing import Any
 
 from everthink import App, Think
 from everthink import chunks as ui
+from everthink.door.admission import Admitted
+from everthink.door.chat_request import ChatRequest, Dropped
 from everthink.journal.segments import unpack
 from everthink.observe.events import Event
+from everthink.open_store import open_store
 from everthink.runtime.actor import Actor
 from everthink.runtime.schema import MIGRATIONS
-from everthink.store.open import open_store
 from everthink.testing import WatchedStore, Witness
+from tests.support.agents import live
 
 __all__ = [
     "Database",
@@ -98,14 +101,20 @@ async def gated_app(
 
 async def home_of(app: App, cls: type[Think], name: str = "default") -> Actor:
     """Where an agent lives, for tests that need its queue or its readers."""
-    return (await app.agent(cls, name).instance())._home
+    return (await live(app.agent(cls, name)))._home
+
+
+async def accept_request(home: Actor, request: ChatRequest) -> Admitted | Dropped:
+    """What a chat window asks of an agent."""
+    assert home.chat is not None
+    return await home.chat.requests.accept(request)
 
 
 async def all_over(app: App, cls: type[Think], name: str = "default") -> None:
     """Return once no turn of the agent runs or waits, and the hooks after the turns have returned too."""
     home = await home_of(app, cls, name)
-    while home.door._open:
-        await asyncio.wait([turn.task for turn in home.door._open if turn.task is not None])
+    while home.chat.door._open:
+        await asyncio.wait([turn.task for turn in home.chat.door._open if turn.task is not None])
 
 
 def follow(stream: Awaitable[Any]) -> asyncio.Task[Any]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from everthink.errors import CommitInDoubt, StoreFull
-from everthink.store.open import open_store
+from everthink.open_store import open_store
 from everthink.store.port import Migration, Statement
 from everthink.testing import ManualClock, WatchedStore
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from everthink.door.requests import Dropped
+from everthink.door.chat_request import Dropped
 from everthink.journal.feed import TurnAccepted, TurnEnded
 from everthink.testing import ScriptedModel, Window, Witness, opens, says
 from tests.conftest import OpenApp

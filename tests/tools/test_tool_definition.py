@@ -1,4 +1,4 @@
-"""Which functions can be tools, and what the letter says when one cannot."""
+"""Which functions can be tools, and what the error says when one cannot."""
 
 import abc
 import functools

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from everthink import AbortController, ChatResponse, Think, ToolContext, TurnConfig, TurnContext, tool
+from everthink import Think, ToolContext, TurnConfig, tool
+from everthink.chat import AbortController
+from everthink.hooks import ChatResponse, TurnContext
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, calls, fails, hangs, opens, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import (
     Database,
     Heard,
@@ -47,7 +49,7 @@ async def test_aborting_in_mid_stream_keeps_the_partial_answer_and_tells_no_done
     assert heard.names == ["start"]
     assert heard.text == "Half an "
     assert (result.status, result.error, result.text) == ("aborted", "enough", "Half an ")
-    _, partial = await app.agent(cls).messages()
+    _, partial = await app.agent(cls).get_messages()
     assert partial.parts[-1] == {"type": "text", "text": "Half an ", "state": "streaming"}
     assert [(t["status"], t["error"]) for t in Database(tmp_path).turns()] == [("aborted", "enough")]
     assert model.cut_off == 1
@@ -108,7 +110,7 @@ async def test_the_id_told_at_the_start_cancels_a_running_chat(open_app: OpenApp
 async def test_a_chat_can_be_cancelled_from_the_very_start(open_app: OpenApp) -> None:
     model = ScriptedModel()
     app = await open_app(cls := assistant(model))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
 
     class Hasty(Heard):
         def on_start(self, request_id: str) -> None:
@@ -120,7 +122,7 @@ async def test_a_chat_can_be_cancelled_from_the_very_start(open_app: OpenApp) ->
 
     assert (result.status, heard.names) == ("aborted", ["start"])
     assert model.requests == []
-    assert roles(await app.agent(cls).messages()) == ["user"]
+    assert roles(await app.agent(cls).get_messages()) == ["user"]
 
 
 @pytest.mark.case(60)
@@ -173,7 +175,7 @@ async def test_aborting_after_the_end_does_nothing_and_leaves_no_listener(
     stop.abort()
 
     assert Database(tmp_path).statuses() == ["completed"] * 5
-    assert len(await app.agent(cls).messages()) == 10
+    assert len(await app.agent(cls).get_messages()) == 10
 
 
 @pytest.mark.case(64)
@@ -206,12 +208,16 @@ async def test_aborted_turns_leave_no_controller_behind_and_the_next_one_works(o
     home, stop = await home_of(app, cls), AbortController()
     running = asyncio.create_task(app.agent(cls).save_messages("Hi", signal=stop.signal))
     await model.until_silent()
-    assert len(home.aborts) == 1
+    assert len(home.chat.host.aborts) == 1
     stop.abort()
     await running
-    assert (len(home.aborts), home.queue.is_idle, home.inflight) == (0, True, None)
+    assert (len(home.chat.host.aborts), home.chat.door.queue.is_idle, home.chat.host.turns.answer) == (
+        0,
+        True,
+        None,
+    )
     await app.agent(cls).save_messages("Hi", signal=stop.signal)
-    assert len(home.aborts) == 0
+    assert len(home.chat.host.aborts) == 0
 
     assert (await app.agent(cls).save_messages("Again")).text == "Whole."
 
@@ -232,7 +238,7 @@ async def test_continue_last_turn_obeys_its_signal(open_app: OpenApp, when: str)
         stop.abort()
         result = await turn
     assert (result.status, result.continuation) == ("aborted", True)
-    assert [m.text for m in await app.agent(cls).messages()] == (
+    assert [m.text for m in await app.agent(cls).get_messages()] == (
         ["Hi", "one"] if when == "before" else ["Hi", "one", "and two"]
     )
 
@@ -258,7 +264,8 @@ async def test_cancelling_a_queued_turn_ends_it_when_its_time_comes(
     assert (await second).status == "aborted"
     assert (await third).text == "three"
     assert model.asked == 2
-    assert [m.text for m in await app.agent(cls).messages()] == ["first", "one", "second", "third", "three"]
+    said = await app.agent(cls).get_messages()
+    assert [m.text for m in said] == ["first", "one", "second", "third", "three"]
 
 
 @pytest.mark.case(141)

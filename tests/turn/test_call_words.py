@@ -12,7 +12,7 @@ from everthink.abort import AbortController
 from everthink.errors import InvalidFiber, InvalidSettings, InvalidTurn
 from everthink.testing import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ async def app(open_app: OpenApp) -> App:
 
 @pytest.fixture
 async def agent(app: App) -> Any:
-    return await app.agent(app.classes[0], "room").instance()
+    return await live(app.agent(app.classes[0], "room"))
 
 
 @pytest.mark.parametrize("signal", [asyncio.Event(), 5, AbortController()])

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from everthink import Session, Think
+from everthink import Think
+from everthink.memory import Session
 from everthink.testing.scripted import ScriptedModel
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import Database
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.case(25)
 async def test_before_configure_there_is_none(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
-    assert await app.agent(cls).get_config() is None
+    assert (await live(app.agent(cls))).get_config() is None
 
 
 @pytest.mark.case(26)
@@ -36,7 +37,7 @@ async def test_it_comes_back_as_it_was_given(open_app: OpenApp, how: str, config
     elif how == "reopened":
         await app.close()
         app = await open_app(cls)
-    kept = await app.agent(cls).get_config()
+    kept = (await live(app.agent(cls))).get_config()
     assert kept == config
     assert type(kept) is type(config)
 
@@ -47,9 +48,9 @@ async def test_a_second_one_replaces_it_and_none_forgets_it(open_app: OpenApp, t
     agent = app.agent(cls)
     await agent.configure({"tone": "dry", "size": 3})
     await agent.configure({"tone": "warm"})
-    assert await agent.get_config() == {"tone": "warm"}
+    assert (await live(agent)).get_config() == {"tone": "warm"}
     await agent.configure(None)
-    assert await agent.get_config() is None
+    assert (await live(agent)).get_config() is None
     assert Database(tmp_path).rows("SELECT * FROM kv") == []
 
 
@@ -59,8 +60,8 @@ async def test_what_is_handed_out_is_a_copy(open_app: OpenApp) -> None:
     given = {"tags": ["a"]}
     await app.agent(cls).configure(given)
     given["tags"].append("b")
-    (await app.agent(cls).get_config())["tags"].append("c")
-    assert await app.agent(cls).get_config() == {"tags": ["a"]}
+    ((await live(app.agent(cls))).get_config())["tags"].append("c")
+    assert (await live(app.agent(cls))).get_config() == {"tags": ["a"]}
 
 
 @pytest.mark.case(26)
@@ -72,9 +73,9 @@ async def test_a_dataclass_is_the_same_json_before_and_after_a_restart(open_app:
 
     app = await open_app(cls := assistant(ScriptedModel()))
     await app.agent(cls).configure(Settings("dry", (1, 2)))
-    before = await app.agent(cls).get_config()
+    before = (await live(app.agent(cls))).get_config()
     await app.evict(cls, "default")
-    assert before == await app.agent(cls).get_config() == {"tone": "dry", "sizes": [1, 2]}
+    assert before == (await live(app.agent(cls))).get_config() == {"tone": "dry", "sizes": [1, 2]}
 
 
 @pytest.mark.case(26)
@@ -90,14 +91,14 @@ async def test_a_value_that_is_not_json_is_refused_and_the_old_one_stays(open_ap
     ):
         with pytest.raises(TypeError, match=words):
             await app.agent(cls).configure(config)
-    assert await app.agent(cls).get_config() == {"tone": "dry"}
+    assert (await live(app.agent(cls))).get_config() == {"tone": "dry"}
 
 
 @pytest.mark.case(26)
 async def test_each_agent_has_its_own(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
     await app.agent(cls, "a").configure("mine")
-    assert await app.agent(cls, "b").get_config() is None
+    assert (await live(app.agent(cls, "b"))).get_config() is None
 
 
 @pytest.mark.memory_case(198)
@@ -121,5 +122,5 @@ async def test_configure_session_can_read_it_on_the_first_and_later_starts(
     app = await open_app(cls)
     await app.agent(cls).configure({"tone": "dry"})
     await app.evict(cls, "default")
-    await app.agent(cls).get_config()
+    (await live(app.agent(cls))).get_config()
     assert seen == [{"tone": "default"}, {"tone": "dry"}]

@@ -292,7 +292,7 @@ async def test_the_result_of_a_streaming_tool_is_final_and_in_the_next_prompt(op
     # When it has run, and somebody asks again in a new process
     await handle.save_messages("Count")
     await app.evict(cls, "room")
-    part = (await handle.messages())[-1].tool_parts[0]
+    part = (await handle.get_messages())[-1].tool_parts[0]
     await handle.save_messages("And now?")
 
     # Then the stored part is final, and the model was shown the last value
@@ -314,7 +314,7 @@ async def test_so_is_that_of_an_approved_one_in_the_message_that_asked(open_app:
     app = await open_app(cls := assistant(model, get_tools=lambda self: [count]))
     handle = app.agent(cls, "room")
     await handle.save_messages("Count")
-    asked = (await handle.messages())[-1]
+    asked = (await handle.get_messages())[-1]
 
     # When it is approved and runs in the turn that continues
     assert await handle.apply_tool_approval(asked.tool_parts[0]["toolCallId"], True)
@@ -323,7 +323,7 @@ async def test_so_is_that_of_an_approved_one_in_the_message_that_asked(open_app:
     await handle.save_messages("And now?")
 
     # Then the earlier message holds the final value, and each later prompt contains it
-    stored = next(m for m in await handle.messages() if m.id == asked.id)
+    stored = next(m for m in await handle.get_messages() if m.id == asked.id)
     (part,) = stored.tool_parts
     assert (part["state"], part["output"]) == ("output-available", 2)
     assert not part.get("preliminary")

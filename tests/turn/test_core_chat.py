@@ -13,7 +13,7 @@ from everthink import Message, Think, tool
 from everthink.errors import InvalidMessage, NoModel, UnknownModel
 from everthink.testing.scripted import ScriptedModel, calls, says, waits
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import Database, Heard, prompt, roles
 
 pytestmark = pytest.mark.anyio
@@ -34,8 +34,8 @@ async def test_properties_given_by_whoever_wakes_an_agent_reach_its_start_hook(o
     app = await open_app(cls := assistant(ScriptedModel(), on_start=on_start))
 
     # When it is woken with properties, and reached again with others
-    await app.agent(cls, "room", props={"plan": "pro"}).messages()
-    await app.agent(cls, "room", props={"plan": "free"}).messages()
+    await app.agent(cls, "room", props={"plan": "pro"}).get_messages()
+    await app.agent(cls, "room", props={"plan": "free"}).get_messages()
 
     # Then it started once, with the first
     assert started == [{"plan": "pro"}]
@@ -47,7 +47,7 @@ async def test_one_turn_stores_exactly_the_question_and_the_answer(open_app: Ope
 
     await app.agent(cls).chat("Hi")
 
-    question, answer = await app.agent(cls).messages()
+    question, answer = await app.agent(cls).get_messages()
     assert (question.role, question.text) == ("user", "Hi")
     assert answer.role == "assistant"
     assert [part for part in answer.parts if part["type"] == "text"] == [
@@ -66,7 +66,7 @@ async def test_turns_pile_up_in_order_and_the_model_sees_those_before(open_app: 
     for question in ("first", "second", "third"):
         await agent.chat(question)
 
-    assert [m.text for m in await agent.messages()] == ["first", "one", "second", "two", "third", "three"]
+    assert [m.text for m in await agent.get_messages()] == ["first", "one", "second", "two", "third", "three"]
     assert prompt(model.last_request) == [
         ("user", "first"),
         ("assistant", "one"),
@@ -79,8 +79,8 @@ async def test_turns_pile_up_in_order_and_the_model_sees_those_before(open_app: 
 @pytest.mark.case(4)
 async def test_a_new_agent_has_no_history(open_app: OpenApp) -> None:
     app = await open_app(cls := assistant(ScriptedModel()))
-    assert await app.agent(cls).messages() == []
-    assert (await app.agent(cls).instance()).messages == []
+    assert await app.agent(cls).get_messages() == []
+    assert (await live(app.agent(cls))).messages == []
 
 
 @pytest.mark.memory_case(190)
@@ -89,7 +89,7 @@ async def test_a_new_agent_has_no_history(open_app: OpenApp) -> None:
 async def test_the_history_handed_out_is_a_copy(open_app: OpenApp, read: str) -> None:
     # Given a conversation
     app = await open_app(cls := assistant(ScriptedModel(says("Hello"))))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     result = await agent.save_messages(
         [Message("q", "user", [{"type": "text", "text": "Hi"}], {"tags": ["a"]})]
     )
@@ -114,7 +114,7 @@ async def test_the_history_handed_out_is_a_copy(open_app: OpenApp, read: str) ->
 
     # Then the conversation is what it was
     assert agent.messages == before
-    assert await app.agent(cls).messages() == before
+    assert await app.agent(cls).get_messages() == before
 
 
 @pytest.mark.case(5)
@@ -127,7 +127,7 @@ async def test_what_is_given_is_copied_too(open_app: OpenApp) -> None:
     given.parts[0]["text"] = "changed"
     mark["ticket"].append(8)
 
-    question = (await app.agent(cls).messages())[0]
+    question = (await app.agent(cls).get_messages())[0]
     assert (question.text, question.metadata) == ("Hi", {"tags": ["a"], "turnMetadata": {"ticket": [7]}})
 
 
@@ -143,7 +143,7 @@ async def test_clearing_empties_the_conversation_in_memory_and_in_storage(
 
     await agent.clear_messages()
 
-    assert await agent.messages() == []
+    assert await agent.get_messages() == []
     assert Database(tmp_path).messages() == []
     await agent.save_messages("second")
     assert prompt(model.last_request) == [("user", "second")]
@@ -162,7 +162,7 @@ async def test_a_message_without_any_text_still_asks_the_model(open_app: OpenApp
 
     # Then it answers, and the message is stored as it was
     assert (result.status, result.text) == ("completed", "Yes?")
-    assert [m.text for m in await app.agent(cls).messages()] == [text, "Yes?"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == [text, "Yes?"]
     assert [role for role, _ in prompt(model.last_request)] == ["user"]
 
 
@@ -193,7 +193,7 @@ async def test_chat_takes_a_whole_message_and_keeps_its_id_and_metadata(open_app
 
     await app.agent(cls).chat(given if form == "message" else given.to_json())
 
-    stored = (await app.agent(cls).messages())[0]
+    stored = (await app.agent(cls).get_messages())[0]
     assert (stored.id, stored.text, stored.metadata) == ("q-1", "Hi", {"from": "form"})
 
 
@@ -210,7 +210,7 @@ async def test_chat_takes_a_message_of_several_parts(open_app: OpenApp) -> None:
 
     await app.agent(cls).chat({"role": "user", "parts": parts})
 
-    assert (await app.agent(cls).messages())[0].parts == parts
+    assert (await app.agent(cls).get_messages())[0].parts == parts
     (asked,) = model.last_request.messages
     assert [type(part).__name__ for part in asked.content] == ["TextPart", "TextPart", "FilePart"]
 
@@ -225,7 +225,7 @@ async def test_a_user_message_sent_twice_under_one_id_is_kept_once(open_app: Ope
     await agent.chat(user("Hi", "same"))
     await agent.chat(user("Hi", "same"))
 
-    texts = [m.text for m in await agent.messages()]
+    texts = [m.text for m in await agent.get_messages()]
     assert texts == Database(tmp_path).texts() == ["Hi", "one", "two"]
     assert prompt(model.last_request)[:2] == [("user", "Hi"), ("assistant", "one")]
 
@@ -277,7 +277,7 @@ async def test_a_message_whose_id_waits_in_the_queue_is_known_too(open_app: Open
     gate.set()
     await running
     await agent.wait_until_stable()
-    assert [m.text for m in await agent.messages()] == ["first", "one", "Hi", "two"]
+    assert [m.text for m in await agent.get_messages()] == ["first", "one", "Hi", "two"]
 
 
 @pytest.mark.case(15)
@@ -294,10 +294,10 @@ async def test_a_known_message_in_front_of_a_new_one_does_not_move_the_conversat
     await agent.save_messages([user("first", "q-1"), user("second", "q-2")])
 
     # Then the new one hangs below the answer, which the model sees
-    assert [m.text for m in await agent.messages()] == ["first", "one", "second", "two"]
+    assert [m.text for m in await agent.get_messages()] == ["first", "one", "second", "two"]
     assert prompt(model.last_request) == [("user", "first"), ("assistant", "one"), ("user", "second")]
     parents = {r["id"]: r["parent"] for r in Database(tmp_path).rows("SELECT id, parent FROM messages")}
-    assert parents["q-2"] == (await agent.messages())[1].id
+    assert parents["q-2"] == (await agent.get_messages())[1].id
 
 
 @pytest.mark.memory_case(191)
@@ -306,7 +306,7 @@ async def test_appending_through_the_session_keeps_memory_and_storage_in_step(
     open_app: OpenApp, tmp_path: Path
 ) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("one"))))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     await agent.save_messages("first")
 
     assert await agent.session.append_message(user("second", "q-2")) is True
@@ -321,7 +321,7 @@ async def test_updating_an_unknown_id_through_the_session_adds_nothing(
     open_app: OpenApp, tmp_path: Path
 ) -> None:
     app = await open_app(cls := assistant(ScriptedModel(says("one"))))
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     await agent.save_messages("first")
 
     assert await agent.session.update_message(user("ghost", "nobody")) is False
@@ -378,7 +378,7 @@ async def test_a_model_name_nobody_serves_fails_the_turn_and_is_named(
     with pytest.raises(UnknownModel) as failed:
         await app.agent(cls).save_messages("Hi")
     assert named in str(failed.value)
-    assert [m.text for m in await app.agent(cls).messages()] == ["Hi"]
+    assert [m.text for m in await app.agent(cls).get_messages()] == ["Hi"]
 
 
 @pytest.mark.case(20)
@@ -396,7 +396,7 @@ async def test_messages_are_there_when_the_agent_is_loaded_anew(open_app: OpenAp
     model = ScriptedModel(says("one"), says("two"))
     app = await open_app(cls := assistant(model))
     await app.agent(cls, "room").save_messages(user("first", "q-1"))
-    before = await app.agent(cls, "room").messages()
+    before = await app.agent(cls, "room").get_messages()
 
     # When the agent leaves memory, or the whole app is closed and opened again
     if how == "evicted":
@@ -406,10 +406,10 @@ async def test_messages_are_there_when_the_agent_is_loaded_anew(open_app: OpenAp
         app = await open_app(cls)
 
     # Then it knows everything, and goes on from there
-    assert await app.agent(cls, "room").messages() == before
+    assert await app.agent(cls, "room").get_messages() == before
     await app.agent(cls, "room").save_messages("second")
     assert prompt(model.last_request) == [("user", "first"), ("assistant", "one"), ("user", "second")]
-    assert roles(await app.agent(cls, "room").messages()) == ["user", "assistant"] * 2
+    assert roles(await app.agent(cls, "room").get_messages()) == ["user", "assistant"] * 2
 
 
 @pytest.mark.case(23)
@@ -438,7 +438,7 @@ async def test_a_tool_call_is_followed_by_a_text_step_in_the_same_turn(open_app:
     assert result.message is not None
     (call,) = result.message.tool_parts
     assert (call["type"], call["state"], call["output"]) == ("tool-add", "output-available", 5)
-    assert roles(await app.agent(cls).messages()) == ["user", "assistant"]
+    assert roles(await app.agent(cls).get_messages()) == ["user", "assistant"]
     assert [p["type"] for p in result.message.parts] == ["step-start", "tool-add", "step-start", "text"]
 
 
@@ -455,9 +455,9 @@ async def test_agents_and_apps_keep_their_conversations_apart(open_app: OpenApp,
     await app.agent(cls, "a").clear_messages()
 
     # Then each has its own conversation
-    assert await app.agent(cls, "a").messages() == []
-    assert [m.text for m in await app.agent(cls, "b").messages()] == ["to b", "two"]
-    assert [m.text for m in await other.agent(twin, "a").messages()] == ["to the other a", "three"]
+    assert await app.agent(cls, "a").get_messages() == []
+    assert [m.text for m in await app.agent(cls, "b").get_messages()] == ["to b", "two"]
+    assert [m.text for m in await other.agent(twin, "a").get_messages()] == ["to the other a", "three"]
 
 
 async def test_callers_that_arrive_together_share_one_start(open_app: OpenApp) -> None:
@@ -468,7 +468,7 @@ async def test_callers_that_arrive_together_share_one_start(open_app: OpenApp) -
         starts.append(self.name)
 
     app = await open_app(cls := assistant(ScriptedModel(), on_start=on_start))
-    instances = await asyncio.gather(*(app.agent(cls, "room").instance() for _ in range(5)))
+    instances = await asyncio.gather(*(live(app.agent(cls, "room")) for _ in range(5)))
     assert len(set(map(id, instances))) == 1
     assert starts == ["room"]
 

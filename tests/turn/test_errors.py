@@ -8,13 +8,23 @@ from typing import Any
 
 import pytest
 
-from everthink import App, ChatErrorContext, ChatResponse, Message, StepContext, Think, TurnContext, tool
-from everthink.door.requests import ChatRequest, accept_request
+from everthink import App, Message, Think, tool
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import ModelError
+from everthink.hooks import ChatErrorContext, ChatResponse, StepContext, TurnContext
 from everthink.testing.scripted import Play, ScriptedModel, calls, fails, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
-from tests.support.turns import Database, Heard, all_over, home_of, prompt, record_events, roles
+from tests.support.agents import assistant, live
+from tests.support.turns import (
+    Database,
+    Heard,
+    accept_request,
+    all_over,
+    home_of,
+    prompt,
+    record_events,
+    roles,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +95,7 @@ async def test_what_was_said_before_the_failure_is_stored(
 ) -> None:
     app = await open_app(cls := assistant(ScriptedModel(play)))
     result = await app.agent(cls).save_messages("Hi")
-    question, partial = await app.agent(cls).messages()
+    question, partial = await app.agent(cls).get_messages()
     assert (question.text, partial.text) == ("Hi", "Half an answer")
     assert partial == result.message
     assert partial.parts[-1]["state"] == "streaming"
@@ -154,7 +164,11 @@ async def test_the_turn_after_a_failed_one_works(open_app: OpenApp, door: Door) 
     assert result.text == "Whole."
     assert prompt(model.last_request) == [("user", "Hi"), ("assistant", "Half"), ("user", "Again")]
     home = await home_of(app, cls)
-    assert (home.queue.is_idle, len(home.aborts), home.inflight) == (True, 0, None)
+    assert (home.chat.door.queue.is_idle, len(home.chat.host.aborts), home.chat.host.turns.answer) == (
+        True,
+        0,
+        None,
+    )
 
 
 @pytest.mark.case(35)
@@ -323,7 +337,7 @@ async def test_a_failing_step_hook_is_an_error_of_the_answer(open_app: OpenApp) 
     )
     result = await app.agent(cls).save_messages("What is it?")
     assert (result.status, result.error, result.text) == ("error", "step broke", "Let me see.")
-    assert roles(await app.agent(cls).messages()) == ["user", "assistant"]
+    assert roles(await app.agent(cls).get_messages()) == ["user", "assistant"]
 
 
 # --- what people are told
@@ -365,7 +379,7 @@ async def test_on_chat_error_is_asked_once_and_its_answer_is_what_everybody_read
 
     assert await door(app, cls) == shown
 
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     assert agent.__dict__["told"] == ["secret detail"]
     assert [event.payload["error"] for event in events] == ["secret detail", shown], "operators get the whole"
     assert [t["error"] for t in Database(tmp_path).turns()] == [shown]

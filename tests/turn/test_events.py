@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from everthink import AbortController, Think, TurnContext
-from everthink.door.requests import ChatRequest, accept_request
+from everthink import Think
+from everthink.chat import AbortController
+from everthink.door.chat_request import ChatRequest
+from everthink.hooks import TurnContext
 from everthink.observe.events import Event
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
-from tests.support.turns import Witness, all_over, follow, home_of, record_events
+from tests.support.turns import Witness, accept_request, all_over, follow, home_of, record_events
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +79,7 @@ async def test_every_door_has_its_trigger(open_app: OpenApp) -> None:
     await agent.regenerate()
     await agent.submit_messages("Hi")
     await all_over(app, cls)
-    messages = await agent.messages()
+    messages = await agent.get_messages()
     admitted: Any = await accept_request(await home_of(app, cls), ChatRequest("r-1", messages))
     await admitted.result()
 

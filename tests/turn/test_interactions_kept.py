@@ -9,7 +9,7 @@ import pytest
 from everthink import tool
 from everthink.testing import ScriptedModel, calls
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import all_over
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ async def test_an_answer_during_the_stream_survives_a_stop_in_the_middle(
     )
     app = await open_app(cls := assistant(model, get_tools=lambda self: [delete, pick]))
     handle = app.agent(cls, "room")
-    agent: Any = await handle.instance()
+    agent: Any = await live(handle)
     await handle.submit_messages("Go")
     await model.until_silent()
 
@@ -61,8 +61,8 @@ async def test_an_answer_during_the_stream_survives_a_stop_in_the_middle(
     await all_over(app, cls, "room")
 
     # Then it is in the conversation, where the other call still waits; the model is not asked meanwhile
-    [_, reply] = await handle.messages()
+    [_, reply] = await handle.get_messages()
     assert (reply.text, model.asked) == ("and ", 1)
-    assert await handle.has_pending_interaction()
+    assert (await live(handle)).has_pending_interaction()
     part = reply.tool_parts[0 if answer in ("result", "error") else 1]
     assert {key: part.get(key) for key in expected} == expected

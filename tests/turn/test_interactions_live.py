@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from everthink import App, Handle, tool
-from everthink.door.requests import ChatRequest, accept_request
+from everthink import App, tool
+from everthink.door.chat_request import ChatRequest
 from everthink.journal.feed import FeedEvent, MessageUpdated
 from everthink.messages import Message, user_message
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
+from tests.support.turns import accept_request
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,7 @@ def read(path: str) -> str:
 class Room:
     """A chat whose browser offers `pick`."""
 
-    def __init__(self, app: App, handle: Handle[Any], model: ScriptedModel) -> None:
+    def __init__(self, app: App, handle: Any, model: ScriptedModel) -> None:
         self.app, self.handle, self.model = app, handle, model
         self.shown: list[FeedEvent] = []
 
@@ -44,7 +45,7 @@ class Room:
         return [event.message for event in self.shown if isinstance(event, MessageUpdated)]
 
     async def home(self) -> Any:
-        return (await self.handle.instance())._home
+        return (await live(self.handle))._home
 
     async def begin(self, text: str = "Go") -> Any:
         """Send a message; returns the admitted turn."""
@@ -63,7 +64,7 @@ class Room:
     async def parts(self) -> dict[str, dict[str, Any]]:
         """The tool parts of the conversation by call id, as a new process reads them."""
         await self.restart()
-        return {p["toolCallId"]: p for m in await self.handle.messages() for p in m.tool_parts}
+        return {p["toolCallId"]: p for m in await self.handle.get_messages() for p in m.tool_parts}
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ async def test_what_is_settled_stays_and_nobody_is_told(room: Any) -> None:
     await chat.ask()
     await chat.handle.apply_tool_result("c", 1)
     await chat.handle.apply_tool_approval("d", False)
-    before = await chat.handle.messages()
+    before = await chat.handle.get_messages()
     chat.shown.clear()
 
     # When more arrives for them, and for a call nobody made
@@ -121,7 +122,7 @@ async def test_what_is_settled_stays_and_nobody_is_told(room: Any) -> None:
 
     # Then nothing has changed and nothing was announced
     assert chat.shown == []
-    assert await chat.handle.messages() == before
+    assert await chat.handle.get_messages() == before
 
 
 @pytest.mark.case(261, 262, 265, 275)
@@ -129,7 +130,7 @@ async def test_what_is_settled_stays_and_nobody_is_told(room: Any) -> None:
 async def test_an_approval_is_stored_with_what_is_known_of_it(room: Any, approved: bool, state: str) -> None:
     chat: Room = await room(calls("delete", path="x", id="d"))
     await chat.ask()
-    asked = (await chat.handle.messages())[-1].tool_parts[0]
+    asked = (await chat.handle.get_messages())[-1].tool_parts[0]
     assert asked["state"] == "approval-requested"
     assert await chat.handle.apply_tool_approval("d", approved, reason="because")
     part = (await chat.parts())["d"]
@@ -200,7 +201,7 @@ async def test_a_result_that_comes_during_the_stream_lands_in_the_message_and_is
     await turn.result()
 
     # Then the stored message has both, and the next turn shows the model the result
-    _, answer = await chat.handle.messages()
+    _, answer = await chat.handle.get_messages()
     assert (answer.text, answer.tool_parts[0]["output"]) == ("Please pick.", "a.txt")
     assert (await chat.parts())["c"]["state"] == "output-available"
     await chat.ask("More")
@@ -247,7 +248,7 @@ async def test_a_result_that_comes_during_the_stream_wins_over_a_later_one(room:
 
 
 async def waits(chat: Room) -> bool:
-    return await chat.handle.has_pending_interaction()
+    return (await live(chat.handle)).has_pending_interaction()
 
 
 @pytest.mark.case(498)
@@ -311,6 +312,6 @@ async def test_a_call_of_ours_in_the_running_answer_is_not_pending(open_app: Ope
     handle = app.agent(cls, "room")
     turn = asyncio.create_task(handle.save_messages("Go"))
     await started.wait()
-    assert not await handle.has_pending_interaction()
+    assert not (await live(handle)).has_pending_interaction()
     go_on.set()
     assert (await turn).status == "completed"

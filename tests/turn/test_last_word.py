@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatResponse, Think
+from everthink import Think
+from everthink.hooks import ChatResponse
 from everthink.testing.scripted import ScriptedModel, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant

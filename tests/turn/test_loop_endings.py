@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatRecovery, StepResult, Think, TurnConfig, tool
+from everthink import Think, TurnConfig, tool
+from everthink.hooks import StepResult
 from everthink.models.port import (
     Finish,
     FinishReason,
@@ -18,11 +19,12 @@ from everthink.models.port import (
     ToolCallPart,
     ToolCallReady,
 )
+from everthink.recovery import ChatRecovery
 from everthink.recovery.incident import TERMINAL_MESSAGE
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import Play, ScriptedModel, calls, opens, says, thinks
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.cuts import Reports
 from tests.support.hooks import configured, only, types, watch
 from tests.support.turns import record_events
@@ -210,7 +212,7 @@ async def test_limits_set_on_the_live_agent_hold_from_the_next_turn(open_app: Op
     handle = app.agent(cls, "room")
     await handle.save_messages("1")
     assert model.asked == 2
-    (await handle.instance()).max_steps = 3
+    (await live(handle)).max_steps = 3
     await handle.save_messages("2")
     assert model.asked == 5
 
@@ -227,7 +229,7 @@ async def test_a_turn_that_runs_out_of_steps_says_so(open_app: OpenApp) -> None:
     assert (result.status, result.stopped_by) == ("completed", "max_steps")
     assert events[0].payload["stoppedBy"] == "max_steps"
     assert only(shown, "finish")[0].message_metadata == {"stoppedBy": "max_steps", "steps": 2}
-    assert (await handle.messages())[-1].metadata == {"stoppedBy": "max_steps", "steps": 2}
+    assert (await handle.get_messages())[-1].metadata == {"stoppedBy": "max_steps", "steps": 2}
     # One that comes to an end by itself has nothing to say
     again = await handle.save_messages("Again")
     assert (again.stopped_by, "stoppedBy" in events[1].payload) == (None, False)

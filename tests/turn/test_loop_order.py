@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from everthink import Handle, Think, TurnConfig, tool
+from everthink import Think, TurnConfig, tool
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import ask, breathe, soon, submitted, until
 
 pytestmark = pytest.mark.anyio
@@ -104,40 +104,40 @@ async def test_a_turn_with_two_tools_calls_every_hook_in_order(open_app: OpenApp
     ]
 
 
-async def _chat(handle: Handle[Any]) -> None:
+async def _chat(handle: Any) -> None:
     assert (await handle.chat("Hi")).status == "completed"
 
 
-async def _save(handle: Handle[Any]) -> None:
+async def _save(handle: Any) -> None:
     await handle.save_messages("Hi")
 
 
-async def _run(handle: Handle[Any]) -> None:
+async def _run(handle: Any) -> None:
     await handle.run_turn("Hi")
 
 
-async def _socket(handle: Handle[Any]) -> None:
+async def _socket(handle: Any) -> None:
     await ask(handle, "Hi")
 
 
-async def _continue(handle: Handle[Any]) -> None:
+async def _continue(handle: Any) -> None:
     await handle.add_messages([{"role": "assistant", "parts": [{"type": "text", "text": "Well,"}]}])
     await handle.continue_last_turn()
 
 
-async def _regenerate(handle: Handle[Any]) -> None:
+async def _regenerate(handle: Any) -> None:
     await handle.add_messages("Hi")
     await handle.regenerate()
 
 
-async def _submit(handle: Handle[Any]) -> None:
+async def _submit(handle: Any) -> None:
     assert (await submitted(handle, "Hi")).status == "completed"
 
 
 @pytest.mark.case(152)
 @pytest.mark.parametrize("door", [_chat, _save, _run, _socket, _continue, _regenerate, _submit])
 async def test_the_same_hooks_run_whichever_door_a_turn_came_by(
-    open_app: OpenApp, door: Callable[[Handle[Any]], Awaitable[None]]
+    open_app: OpenApp, door: Callable[[Any], Awaitable[None]]
 ) -> None:
     # Given an agent that keeps a diary
     diary: list[str] = []
@@ -303,7 +303,7 @@ async def test_hooks_may_be_assigned_on_the_instance_at_any_time(open_app: OpenA
     await handle.save_messages("1")
 
     # When hooks are put on the live agent
-    agent = await handle.instance()
+    agent = await live(handle)
     agent.before_turn = lambda turn: diary.append("before_turn") or TurnConfig(system="Be brief.")
 
     async def before_step(step):

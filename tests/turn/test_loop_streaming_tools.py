@@ -14,7 +14,7 @@ from everthink.chunks import encode
 from everthink.journal.tool_errors import UNTOLD_TOOL
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import only, results, soon, watch
 
 pytestmark = pytest.mark.anyio
@@ -256,7 +256,7 @@ async def test_progress_of_an_aborted_turn_is_not_shown(open_app: OpenApp) -> No
     shown = await watch(handle)
     turn = asyncio.create_task(handle.save_messages("Work"))
     await soon(running.wait())
-    (await handle.instance()).abort_all_requests()
+    (await live(handle)).abort_all_requests()
     assert (await soon(turn)).status == "aborted"
 
     # When it reports now, then nobody sees it
@@ -279,7 +279,7 @@ async def test_an_interrupted_generators_half_result_is_mended_in_the_next_turn(
     handle = app.agent(cls, "room")
     turn = asyncio.create_task(handle.save_messages("Go"))
     await soon(shown_first.wait())
-    (await handle.instance()).abort_all_requests()
+    (await live(handle)).abort_all_requests()
     await soon(turn)
     await handle.save_messages("Bye")
     (part,) = results(model.last_request)
@@ -303,4 +303,4 @@ async def test_the_result_after_progress_says_that_it_is_not_preliminary(open_ap
     }
     assert told['{"at": 1}']["preliminary"] is False
     assert "preliminary" not in told['"done"']
-    assert all("preliminary" not in part for part in (await agent.messages())[-1].tool_parts)
+    assert all("preliminary" not in part for part in (await agent.get_messages())[-1].tool_parts)

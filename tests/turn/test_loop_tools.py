@@ -23,7 +23,7 @@ from everthink.models.port import (
 )
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import breathe, configured, only, results, script, soon, types, watch
 
 pytestmark = pytest.mark.anyio
@@ -94,7 +94,7 @@ async def test_the_ledger_knows_of_a_call_before_it_runs_and_of_its_end_with_the
     # When it ran, then the row said `started` meanwhile and `done` afterwards
     await handle.save_messages("Peek")
     assert seen == [("c1", "peek", "started")]
-    assert await ledger(await handle.instance()) == [("c1", "peek", "done")]
+    assert await ledger(await live(handle)) == [("c1", "peek", "done")]
 
 
 async def test_a_tool_starts_while_the_model_is_still_speaking(open_app: OpenApp) -> None:
@@ -240,7 +240,7 @@ async def test_the_context_of_a_call_says_where_it_is(open_app: OpenApp) -> None
     result = await handle.save_messages("Look")
 
     first, second = contexts
-    assert first.agent is await handle.instance()
+    assert first.agent is await live(handle)
     assert (first.tool_name, first.tool_call_id, first.step) == ("look", "c1", 0)
     assert (second.tool_call_id, second.step) == ("c2", 1)
     assert first.request_id == result.request_id
@@ -327,7 +327,7 @@ async def test_an_abort_reaches_the_tool_and_is_no_error(open_app: OpenApp) -> N
     # When the turn is cancelled while both run
     turn = asyncio.create_task(handle.save_messages("Go"))
     await soon(ignoring.wait())
-    (await handle.instance()).abort_all_requests("enough")
+    (await live(handle)).abort_all_requests("enough")
     result = await soon(turn)
 
     # Then it ended at once, without an error, and the late result is dropped
@@ -337,7 +337,7 @@ async def test_an_abort_reaches_the_tool_and_is_no_error(open_app: OpenApp) -> N
     assert (result.status, result.error, result.text) == ("aborted", "enough", "Half")
     assert only(shown, "error") == []
     assert only(shown, "tool-output-available") == []
-    stored = (await handle.messages())[-1]
+    stored = (await handle.get_messages())[-1]
     assert [part["state"] for part in stored.tool_parts] == ["input-available", "input-available"]
 
 
@@ -348,7 +348,7 @@ async def test_an_abort_closes_the_models_stream(open_app: OpenApp) -> None:
     handle = app.agent(cls, "room")
     turn = asyncio.create_task(handle.save_messages("Go"))
     await soon(model.until_silent())
-    (await handle.instance()).abort_all_requests()
+    (await live(handle)).abort_all_requests()
     assert (await soon(turn)).status == "aborted"
     assert model.cut_off == 1
     assert (await handle.save_messages("Again")).text == "Whole."

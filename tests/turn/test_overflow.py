@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
-from everthink import App, ChatResponse, Think, TurnContext
+from everthink import App, Think
 from everthink import chunks as ui
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
+from everthink.hooks import ChatResponse, TurnContext
 from everthink.journal.feed import TurnEnded, TurnRewound
+from everthink.testing import Window
 from everthink.testing.scripted import Play, ScriptedModel, fails, opens, overflows, says, thinks
 from everthink.turn.overflow import ContextOverflow
 from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.conftest import OpenApp
 from tests.support.overflow import NOTE, SUMMARY, Shortener, roomy, talk
-from tests.support.turns import Database, Heard, Witness, home_of, prompt, record_events
+from tests.support.turns import Database, Heard, Witness, accept_request, home_of, prompt, record_events
 from tests.support.window import said
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +44,7 @@ async def by_chat(app: App, cls: type[Think]) -> str | None:
 async def by_submission(app: App, cls: type[Think]) -> str | None:
     submitted = await app.agent(cls).submit_messages("And a wasp?")
     home = await home_of(app, cls)
-    await home.queue.wait_for_idle()
+    await home.chat.door.queue.wait_for_idle()
     found = await app.agent(cls).inspect_submission(submitted.submission_id)
     assert found is not None
     return found.error
@@ -157,7 +159,7 @@ async def test_a_continuation_is_shortened_as_well(open_app: OpenApp) -> None:
         ("assistant", "Begun"),
         ("user", CONTINUE_NUDGE),
     ]
-    assert [m.text for m in await app.agent(cls).messages()] == [SUMMARY, "Begun", "goes on."]
+    assert [m.text for m in await app.agent(cls).get_messages()] == [SUMMARY, "Begun", "goes on."]
 
 
 async def test_the_response_hook_fires_once_for_the_turn(open_app: OpenApp) -> None:
@@ -245,3 +247,32 @@ async def test_the_next_turn_may_be_too_long_again_and_has_its_own_retries(open_
     assert (await app.agent(cls).save_messages("And a bumblebee?")).text == "Two."
     assert fn.asked == 2
     assert prompt(model.last_request) == [NOTE, ("assistant", f"{SUMMARY} (2)"), ("user", "And a bumblebee?")]
+
+
+async def test_an_answer_that_begins_anew_while_somebody_writes_leaves_nothing_of_its_first_beginning(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
+    # Given an answer of which a window has brought the beginning along with its next message
+    goes = asyncio.Event()
+    model = ScriptedModel(says("A wa").waits(goes).then_overflows(), says("A cousin."), says("Indeed."))
+    cls = roomy(model, Shortener())
+    app = await open_app(cls)
+    await app.agent(cls).add_messages(OLD)
+    home = await home_of(app, cls)
+    window, witness = Window(home), Witness(home)
+    window.messages = [*OLD]
+    first = await window.send("u1", "And a wasp?")
+    await witness.until_text("A wa")
+    second = await window.send("u2", "Really?")
+    assert "A wa" in Database(tmp_path).texts()
+
+    # When there is no room for it, and it begins anew
+    goes.set()
+    await first.result()
+    await second.result()
+
+    # Then the first beginning is gone, for everybody
+    assert sorted(Database(tmp_path).texts()[2:]) == ["A cousin.", "And a wasp?", "Indeed.", "Really?"]
+    assert "A wa" not in [message.text for message in home.chat.session.path]
+    await home.chat.session.load()
+    assert [m.text for m in home.chat.session.path if m.role == "assistant"][-2:] == ["A cousin.", "Indeed."]

@@ -9,15 +9,26 @@ from typing import Any
 import pytest
 
 from everthink import Message, Think, tool
-from everthink.door.requests import ChatRequest, accept_request
+from everthink.door.chat_request import ChatRequest
 from everthink.errors import StoreError
 from everthink.journal.feed import TurnEnded
 from everthink.session.summary import Compaction
 from everthink.testing.scripted import ScriptedModel, calls, overflows, says
 from everthink.turn.overflow import ContextOverflow
 from tests.conftest import OpenApp
+from tests.support.agents import live
 from tests.support.overflow import NOTE, SUMMARY, Shortener, pairs, roomy, talk
-from tests.support.turns import Database, Heard, Witness, all_over, gated_app, home_of, prompt, record_events
+from tests.support.turns import (
+    Database,
+    Heard,
+    Witness,
+    accept_request,
+    all_over,
+    gated_app,
+    home_of,
+    prompt,
+    record_events,
+)
 from tests.support.window import said
 
 pytestmark = pytest.mark.anyio
@@ -116,9 +127,9 @@ async def test_trap_a_client_that_comes_later_learns_how_it_ended(open_app: Open
 
     await app.evict(cls, "default")
     home = await home_of(app, cls)
-    assert home.last_failure is not None
-    assert home.last_failure["id"] == result.request_id
-    assert TOO_LONG in home.last_failure["error"]
+    assert home.chat.host.last_failure.value is not None
+    assert home.chat.host.last_failure.value.request_id == result.request_id
+    assert TOO_LONG in home.chat.host.last_failure.value.error
 
 
 # --- the last resort
@@ -263,7 +274,7 @@ async def test_an_abort_while_the_conversation_is_shortened_ends_the_turn(
 
     asking = asyncio.ensure_future(ask())
     await fn.begun.wait()
-    home.aborts.destroy_all()
+    home.chat.host.aborts.destroy_all()
     await asking
     await witness.until(lambda: any(isinstance(shown, TurnEnded) for shown in witness.shown))
     fn.gate.set()
@@ -285,7 +296,7 @@ async def test_an_abort_that_came_with_the_refusal_shortens_nothing(open_app: Op
     home = await home_of(app, cls)
 
     async def stop() -> None:
-        home.aborts.destroy_all()
+        home.chat.host.aborts.destroy_all()
 
     model.add(says("A wa").waits(stop).then_overflows())
     result = await agent.save_messages("And a wasp?")
@@ -326,7 +337,7 @@ async def test_an_abort_while_the_summary_is_stored_leaves_memory_and_database_a
 
         def watch(commit: Any) -> None:
             if any("INSERT INTO compactions" in statement.sql for statement in commit):
-                home.aborts.destroy_all()
+                home.chat.host.aborts.destroy_all()
                 events.set()
 
         store.refuse(watch)
@@ -418,7 +429,7 @@ async def test_what_the_refused_attempt_used_is_counted_as_well(open_app: OpenAp
     model = ScriptedModel(calls("look").uses(100, 10), overflows(), says("Done.").uses(50, 5))
     cls = roomy(model, Shortener(), get_tools=lambda self: [look])
     app = await open_app(cls)
-    agent: Any = await app.agent(cls).instance()
+    agent: Any = await live(app.agent(cls))
     await agent.add_messages(OLD)
     await agent.save_messages("Look.")
     (main,) = await agent.sessions.list()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from everthink import Message, StepConfig, StepContext, Think, TurnConfig, tool
+from everthink import Message, StepConfig, Think, TurnConfig, tool
+from everthink.hooks import StepContext
 from everthink.models.port import Usage
 from everthink.session.summary import Compaction
 from everthink.testing.scripted import Play, ScriptedModel, calls, overflows, says
@@ -111,7 +112,7 @@ async def test_it_may_happen_twice_and_calls_stay_paired(open_app: OpenApp) -> N
     ]
     assert [pairs(request) for request in model.requests] == [talked(0), talked(1), talked(2)]
     assert [e.body.shortened for e in events] == [True, True]
-    assert [m.text for m in await app.agent(cls).messages()] == [f"{SUMMARY} (2)", "Count!", "Two."]
+    assert [m.text for m in await app.agent(cls).get_messages()] == [f"{SUMMARY} (2)", "Count!", "Two."]
 
 
 @pytest.mark.case(396)
@@ -293,7 +294,7 @@ async def test_an_abort_while_it_shortens_ahead_keeps_what_the_tool_did(
     await app.agent(cls).add_messages(OLD)
     asking = asyncio.ensure_future(app.agent(cls).save_messages("Count!"))
     await begun.wait()
-    (await home_of(app, cls)).aborts.destroy_all()
+    (await home_of(app, cls)).chat.host.aborts.destroy_all()
     result = await asking
     gate.set()
     await all_over(app, cls)

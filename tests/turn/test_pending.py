@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from everthink import TurnFailed, chunks, client_tool, tool
+from everthink import chunks, client_tool, tool
+from everthink.errors import TurnFailed
 from everthink.testing import ScriptedModel, calls, fails, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 
 pytestmark = pytest.mark.anyio
 
@@ -35,13 +36,13 @@ async def test_a_result_names_the_calls_that_wait_for_a_person(open_app: OpenApp
         ("refund", {"order": "A-1"}, "approval"),
         ("locate", {}, "client"),
     ]
-    assert await agent.has_pending_interaction()
+    assert (await live(agent)).has_pending_interaction()
 
     # And once they are answered nothing is pending any more
     await agent.apply_tool_approval(result.pending[0].tool_call_id, True)
     await agent.apply_tool_result(result.pending[1].tool_call_id, {"city": "Rome"})
     assert (await agent.continue_last_turn()).pending == []
-    assert not await agent.has_pending_interaction()
+    assert not (await live(agent)).has_pending_interaction()
 
 
 async def test_a_regeneration_and_a_continuation_can_be_followed_chunk_by_chunk(open_app: OpenApp) -> None:
@@ -57,7 +58,7 @@ async def test_a_regeneration_and_a_continuation_can_be_followed_chunk_by_chunk(
     # Then their chunks came one by one, and the conversation has both
     assert [c.delta for c in again if isinstance(c, chunks.TextDelta)] == ["T", "wo."]
     assert more == ["Th", "ree."]
-    assert [message.text for message in await agent.messages()] == ["Hi", "Two.", "Three."]
+    assert [message.text for message in await agent.get_messages()] == ["Hi", "Two.", "Three."]
 
 
 async def test_a_failed_stream_says_whether_anything_was_kept(open_app: OpenApp) -> None:

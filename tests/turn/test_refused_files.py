@@ -61,7 +61,7 @@ async def test_only_the_turn_that_sent_it_fails(open_app: OpenApp, kind: Any) ->
     assert [(event.payload["files"], event.payload["error"]) for event in told] == [(1, words)]
 
     # The conversation keeps it
-    assert (await room.messages())[0].parts[0]["url"] == ZIP[0]
+    assert (await room.get_messages())[0].parts[0]["url"] == ZIP[0]
 
 
 async def test_a_file_that_was_taken_before_is_shown_on(open_app: OpenApp) -> None:

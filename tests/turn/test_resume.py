@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from everthink import REPORT, RERUN, Allow, Think, ToolCall, TurnConfig, tool
+from everthink import Allow, Think, TurnConfig, tool
 from everthink import chunks as ui
+from everthink.hooks import ToolCall
 from everthink.messages import Part
 from everthink.models.port import ToolMessage
+from everthink.recovery import REPORT, RERUN
 from everthink.testing import calls, hangs, says
 from everthink.turn.calls import MAY_HAVE_RUN
 from tests.conftest import OpenApp

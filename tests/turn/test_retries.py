@@ -12,7 +12,7 @@ from everthink.errors import ModelError
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import Play, ScriptedModel, calls, fails, opens, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import breathe, configured, soon, types, watch
 
 pytestmark = pytest.mark.anyio
@@ -200,7 +200,7 @@ async def test_an_abort_ends_the_waiting_at_once(open_app: OpenApp) -> None:
     handle = app.agent(cls, "room")
     turn = asyncio.create_task(handle.save_messages("Hi"))
     await soon(clock.until_waiting())
-    (await handle.instance()).abort_all_requests()
+    (await live(handle)).abort_all_requests()
     assert (await soon(turn)).status == "aborted"
     assert (model.asked, clock.waiting) == (1, 0)
 

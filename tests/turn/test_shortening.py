@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from everthink import AgentError, Shortening, Think, tool
+from everthink import AgentError, Think, tool
+from everthink.memory import Shortening
 from everthink.models.port import ToolMessage, ToolResultPart
 from everthink.session.row_size import shortening_of
 from everthink.testing.scripted import ScriptedModel, calls, says
 from tests.conftest import OpenApp
+from tests.support.agents import live
 
 LONG = "x" * 3000
 
@@ -69,7 +71,7 @@ async def test_how_many_and_how_much_are_settings(open_app: OpenApp, setting: An
 async def test_an_agent_may_change_it_while_it_lives(open_app: OpenApp) -> None:
     cls, model = searching()
     app = await open_app(cls)
-    agent = await app.agent(cls).instance()
+    agent = await live(app.agent(cls))
     for text in ("Search", "And?", "And then?"):
         await agent.save_messages(text)
     agent.shorten_old_messages = False

@@ -41,7 +41,7 @@ async def test_sources_are_streamed_and_stored_in_the_order_in_which_they_came(o
     pages, documents = only(seen, "source-url"), only(seen, "source-document")
     assert [(one.url, one.title) for one in pages] == [("https://bees.example/dance", "The dance")]
     assert [(one.title, one.filename) for one in documents] == [("bees.pdf", "bees.pdf"), ("s3", None)]
-    assert [part for part in (await agent.messages())[-1].parts if part["type"].startswith("source")] == [
+    assert [part for part in (await agent.get_messages())[-1].parts if part["type"].startswith("source")] == [
         {
             "type": "source-url",
             "sourceId": "s1",

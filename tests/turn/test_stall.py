@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatRecovery, Think, TurnConfig, client_tool
+from everthink import Think, TurnConfig, client_tool
 from everthink.errors import StreamStalled
 from everthink.journal.feed import RecoveryChanged, TurnEnded
+from everthink.recovery import ChatRecovery
 from everthink.recovery.incident import TERMINAL_MESSAGE, Exhausted
 from everthink.testing import ManualClock, ScriptedModel, calls, fails, hangs, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.turns import Database, Heard, Witness, all_over, home_of, prompt, record_events
 
 pytestmark = pytest.mark.anyio
@@ -197,7 +198,7 @@ async def test_a_callback_that_knows_interruptions_is_told_once_and_nothing_afte
     goes.set()
     await all_over(app, cls, "room")
     assert heard.names == ["start", "interrupted"]
-    assert [m.text for m in await app.agent(cls, "room").messages()] == ["Hi", "Half whole."]
+    assert [m.text for m in await app.agent(cls, "room").get_messages()] == ["Hi", "Half whole."]
 
 
 @pytest.mark.case(50)
@@ -316,9 +317,9 @@ async def test_an_answer_that_came_before_a_stall_is_followed_up_once_the_turn_i
     home = await home_of(app, cls, "room")
     await app.agent(cls, "room").submit_messages("Pick")
     await model.until_silent()
-    agent = await app.agent(cls, "room").instance()
+    agent = await live(app.agent(cls, "room"))
     assert await agent.apply_tool_result("c1", "a.txt")
-    home.continuations.answered(auto_continue=True, owner=None)
+    home.chat.continuations.answered(auto_continue=True, owner=None)
     await clock.advance(1.0)
     assert model.asked == 1
 

@@ -13,7 +13,7 @@ from everthink import Think, TurnConfig, tool
 from everthink.models.port import OutputSchema
 from everthink.testing.scripted import ScriptedModel, says, thinks
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import configured, offered, soon, types, watch
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ async def test_a_schema_is_passed_on_and_the_value_comes_back(
     assert schema.name == name
     assert schema.json_schema.get("type") in ("object", "array")
     assert (result.status, result.output, result.text) == ("completed", value, said)
-    assert (await handle.messages())[-1].text == said
+    assert (await handle.get_messages())[-1].text == said
 
     # And the next turn is free again
     later = await handle.save_messages("Talk")
@@ -115,7 +115,7 @@ async def test_an_answer_that_does_not_fit_is_an_error_that_keeps_the_answer(
     # Then the turn failed, without a value, and what was said is stored
     assert (result.status, result.output) == ("error", None)
     assert result.error.startswith("Structured output error")
-    assert (await handle.messages())[-1].text == said
+    assert (await handle.get_messages())[-1].text == said
     assert "finish" not in types(shown)
 
 
@@ -164,7 +164,7 @@ async def test_an_aborted_turn_has_no_value(open_app: OpenApp) -> None:
     handle = app.agent(cls, "room")
     turn = asyncio.create_task(handle.save_messages("Report"))
     await soon(model.until_silent())
-    (await handle.instance()).abort_all_requests()
+    (await live(handle)).abort_all_requests()
     result = await soon(turn)
     assert (result.status, result.output) == ("aborted", None)
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from everthink import ChatResponse, Timeouts, TurnConfig, tool
-from everthink.journal import queries
+from everthink import TurnConfig, tool
+from everthink.hooks import ChatResponse, Timeouts
+from everthink.journal.turn_rows import all_turns
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import Play, ScriptedModel, calls, fails, hangs, opens, says
 from tests.conftest import OpenApp
-from tests.support.agents import assistant
+from tests.support.agents import assistant, live
 from tests.support.hooks import breathe, configured, soon, types, until, watch
 
 pytestmark = pytest.mark.anyio
@@ -57,8 +58,8 @@ async def test_running_out_of_time_aborts_the_turn(
     assert (errors, [response.status for response in responses]) == ([], ["aborted"])
     assert model.cut_off == 1
     assert result.text == said
-    rows = await (await handle.instance())._home.store.fetch(queries.TURNS, "Assistant/room")
-    assert "within 30 seconds" in str(rows[0])
+    [row] = await all_turns((await live(handle))._home.store)
+    assert "within 30 seconds" in str(row.error)
 
     # And the next turn has no limit
     assert (await handle.save_messages("Again")).text == "Whole."

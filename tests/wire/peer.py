@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from everthink import App, Message, Think, ToolError, TurnContext, tool
+from everthink import App, Message, Think, ToolError, tool
 from everthink.errors import ModelError
+from everthink.hooks import TurnContext
 from everthink.models import port as model
-from everthink.runtime.rpc import StreamingResponse, callable
+from everthink.runtime.rpc import StreamingResponse, exposed
 
 CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "tool": [("echo", {"value": "hi"})],
@@ -140,25 +141,25 @@ class ThinkPeer(Think):
         """Do something that needs a yes."""
         return {"did": target}
 
-    @callable(reads=True)  # a connection that may only read calls it in the scene `state`
+    @exposed(reads=True)  # a connection that may only read calls it in the scene `state`
     def add(self, a: int, b: int) -> int:
         return a + b
 
-    @callable
+    @exposed
     def nothing(self) -> None:
         return None
 
-    @callable
+    @exposed
     def fail(self) -> None:
         raise RuntimeError("callable failed")
 
-    @callable
+    @exposed
     async def bump(self) -> int:
         count = self.state["count"] + 1
         await self.set_state({"count": count})
         return count
 
-    @callable
+    @exposed
     async def seed(self, n: int) -> int:
         await self.add_messages(
             [
@@ -172,31 +173,31 @@ class ThinkPeer(Think):
         )
         return len(self.messages)
 
-    @callable
+    @exposed
     async def say(self, text: str) -> str:
         message = Message(f"srv-{text}", "user", [{"type": "text", "text": text}])
         return (await self.save_messages([message])).status
 
-    @callable
+    @exposed
     def policy(self, mode: Any) -> None:
         self.message_concurrency = mode
 
-    @callable
+    @exposed
     def kick(self, code: int, reason: str) -> None:
         for connection in self.connections:
             connection.close(code, reason)
 
-    @callable
+    @exposed
     def pendingApprovals(self) -> list[Any]:
         return []
 
-    @callable(streaming=True)
+    @exposed(streaming=True)
     def count(self, stream: StreamingResponse, n: int) -> None:
         for i in range(n):
             stream.send(i)
         stream.end("done")
 
-    @callable(streaming=True)
+    @exposed(streaming=True)
     def countFail(self, stream: StreamingResponse) -> None:
         stream.send(0)
         raise RuntimeError("stream failed")

@@ -21,6 +21,7 @@ const TONES: Record<string, string> = {
   denied: "bad",
   aborted: "wait",
   interrupted: "wait",
+  failing: "wait",
   unknown: "wait",
   asked: "wait",
 };

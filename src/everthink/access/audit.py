@@ -8,13 +8,13 @@ are told in a second; the rest are counted, and nobody's refusals hide those of 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from ..clock import Clock, Timer
 from ..observe.bus import EventBus
 from ..observe.events import Audit
 
-__all__ = ["AgentAuditor", "Auditor", "Somebody"]
+__all__ = ["Auditor"]
 
 WINDOW = 1.0
 """Seconds in which refusals are counted together."""
@@ -73,28 +73,3 @@ class Auditor:
         target = None if target is None else target[:LONGEST]
         body = Audit(action=action, allowed=allowed, target=target, reason=reason, **who)
         self._events.emit(agent, name, body)
-
-
-class Somebody(Protocol):
-    """A connection, as far as the audit is concerned."""
-
-    id: str
-    who: Any
-    address: str | None
-
-
-class AgentAuditor:
-    """The same for the connections of one agent."""
-
-    def __init__(self, auditor: Auditor, agent: str, name: str) -> None:
-        self._auditor, self._agent, self._name = auditor, agent, name
-
-    def tell(
-        self, connection: Somebody, action: str, target: str | None = None, reason: str | None = None
-    ) -> None:
-        """Tell observers what somebody did; with a `reason`, why they may not."""
-        who = {"identity": connection.who, "connection_id": connection.id, "address": connection.address}
-        if reason is None:
-            self._auditor.did(self._agent, self._name, action, target=target, **who)
-        else:
-            self._auditor.refused(self._agent, self._name, action, reason, target=target, **who)

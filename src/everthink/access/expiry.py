@@ -8,11 +8,10 @@ One timer for each such connection, on the app's clock; nothing is polled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from ..clock import Clock, Timer
 
-__all__ = ["EXPIRED", "Guest", "close_when_expired", "is_expired"]
+__all__ = ["EXPIRED", "close_when_expired", "is_expired"]
 
 EXPIRED = (4401, "Session expired")
 """How it is closed: clients stay away after a code of this kind."""
@@ -20,33 +19,24 @@ LONGEST = 24 * 60 * 60.0
 """Seconds that one timer runs at most: a machine that slept wakes to a later time than it counted."""
 
 
-class Guest(Protocol):
-    """A connection, as far as its end is concerned."""
-
-    until: float | None
-    """When it ends, in seconds since 1970."""
-
-    def close(self, code: int, reason: str) -> None:
-        """Close it."""
-        ...
+def is_expired(until: float | None, clock: Clock) -> bool:
+    """True when a time, in seconds since 1970, is over. `None` never is."""
+    return until is not None and until * 1000 <= clock.now_ms()
 
 
-def is_expired(connection: Guest, clock: Clock) -> bool:
-    """True when the connection's time is over."""
-    return connection.until is not None and connection.until * 1000 <= clock.now_ms()
-
-
-def close_when_expired(connection: Guest, clock: Clock) -> Callable[[], None]:
-    """Close the connection when its time is over. Returns how to call that off."""
+def close_when_expired(
+    until: float | None, close: Callable[[int, str], None], clock: Clock
+) -> Callable[[], None]:
+    """Close a connection when its time is over. Returns how to call that off."""
     timer: Timer | None = None
 
     def look() -> None:
         nonlocal timer
         timer = None
-        if is_expired(connection, clock):
-            connection.close(*EXPIRED)
-        elif connection.until is not None:
-            left = connection.until - clock.now_ms() / 1000
+        if is_expired(until, clock):
+            close(*EXPIRED)
+        elif until is not None:
+            left = until - clock.now_ms() / 1000
             timer = clock.call_later(min(left, LONGEST), look, housekeeping=True)
 
     def call_off() -> None:

@@ -2,7 +2,7 @@
 
     ChatSockets --frame--> needed --> the permission it takes      refused --> what the client is told
 
-Reading takes none: the conversation, streams, and methods that are marked `@callable(reads=True)`.
+Reading takes none: the conversation, streams, and methods that are marked `@exposed(reads=True)`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from ..identity import Permission
-from ..runtime.rpc import callable_of
+from ..runtime.rpc import exposed_method
 from ..wire import frames as wire
 from ..wire.codec import Refused
 
@@ -35,7 +35,7 @@ def needed(frame: wire.ClientFrame, agent: type) -> Permission | None:
         case wire.SetState():
             return "state"
         case wire.CallMethod(method=method):
-            info = callable_of(agent, method)
+            info = exposed_method(agent, method)
             return None if info is not None and info.reads else "call"
         case wire.ClientMessages() | wire.ResumeRequest() | wire.ResumeAck():
             return None

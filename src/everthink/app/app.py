@@ -10,13 +10,14 @@ import dataclasses
 import inspect
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast
 
 from ..access.origins import Hosts, Origins
 from ..address import Address, canonical, kebab
+from ..agent import Agent
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
 from ..identity import kept
@@ -28,11 +29,12 @@ from ..think import Think
 from .handle import Handle
 from .options import (
     check_options,
-    check_store_options,
     hosts_of,
     limits_of,
+    refuse_unknown_option,
     retention_of,
     store_of,
+    store_options_of,
     texts_of,
 )
 from .subclassing import check_app_class
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["App"]
 
-T = TypeVar("T", bound=Think)
+T = TypeVar("T", bound=Agent)
 
 DEFAULT_STORE = "sqlite:///.everthink/everthink.db"
 
@@ -60,8 +62,9 @@ class App:
             result = await app.agent(Assistant, "room-1").save_messages("Hello")
 
     - `store`: where everything lives, `"sqlite:///path"` (default: `./.everthink/everthink.db`) or
-      `"postgresql://…"`. Opened on first use; `store_options` go to it: `synchronous=` and `busy_timeout=`
-      to SQLite, `readers=`, `patience=` and `lease=` to PostgreSQL.
+      `"postgresql://…"`. Opened on first use.
+    - `store_options`: what that database is told, a dict: `"synchronous"` and `"busy_timeout"` for SQLite,
+      `"readers"`, `"patience"` and `"lease"` for PostgreSQL.
     - `grace`: seconds that running turns get when the app is closed; then they are cut off, and go on at the
       next start.
     - `idle_after`: seconds after which an agent that nobody needs leaves memory; `None` never.
@@ -98,8 +101,9 @@ class App:
 
     def __init__(
         self,
-        *agents: type[Think],
+        *agents: type[Agent],
         store: str | os.PathLike[str] | Store = DEFAULT_STORE,
+        store_options: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         new_id: Callable[[], str] | None = None,
         grace: float = 5.0,
@@ -115,10 +119,11 @@ class App:
         watchdog: float | None = 1.0,
         on_before_connect: Callable[..., Any] | None = None,
         on_before_request: Callable[..., Any] | None = None,
-        **store_options: Any,
+        **unknown: Never,
     ) -> None:
-        self._given_store, self._store_options = store_of(store), store_options
-        check_store_options(self._given_store, store_options)
+        refuse_unknown_option(unknown)
+        self._given_store = store_of(store)
+        self._store_options = store_options_of(self._given_store, store_options)
         authenticate, authorize = self._own("authenticate", authenticate), self._own("authorize", authorize)
         on_before_connect = self._own("on_before_connect", on_before_connect)
         on_before_request = self._own("on_before_request", on_before_request)
@@ -142,8 +147,8 @@ class App:
         self.limits = limits_of(limits)
         self._gate: Any = None
         self._access: Access | None = None
-        self._classes: dict[str, type[Think]] = {}
-        self._routes: dict[str, type[Think]] = {}
+        self._classes: dict[str, type[Agent]] = {}
+        self._routes: dict[str, type[Agent]] = {}
         if not agents:
             raise AgentError("App(…) is given no agent class.", next_step="Name one or more: App(Assistant).")
         for cls in agents:
@@ -181,13 +186,14 @@ class App:
         return app
 
     def _add(self, cls: Any) -> None:
-        if not (isinstance(cls, type) and issubclass(cls, Think)):
+        if not (isinstance(cls, type) and issubclass(cls, Agent)):
             raise AgentError(
-                f"{cls!r} is not an agent class.", next_step="Pass subclasses of Think: App(Assistant)."
+                f"{cls!r} is not an agent class.",
+                next_step="Pass subclasses of Think, or of Agent for those that do not chat: App(Assistant).",
             )
-        if cls is Think:
+        if cls in (Think, Agent):
             raise AgentError(
-                "Think is what agents are made of, and no agent itself.",
+                f"{cls.__name__} is what agents are made of, and no agent itself.",
                 next_step='Write a class: class Assistant(Think): model = "demo", then App(Assistant).',
             )
         _check_made(cls)
@@ -200,7 +206,7 @@ class App:
         self._classes[cls.__name__] = cls
         self._route(kebab(cls.__name__), cls)
 
-    def _route(self, name: str, cls: type[Think]) -> None:
+    def _route(self, name: str, cls: type[Agent]) -> None:
         other = self._routes.setdefault(name, cls)
         if other is not cls:
             raise AgentError(
@@ -237,7 +243,7 @@ class App:
             self._access.checks = dataclasses.replace(self._access.checks, hosts=hosts)
 
     @property
-    def classes(self) -> list[type[Think]]:
+    def classes(self) -> list[type[Agent]]:
         """The agent classes of this app."""
         return list(self._classes.values())
 
@@ -264,6 +270,7 @@ class App:
                     cors=self.cors,
                     open=self.open,
                     close=self.close,
+                    chats=_chats,
                     other=self.on_other_request,
                 )
             )
@@ -285,15 +292,28 @@ class App:
             await _load_provider(value)
         return self.resolve_model(value)
 
-    def agent(self, cls: type[T], name: str = "default", *, props: Any = None) -> Handle[T]:
-        """A handle on the agent `name` of class `cls`. The agent starts when it is first used."""
+    def agent(self, cls: type[T], name: str = "default", *, props: Any = None) -> T:
+        """The agent `name` of class `cls`, from outside. It starts when it is first used.
+
+        What is awaited or streamed reaches it wherever it is. Properties and plain methods are answered by an
+        agent that is in memory here, and raise `AgentNotInMemory` otherwise. For all of it, enter:
+        `async with app.agent(Assistant, "room-1") as agent:` is the agent itself, in memory until the end.
+        """
         self._check_class(cls, "agent")
         if not isinstance(cast("Any", name), str):
             raise AgentError(
                 f"app.agent({cls.__name__}, …) is given {shown(name)}, in the place of a name.",
                 next_step=f"A name is text: str({name!r})?" if isinstance(name, int) else "A name is text.",
             )
-        return Handle(self.open, cls, canonical(name), props)
+        handle = Handle(cls, canonical(name), props, open=self.open, directory=self._opened)
+        return cast("T", handle)  # it answers to all that the class has
+
+    def _opened(self) -> Directory | None:
+        """The directory, if it is open: in this loop, and without waiting for it."""
+        if self._opening is None or not self._opening.done():
+            return None
+        self._check_loop(self._opening)
+        return self._opening.result()
 
     def _check_class(self, cls: Any, method: str) -> None:
         """Raise in words when something else was given in the place of an agent class."""
@@ -352,14 +372,15 @@ class App:
     async def _open(self) -> Directory:
         # What agents run on is loaded with the first of them, not with the import.
         from ..cluster.membership import joined
+        from ..open_store import open_store
         from ..runtime.directory import Directory
         from ..runtime.schema import MIGRATIONS
-        from ..store.open import open_store
 
         given = self._given_store
         for cls in self._classes.values():
-            if isinstance(cls.model, str) and ":" in cls.model:  # not in the first turn, if it is known now
-                await _load_provider(cls.model)
+            model = getattr(cls, "model", None)
+            if isinstance(model, str) and ":" in model:  # not in the first turn, if it is known now
+                await _load_provider(model)
         store = (
             await open_store(given, MIGRATIONS, **self._store_options) if isinstance(given, str) else given
         )
@@ -399,7 +420,7 @@ class App:
         address = Address.parse(agent)
         self.events.emit(address.cls_name, address.name, blocked)
 
-    async def evict(self, cls: type[Think], name: str) -> None:
+    async def evict(self, cls: type[Agent], name: str) -> None:
         """Drop an agent from memory as if the process had been restarted; running turns are cut."""
         self._check_class(cls, "evict")
         name = canonical(name)
@@ -411,7 +432,7 @@ class App:
         """What is not tried any more: turns and agents that took the process down, or cannot be read."""
         return await (await self.open()).set_aside()
 
-    async def release(self, cls: type[Think], name: str, *, turn: str | None = None) -> list[str]:
+    async def release(self, cls: type[Agent], name: str, *, turn: str | None = None) -> list[str]:
         """Let what was set aside of an agent be tried again: all of it, or one `turn`.
 
         Turns go on in their places, an agent can be reached again. Returns the ids of the turns, and an empty
@@ -420,7 +441,7 @@ class App:
         self._check_class(cls, "release")
         return await (await self.open()).release(cls, canonical(name), turn)
 
-    async def erase(self, cls: type[Think], name: str, *, identity: Any = None, patience: float = 1.0) -> int:
+    async def erase(self, cls: type[Agent], name: str, *, identity: Any = None, patience: float = 1.0) -> int:
         """Delete an agent for good: whatever it does is stopped, its connections are closed, and every row,
         file and index entry of it is gone from the database when this returns. How many rows that were:
         0 when there was no such agent.
@@ -434,7 +455,7 @@ class App:
         directory = await self.open()
         return await directory.erase(cls, canonical(name), identity=kept(identity), patience=patience)
 
-    async def export(self, cls: type[Think], name: str) -> AsyncIterator[dict[str, Any]]:
+    async def export(self, cls: type[Agent], name: str) -> AsyncIterator[dict[str, Any]]:
         """Everything that is kept of an agent, one thing after the other, for the person it belongs to:
 
             async for line in app.export(Assistant, "ada"): ...
@@ -468,6 +489,11 @@ class App:
         await self.events.drain()
         if isinstance(self._given_store, str):
             await directory.store.close()
+
+
+def _chats(cls: type[Any] | None) -> bool:
+    """True for a class whose agents have a conversation."""
+    return cls is not None and issubclass(cls, Think)
 
 
 def _version() -> str:

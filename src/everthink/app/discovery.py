@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import cast
 
 from ..address import kebab
+from ..agent import Agent
 from ..errors import DiscoveryFailed, Problem
 from ..think import Think
 
@@ -35,7 +36,7 @@ class Discovered:
     """An agent that was found. `id` is its place: `assistant`, or `assistant/researcher` for a child."""
 
     id: str
-    cls: type[Think]
+    cls: type[Agent]
     path: Path
     children: tuple[Discovered, ...] = ()
 
@@ -45,7 +46,7 @@ class Discovered:
         return kebab(self.cls.__name__)
 
 
-def discover(folder: str | os.PathLike[str] = "agents") -> list[type[Think]]:
+def discover(folder: str | os.PathLike[str] = "agents") -> list[type[Agent]]:
     """The agent classes of a folder, in the order of their names. Raises `DiscoveryFailed`."""
     return [found.cls for found in find_agents(folder)]
 
@@ -147,12 +148,12 @@ class _Search:
             self._complain("import-error", path, f"importing it failed at {place}: {said}")
             return None
 
-    def _agent_in(self, module: ModuleType, path: Path) -> type[Think] | None:
+    def _agent_in(self, module: ModuleType, path: Path) -> type[Agent] | None:
         for name in ("agent", "default"):
             chosen: object = getattr(module, name, None)
             if _is_agent(chosen):
-                return cast("type[Think]", chosen)
-        named = [cast("type[Think]", value) for value in vars(module).values() if _is_agent(value)]
+                return cast("type[Agent]", chosen)
+        named = [cast("type[Agent]", value) for value in vars(module).values() if _is_agent(value)]
         # One class may have two names; one that was imported belongs elsewhere.
         classes = list(dict.fromkeys(cls for cls in named if cls.__module__ == module.__name__))
         if len(classes) == 1:
@@ -162,7 +163,8 @@ class _Search:
                 "no-agent-in-file",
                 path,
                 "no agent is defined in it.",
-                "Define a subclass of Think in it. If it is a helper, give it a name that begins with _ "
+                "Define a subclass of Think in it, or of Agent for one that does not chat. If it is a helper,"
+                " give it a name that begins with _ "
                 f"({shown(path.with_name('_' + path.name))}) or move it elsewhere.",
             )
         else:
@@ -204,7 +206,7 @@ class _Search:
 
 
 def _is_agent(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Think) and value is not Think
+    return isinstance(value, type) and issubclass(value, Agent) and value not in (Agent, Think)
 
 
 def _candidates(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,14 +31,22 @@ from ..kinds import (
     words,
 )
 from ..limits import Limits
-from ..settings import as_settings, nearest, settings_of, shown
+from ..settings import as_settings, nearest, settings_of, shown, snake
 from ..surface import check_function, yields
 from ..think import Think
 
 if TYPE_CHECKING:
     from ..store.port import Store
 
-__all__ = ["check_options", "check_store_options", "hosts_of", "limits_of", "retention_of", "store_of"]
+__all__ = [
+    "check_options",
+    "hosts_of",
+    "limits_of",
+    "refuse_unknown_option",
+    "retention_of",
+    "store_of",
+    "store_options_of",
+]
 
 
 def _has(*methods: str) -> Callable[[Any], bool]:
@@ -70,8 +78,8 @@ OPTIONS = {
     "on_before_request": optional(FUNCTION),
 }
 """The options that are kept as they are given."""
-READ = ("store", "limits", "retention", "allow_origins", "allow_hosts")
-"""Those that are read: the first three below, the others in origins.py."""
+READ = ("store", "store_options", "limits", "retention", "allow_origins", "allow_hosts")
+"""Those that are read: the first four below, the others in origins.py."""
 
 GIVEN = {
     "authenticate": ("connection",),
@@ -132,13 +140,6 @@ def _check_yields_nothing(name: str, function: Any) -> None:
         )
 
 
-def check_store_options(store: Any, options: Mapping[str, Any]) -> None:
-    """Raise about an option that is neither ours nor of this store, or of a wrong kind: a misspelt check
-    checks nothing."""
-    for name, value in options.items():
-        check(_store_option(name, _engine(store)), value, f"App({name}=…)")
-
-
 # --- the store and its options
 
 
@@ -147,7 +148,7 @@ def store_of(given: Any) -> str | Store:
     if isinstance(given, os.PathLike):
         given = os.fspath(cast("os.PathLike[Any]", given))
     if isinstance(given, str):
-        from ..store.urls import check_url
+        from ..store_urls import check_url
 
         check_url(given)
     elif not _has("apply", "fetch", "close")(given):
@@ -166,30 +167,56 @@ def _engine(store: Any) -> str | None:
     return "PostgreSQL" if store.startswith(("postgresql://", "postgres://")) else "SQLite"
 
 
-def _store_option(name: str, engine: str | None) -> Kind:
+def store_options_of(store: Any, given: Any) -> dict[str, Any]:
+    """What the store is told when it is opened. Raises about what it does not know, or of a wrong kind."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidSettings(
+            f"App(store_options=…) is {shown(given)}.",
+            next_step='It takes a dict, such as {"synchronous": "NORMAL"}, or None.',
+        )
+    options = cast("Mapping[Any, Any]", given)
+    for name, value in options.items():
+        check(_store_option(name, _engine(store)), value, f"App(store_options={{{name!r}: …}})")
+    return dict(options)
+
+
+def _store_option(name: Any, engine: str | None) -> Kind:
     known = STORE_OPTIONS[engine] if engine else {}
     if name in known:
         return known[name]
+    where, has = f"App(store_options={{{name!r}: …}})", ", ".join(map(repr, known))
     other = next((other for other, options in STORE_OPTIONS.items() if name in options), None)
-    if other is not None and engine is None:
+    if engine is None:
         raise InvalidSettings(
-            f"App({name}=…) is for a store that App opens, and this one is open already.",
+            f"{where} is for a store that App opens, and this one is open already.",
             next_step="Give it where you open the store.",
         )
     if other is not None:
         raise InvalidSettings(
-            f"App({name}=…) is an option of {other}, and the store is {engine}.",
-            next_step=f"Leave it out. {engine} has: {', '.join(f'{one}=' for one in known)}.",
+            f"{where} is an option of {other}, and the store is {engine}.",
+            next_step=f"Leave it out. {engine} has: {has}.",
         )
-    if name in settings_of(Think):
-        raise InvalidSettings(
-            f"App has no option {name!r}.",
-            next_step=f"It is a setting of agents: write `{name} = …` in the class.",
-        )
-    names = sorted([*OPTIONS, *READ, *known])
-    near = nearest(name, names)
-    hint = f"Did you mean {near}=?" if near else f"There are: {', '.join(names)}."
-    raise InvalidSettings(f"App has no option {name!r}.", next_step=hint)
+    near = nearest(str(name), known)
+    raise InvalidSettings(
+        f"{engine} has no option {name!r}: {where}.",
+        next_step=f"Did you mean {near!r}?" if near else f"There are: {has}.",
+    )
+
+
+def refuse_unknown_option(names: Iterable[str]) -> None:
+    """Raise about an option that App does not have: a misspelt check checks nothing."""
+    for name in names:
+        known, engines = sorted([*OPTIONS, *READ]), [one for of in STORE_OPTIONS.values() for one in of]
+        near = nearest(snake(name), [*known, *engines])
+        if near in engines:
+            hint = f"The database has one: store_options={{{near!r}: …}}."
+        elif name in settings_of(Think):
+            hint = f"It is a setting of agents: write `{name} = …` in the class."
+        else:
+            hint = f"Did you mean {near}=?" if near else f"There are: {', '.join(known)}."
+        raise InvalidSettings(f"App has no option {name!r}.", next_step=hint)
 
 
 # --- what is read

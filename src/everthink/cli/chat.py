@@ -383,7 +383,7 @@ def _as_address(agent: str) -> str:
 
 
 def _for_people(error: Exception) -> Exception:
-    """A letter to a program, with what a person at a terminal does next."""
+    """An error for a program, with what a person at a terminal does next."""
     from ..client.line import NOBODY
     from ..errors import NotConnected
 

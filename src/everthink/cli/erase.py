@@ -106,9 +106,9 @@ def _asked(question: str) -> str:
 
 async def _erase(store: str, agent: str) -> tuple[int, bool]:
     from ..errors import StoreLocked
+    from ..open_store import open_store
     from ..runtime.erasing import erased, rows_erased
     from ..runtime.schema import MIGRATIONS
-    from ..store.open import open_store
 
     try:
         database = await open_store(store, MIGRATIONS)

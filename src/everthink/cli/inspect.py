@@ -17,6 +17,7 @@ STATUS_STYLES = {
     "denied": "yellow",
     "aborted": "yellow",
     "interrupted": "yellow",
+    "failing": "yellow",
     "running": "cyan",
     "started": "cyan",
 }

@@ -14,12 +14,12 @@ import shlex
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from ..address import Address, canonical, from_address
 from ..errors import AgentError, StoreUnavailable, StoreUnreadable
-from ..journal import queries as turn
+from ..journal import facts
 from ..masking import mask
 from ..recovery import suspects
 from ..runtime import queries as runtime
@@ -27,10 +27,11 @@ from ..runtime.exporting import Section, header, sections
 from ..runtime.schema import MIGRATIONS
 from ..session import queries as session
 from ..settings import nearest
+from ..sqlite.files import check_beside
+from ..store.marks import bound, bound_query
 from ..store.migrate import READ_APPLIED, outstanding
 from ..store.port import Statement
-from ..store.sqlite.files import check_beside
-from ..store.urls import check_url
+from ..store_urls import check_url
 
 __all__ = [
     "Journal",
@@ -49,37 +50,12 @@ __all__ = [
 Row = dict[str, Any]
 
 
-class Journal(Protocol):
-    """A database, for reading."""
-
-    @property
-    def where(self) -> str:
-        """Which one it is, for people: its file, or its server."""
-        ...
-
-    def rows(self, sql: str, *params: Any) -> list[Row]:
-        """The rows of a query."""
-        ...
-
-    def change(self, commit: Sequence[Statement]) -> None:
-        """Apply statements, all or none. Only for one that was opened with `writes`."""
-        ...
-
-    def hold(self) -> None:
-        """See everything as it is now, whatever a server writes meanwhile."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
-
-
 def open_journal(store: str, *, writes: bool = False) -> Journal:
-    """Open a database, for reading unless `writes`. Raises a letter when that is not possible."""
+    """Open a database, for reading unless `writes`. Raises an `AgentError` when that is not possible."""
     if store.startswith(("postgresql://", "postgres://")):
-        journal: Journal = _Postgres(store, writes=writes)
+        journal: Journal = PostgresJournal(store, writes=writes)
     else:
-        journal = _Sqlite(sqlite_path(store), writes=writes)
+        journal = SqliteJournal(sqlite_path(store), writes=writes)
     if writes:
         try:
             [applied] = journal.rows(READ_APPLIED)[0].values()
@@ -114,7 +90,7 @@ def sqlite_path(store: str) -> Path:
 def agents(journal: Journal, only: str | None = None) -> list[Row]:
     """The agents with their messages and turns counted, the busiest of late first."""
     messages = {row["agent"]: row["messages"] for row in journal.rows(session.COUNTS)}
-    counts = {row["agent"]: row for row in journal.rows(turn.COUNTS)}
+    counts = {row["agent"]: row for row in journal.rows(facts.COUNTS)}
     found: list[Row] = []
     for row in _chosen(journal, only):
         counted = counts.get(row["agent"], {})
@@ -135,13 +111,13 @@ def agents(journal: Journal, only: str | None = None) -> list[Row]:
 
 def turns(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
     """The latest turns."""
-    return _latest(journal, only, turn.LATEST_TURNS, turn.TURNS_OF, "created_at", limit)
+    return _latest(journal, only, facts.LATEST_TURNS, facts.TURNS_OF, "created_at", limit)
 
 
 def calls(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
     """The latest tool calls, each once: one that a person approved has a row of the turn that asked for it,
     and another of the turn that ran it."""
-    rows = _latest(journal, only, turn.LATEST_CALLS, turn.CALLS_OF, "asked_at", 2 * limit)
+    rows = _latest(journal, only, facts.LATEST_CALLS, facts.CALLS_OF, "asked_at", 2 * limit)
     found: dict[tuple[str, str, str], Row] = {}
     for row in rows:  # the latest first, which is the one that ran
         kept = found.setdefault((row["class"], row["name"], row["call_id"]), row)
@@ -215,7 +191,7 @@ def _latest(journal: Journal, only: str | None, many: str, one: str, time: str, 
     found: list[Row] = []
     if only and "/" in only:
         for agent in chosen:
-            found += [{"agent": agent, **row} for row in journal.rows(one, agent, limit)]
+            found += [{"agent": agent, **row} for row in journal.rows(one, limit, agent=agent)]
     else:
         classes = sorted({_escaped(row["class"]) for row in chosen.values()})
         for pattern in [f"{cls}/%" for cls in classes] if only else ["%"]:
@@ -258,7 +234,9 @@ def _chosen(journal: Journal, only: str | None) -> list[Row]:
 # --- engines
 
 
-class _Sqlite:
+class SqliteJournal:
+    """A SQLite file, for reading. `where` says which one it is, for people."""
+
     def __init__(self, path: Path, *, writes: bool) -> None:
         self._path, self.where = path, str(path)
         if not path.exists():
@@ -292,16 +270,18 @@ class _Sqlite:
                 next_step="Name another one: --store sqlite:///path/to/everthink.db",
             ) from error
 
-    def rows(self, sql: str, *params: Any) -> list[Row]:
+    def rows(self, sql: str, *params: Any, agent: str = "") -> list[Row]:
+        """The rows of a query, in which `:agent` is this agent."""
         try:
-            return [dict(row) for row in self._connection.execute(sql, params)]
+            return [dict(row) for row in self._connection.execute(*bound_query(sql, params, agent))]
         except sqlite3.Error as error:
             raise StoreUnreadable(f"{self._path} cannot be read: {error}.") from error
 
-    def change(self, commit: Sequence[Statement]) -> None:
+    def change(self, commit: Sequence[Statement], *, agent: str) -> None:
+        """Apply statements of an agent, all or none. Only for one that was opened with `writes`."""
         try:
             with self._connection:
-                for statement in commit:
+                for statement in bound(commit, agent):
                     self._connection.execute(statement.sql, statement.params).fetchall()
         except sqlite3.Error as error:
             raise StoreUnavailable(
@@ -309,17 +289,21 @@ class _Sqlite:
             ) from error
 
     def hold(self) -> None:
+        """See everything as it is now, whatever a server writes meanwhile."""
         self._connection.execute("BEGIN")
         self.rows(runtime.AGENTS + " LIMIT 1")  # what is seen is fixed by the first look
 
     def close(self) -> None:
+        """Close the connection."""
         self._connection.close()
 
 
-class _Postgres:
+class PostgresJournal:
+    """A database of a PostgreSQL server, for reading."""
+
     def __init__(self, url: str, *, writes: bool) -> None:
-        from ..store.postgres.driver import load
-        from ..store.postgres.failures import place
+        from ..postgres.driver import load
+        from ..postgres.failures import place
 
         check_url(url)
         self._asyncpg, self.where = load(), f"the database {place(url)}"
@@ -335,33 +319,42 @@ class _Postgres:
                 next_step="Check the address, the user and that the server runs.",
             ) from error
 
-    def rows(self, sql: str, *params: Any) -> list[Row]:
-        from ..store.postgres.sql import kinds_of, numbered
+    def rows(self, sql: str, *params: Any, agent: str = "") -> list[Row]:
+        """The rows of a query, in which `:agent` is this agent."""
+        from ..postgres.sql import kinds_of, numbered
 
+        sql, params = bound_query(sql, params, agent)
         try:
             found = self._runner.run(self._connection.fetch(numbered(sql, kinds_of(params)), *params))
         except self._asyncpg.PostgresError as error:
             raise StoreUnreadable(f"The database cannot be read: {mask(str(error))}.") from error
         return [dict(row) for row in found]
 
-    def change(self, commit: Sequence[Statement]) -> None:
+    def change(self, commit: Sequence[Statement], *, agent: str) -> None:
+        """Apply statements of an agent, all or none. Only for one that was opened with `writes`."""
         try:
-            self._runner.run(self._change(commit))
+            self._runner.run(self._change(bound(commit, agent)))
         except self._asyncpg.PostgresError as error:
             raise StoreUnavailable(
                 f"The database cannot be written: {error}.", kept="Nothing was changed."
             ) from error
 
     async def _change(self, commit: Sequence[Statement]) -> None:
-        from ..store.postgres.sql import kinds_of, numbered
+        from ..postgres.sql import kinds_of, numbered
 
         async with self._connection.transaction():
             for sql, params, *_ in commit:
                 await self._connection.fetch(numbered(sql, kinds_of(params)), *params)
 
     def hold(self) -> None:
+        """See everything as it is now, whatever a server writes meanwhile."""
         self._runner.run(self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ"))
 
     def close(self) -> None:
+        """Close the connection."""
         self._runner.run(self._connection.close())
         self._runner.close()
+
+
+Journal = SqliteJournal | PostgresJournal
+"""A database, for reading."""

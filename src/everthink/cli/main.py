@@ -42,7 +42,7 @@ Examples:
 
 
 class Lazy(click.Group):
-    """Knows its commands by name. What goes wrong in one of them is told as a letter."""
+    """Knows its commands by name. What goes wrong in one of them is told in sentences."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order one meets them."""

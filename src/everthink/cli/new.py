@@ -126,7 +126,7 @@ def test_the_assistant_looks_up_the_weather(tmp_path: Path) -> None:
         async with App(Scripted, store=f"sqlite:///{tmp_path}/test.db") as app:
             agent = app.agent(Scripted, "test")
             await agent.save_messages("What is the weather in Paris?")
-            answer = (await agent.messages())[-1]
+            answer = (await agent.get_messages())[-1]
             assert answer.text == "It is sunny in Paris."
             assert answer.tool_parts[0]["output"] == "It is sunny in Paris, 21 degrees."
 

@@ -58,7 +58,7 @@ def command(agent: str | None, turn: str | None, everything: bool, store: str, a
                 next_step="`everthink inspect` shows what is.",
             )
         for row in found:
-            journal.change(_released(row))
+            journal.change(_released(row), agent=Address(row["class"], row["name"]).id)
     finally:
         journal.close()
     if as_json:
@@ -76,10 +76,8 @@ def command(agent: str | None, turn: str | None, everything: bool, store: str, a
 
 
 def _released(row: dict[str, Any]) -> list[Any]:
-    from ..address import Address
     from ..journal import queries as turns
     from ..recovery import suspects
 
-    id = Address(row["class"], row["name"]).id
-    statements = [suspects.released(id, row["turn"])]
-    return [*statements, turns.released(id, row["turn"])] if row["turn"] else statements
+    statements = [suspects.released(row["turn"])]
+    return [*statements, turns.released(row["turn"])] if row["turn"] else statements

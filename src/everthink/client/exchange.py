@@ -71,7 +71,16 @@ class Exchange:
     ) -> None:
         self._url, self._headers, self._notice = url, headers, notice
         # The same id over all connections, as browsers have it: what was ours stays ours.
-        self._line = Line(url, self, id=f"client-{secrets.token_hex(8)}", headers=headers, pace=pace)
+        self._line = Line(
+            url,
+            on_text=self._on_text,
+            on_connect=self._on_connect,
+            on_lost=self._on_lost,
+            on_over=self._on_over,
+            id=f"client-{secrets.token_hex(8)}",
+            headers=headers,
+            pace=pace,
+        )
         self.transcript = Transcript()
         self.calls = Calls(self._line)
         self.refusal: Exception | None = None
@@ -81,11 +90,13 @@ class Exchange:
         self._over: deque[str] = deque(maxlen=REMEMBERED)
         self._probes: dict[str, asyncio.Future[Answered]] = {}
         self._up = asyncio.Event()
+        self._was_opened = False
         self._watching: list[asyncio.Queue[Any]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Connect, and learn where things stand."""
+        self._was_opened = True
         await self._line.open()
         try:
             async with asyncio.timeout(SILENCE):
@@ -110,9 +121,18 @@ class Exchange:
 
     async def ready(self) -> None:
         """Wait for a connection. Raises when there will be none."""
+        self._refuse_unopened()
         await self._up.wait()
         if self.refusal is not None:
             raise self.refusal
+
+    def _refuse_unopened(self) -> None:
+        if not self._was_opened:
+            raise NotConnected(
+                "The conversation is not open yet.",
+                kept="Nothing was sent.",
+                next_step="Use it inside a block: `async with connect(…) as chat:`.",
+            )
 
     # --- asking
 
@@ -125,6 +145,7 @@ class Exchange:
         self, frame: wire.UseChat, *, message: Message | None = None, before: frozenset[str] = frozenset()
     ) -> Reply:
         """Send a request, now or when there is a connection."""
+        self._refuse_unopened()
         if self.refusal is not None:
             raise self.refusal
         pending = self._expect(frame.id, frame)
@@ -196,21 +217,21 @@ class Exchange:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
-            self.over(error)  # whoever waits must not wait for ever
+            self._on_over(error)  # whoever waits must not wait for ever
 
     # --- what happens on the line
 
-    def met(self, again: bool) -> None:
+    def _on_connect(self, again: bool) -> None:
         """There is a connection."""
         self._later(self._catch_up(again))
 
-    def lost(self, why: str | None) -> None:
+    def _on_lost(self, why: str | None) -> None:
         """It is gone; the line looks for the next one."""
         self._up.clear()
         self._cut(NotConnected("The connection was lost.", kept="Whether this arrived is not known."))
         self._tell(f"connection lost, {why}; reconnecting…" if why else "connection lost; reconnecting…")
 
-    def over(self, error: Exception) -> None:
+    def _on_over(self, error: Exception) -> None:
         """There is no coming back."""
         is_heard = bool(self._pending)
         self._end(error)
@@ -295,7 +316,7 @@ class Exchange:
 
     # --- what arrives
 
-    def hear(self, text: str | bytes) -> None:
+    def _on_text(self, text: str | bytes) -> None:
         """Take what the server says."""
         check_frame(text)
         frame = decode_told(text)

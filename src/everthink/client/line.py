@@ -1,6 +1,6 @@
 """A line to an agent that is found again when it is lost.
 
-    Listener <--what arrives-- Line --> a Connection, and the next one, and the next one
+    on_text <--what arrives-- Line --> a Connection, and the next one, and the next one
 
 It comes back after every end but those after which a client is to stay away (docs/wire.md), waits longer each
 time, and leaves a server alone that lets it in and hangs up again and again.
@@ -11,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from ..backoff import backoff
 from ..errors import NotConnected
 from ..plain import plain
 from ..wire.frames import ClientFrame
 from .connection import Connection
 
-__all__ = ["NOBODY", "Line", "Listener", "Pace", "is_closed"]
+__all__ = ["NOBODY", "Line", "Pace", "is_closed"]
 
 STAY_AWAY = (1008, *range(4000, 5000))
 """Close codes after which a client does not come back."""
@@ -44,34 +45,22 @@ class Pace:
     most_in_vain: int = MOST_IN_VAIN
 
 
-class Listener(Protocol):
-    """Who is told what happens on a line."""
-
-    def hear(self, text: str | bytes) -> None:
-        """Something arrived."""
-        ...
-
-    def met(self, again: bool) -> None:
-        """There is a connection. `again`: there was one before."""
-        ...
-
-    def lost(self, why: str | None) -> None:
-        """The connection is gone, and the line looks for the next one. `why` when it did not last."""
-        ...
-
-    def over(self, error: Exception) -> None:
-        """There is no coming back."""
-        ...
-
-
 class Line:
-    """Keeps a connection to `url` from `open` to `close`."""
+    """Keeps a connection to `url` from `open` to `close`, and tells what happens on it.
+
+    `on_text` gets what arrives. `on_connect`: there is a connection, True when there was one before.
+    `on_lost`: it is gone, with a reason when it did not last, and the next one is looked for. `on_over`:
+    there is no coming back.
+    """
 
     def __init__(
         self,
         url: str,
-        listener: Listener,
         *,
+        on_text: Callable[[str | bytes], None],
+        on_connect: Callable[[bool], None],
+        on_lost: Callable[[str | None], None],
+        on_over: Callable[[Exception], None],
         id: str,
         headers: Mapping[str, str] | None = None,
         pace: Pace | None = None,
@@ -79,7 +68,9 @@ class Line:
         self.url, self._id, self._headers = url, id, headers
         self.place = url.partition("?")[0]
         """The address without what follows it, which may be a secret."""
-        self._listener, self._pace = listener, pace or Pace()
+        self._on_text, self._on_connect = on_text, on_connect
+        self._on_lost, self._on_over = on_lost, on_over
+        self._pace = pace or Pace()
         self._connection: Connection | None = None
         self.connections = 0
         """How often it has connected."""
@@ -159,40 +150,40 @@ class Line:
                 if in_vain >= self._pace.most_in_vain:
                     what = f"The server lets us in and hangs up at once, with {said}."
                     raise NotConnected(what, code=code)
-                self._listener.lost(said if in_vain else None)
+                self._on_lost(said if in_vain else None)
                 if in_vain:
-                    await pause(min(self._pace.first * 2 ** min(in_vain, 10), self._pace.most))
+                    await pause(backoff(in_vain + 1, first=self._pace.first, most=self._pace.most))
                 await self._come_back()
         except Exception as error:  # noqa: BLE001 - whatever ends the line, those who wait on it are told
-            self._listener.over(error)
+            self._on_over(error)
 
     async def _listen(self) -> tuple[bool, int, str]:
         """Hand on what arrives until the connection ends: did it last, and how was it closed?"""
         loop, connection = asyncio.get_running_loop(), self._connection
         assert connection is not None
         began = loop.time()
-        self._listener.met(self.connections > 1)
+        self._on_connect(self.connections > 1)
         async with contextlib.aclosing(connection.texts()) as texts:
             async for text in texts:
-                self._listener.hear(text)
+                self._on_text(text)
         self._connection = None
         return loop.time() - began >= SHORT, *connection.closed
 
     async def _come_back(self) -> None:
         """Connect again. Raises when we are not let in any more, or when patience is at its end."""
         loop, pace = asyncio.get_running_loop(), self._pace
-        delay, until = pace.first, None
-        if pace.patience is not None:
-            until = loop.time() + pace.patience
+        until = None if pace.patience is None else loop.time() + pace.patience
+        failures = 0
         while True:
             try:
                 await self._connect()
                 return
             except NotConnected as error:
+                failures += 1
+                delay = backoff(failures, first=pace.first, most=pace.most, growth=pace.growth)
                 if error.status in MEANT or (until is not None and loop.time() + delay > until):
                     raise
             await asyncio.sleep(delay)
-            delay = min(delay * pace.growth, pace.most)
 
 
 def is_closed(error: NotConnected) -> bool:

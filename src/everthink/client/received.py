@@ -46,7 +46,7 @@ def words_of(response: Response) -> str:
 
 
 def check_frame(text: str | bytes) -> None:
-    """Raise a letter for a text that is no frame, or one of a conversation that cannot be shown."""
+    """Raise an `AgentError` for a text that is no frame, or one of a conversation that cannot be shown."""
     try:
         frame = _read(text)
         if not isinstance(frame, dict):

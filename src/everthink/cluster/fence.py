@@ -17,11 +17,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CoroutineType
-from typing import Any, Literal
+from typing import Literal
 
 from ..errors import CommitInDoubt, CommitRefused, LeaseLost, StoreClosed, StoreError
-from ..store.port import Commit, Rows, Search, Statement, Store
+from ..store.port import AgentStore, Commit, Rows, Statement, Store
 from . import queries
 
 __all__ = ["Claim", "Fence", "Loss"]
@@ -45,25 +44,26 @@ class Claim:
     @property
     def guard(self) -> Statement:
         """The statement that refuses a commit when the claim is not ours any more."""
-        return queries.guard(self.agent, self.owner, self.epoch)
+        return queries.guard(self.owner, self.epoch)
 
 
-class Fence:
-    """A `Store` for one agent. Without a `claim` everything passes as it is until it is shut.
+class Fence(AgentStore):
+    """The store of one agent. Without a `claim` everything passes as it is until it is shut.
 
     `lost` is called once, when the agent must leave memory: why, and what happened in words.
     """
 
-    __slots__ = ("_agent", "_guard", "_head", "_held", "_lost", "_reason", "_store", "claim")
+    __slots__ = ("_guard", "_head", "_held", "_lost", "_reason", "claim")
 
     def __init__(
         self,
-        store: Store,
+        database: Store,
         agent: str,
         claim: Claim | None = None,
         lost: Callable[[Loss, str], object] | None = None,
     ) -> None:
-        self._store, self._agent, self.claim, self._lost = store, agent, claim, lost
+        super().__init__(database, agent)
+        self.claim, self._lost = claim, lost
         self._guard = None if claim is None else claim.guard
         self._head = 0 if claim is None else claim.head
         # Why nothing is written any more.
@@ -103,36 +103,18 @@ class Fence:
         """See `Store.apply`."""
         if self._reason is not None:
             return _refused(self._reason())
-        return self._store.apply(commit) if self._guard is None else self._guarded(self._guard, commit)
+        return self.apply_last(commit)
 
     def apply_last(self, commit: Commit) -> asyncio.Future[list[Rows]]:
         """Write one more commit although it is shut, if the agent is still ours: the one that erases it."""
-        return self._store.apply(commit) if self._guard is None else self._guarded(self._guard, commit)
-
-    def fetch(self, sql: str, *params: Any) -> CoroutineType[Any, Any, Rows]:
-        """See `Store.fetch`."""
-        return self._store.fetch(sql, *params)
-
-    def search(self, search: Search) -> CoroutineType[Any, Any, Rows]:
-        """See `Store.search`."""
-        return self._store.search(search)
-
-    def scrub(self, *, patience: float = 0.0) -> CoroutineType[Any, Any, bool]:
-        """See `Store.scrub`."""
-        return self._store.scrub(patience=patience)
-
-    def close(self) -> CoroutineType[Any, Any, None]:
-        """See `Store.close`."""
-        return self._store.close()
-
-    def __getattr__(self, name: str) -> Any:
-        # What an adapter offers besides the port: its path, its place.
-        return getattr(self._store, name)
+        if self._guard is None:
+            return super().apply(commit)
+        return self._guarded(self._guard, commit)
 
     # ---
 
     def _guarded(self, guard: Statement, commit: Sequence[Statement]) -> asyncio.Future[list[Rows]]:
-        written = self._store.apply([guard, *commit])
+        written = super().apply([guard, *commit])
         told: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
         # The work goes on even if nobody waits for it: what it says about the claim is always heard.
         written.add_done_callback(lambda done: self._heard(done, told))
@@ -168,14 +150,14 @@ class Fence:
 
     def _erased(self) -> StoreError:
         return StoreClosed(
-            f"{self._agent} was erased.",
+            f"{self.agent} was erased.",
             kept="Nothing was stored.",
             next_step="Reach it anew, through the app, to begin from nothing.",
         )
 
     def _taken(self) -> StoreError:
         return LeaseLost(
-            f"{self._agent} is not run by this instance any more.",
+            f"{self.agent} is not run by this instance any more.",
             kept="Nothing of this commit was stored; what was stored before is intact.",
             next_step="Reach it anew, through the app: here, or in the process that has it now.",
         )

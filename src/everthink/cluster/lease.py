@@ -24,14 +24,14 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Protocol
+from typing import Any
 
 from ..errors import StoreUnavailable
-from ..store.postgres.driver import Connection
-from ..store.postgres.failures import failures
+from ..postgres.driver import Connection
+from ..postgres.failures import failures
 from . import queries
 
-__all__ = ["Lease", "Told"]
+__all__ = ["Lease"]
 
 log = logging.getLogger("everthink.cluster")
 
@@ -43,28 +43,27 @@ LOOKS = 2
 Dial = Callable[..., Awaitable[Connection]]
 
 
-class Told(Protocol):
-    """What a lease tells, on the loop of the agents."""
-
-    def lease_lost(self, lease: Lease, why: str) -> None:
-        """We are dead for the others."""
-        ...
-
-    def others_changed(self, lease: Lease) -> None:
-        """Somebody came, went or died: what they had may be anybody's now."""
-        ...
-
-
 class Lease:
     """One life of this process, under one id.
 
-    `seconds` is how long it is believed to live after each renewal; `dial` makes connections.
+    `seconds` is how long it is believed to live after each renewal; `dial` makes connections. On the
+    loop of the agents `on_lost` is told why we are dead for the others, and `on_change` that somebody came,
+    went or died: what they had may be anybody's now.
     """
 
     def __init__(
-        self, id: str, dial: Dial, told: Told, *, seconds: float, classes: Collection[str], version: str
+        self,
+        id: str,
+        dial: Dial,
+        *,
+        on_lost: Callable[[Lease, str], None],
+        on_change: Callable[[Lease], None],
+        seconds: float,
+        classes: Collection[str],
+        version: str,
     ) -> None:
-        self.id, self._dial, self._told = id, dial, told
+        self.id, self._dial = id, dial
+        self._on_lost, self._on_change = on_lost, on_change
         self.seconds, self.beat = seconds, seconds / BEATS
         self._classes, self._version = json.dumps(sorted(classes)), version
         self._lock = secrets.randbits(62)
@@ -213,7 +212,7 @@ class Lease:
 
     def _lose(self, why: str) -> None:
         self._is_over = True
-        self._tell(lambda: self._told.lease_lost(self, why))
+        self._tell(lambda: self._on_lost(self, why))
         self._tell(self._stop_ticking)
 
     async def _goodbye(self, connection: Connection) -> None:
@@ -238,7 +237,7 @@ class Lease:
         others = frozenset(row[0] for row in found)
         if others != self.others:
             self.others = others
-            self._tell(lambda: self._told.others_changed(self))
+            self._tell(lambda: self._on_change(self))
         return not suspects
 
     async def _declare(self, connection: Connection, id: str, place: str) -> None:

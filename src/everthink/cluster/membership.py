@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from ..errors import AgentElsewhere, StoreClosed, StoreError, StoreUnavailable
+from ..postgres.driver import Connection
+from ..postgres.failures import failures, from_server, state_of
 from ..store.port import Statement, Store
-from ..store.postgres.driver import Connection
-from ..store.postgres.failures import failures, from_server, state_of
 from . import queries
 from .fence import Claim
 from .lease import Lease
@@ -116,14 +116,14 @@ class Membership:
         return Lease(
             self._store.peer,
             self._store.dial,
-            self,
+            on_lost=self._lease_lost,
+            on_change=self._others_changed,
             seconds=self._store.lease,
             classes=self._classes,
             version=self._version,
         )
 
-    def lease_lost(self, lease: Lease, why: str) -> None:
-        """See `Told.lease_lost`."""
+    def _lease_lost(self, lease: Lease, why: str) -> None:
         if lease is self._lease and not self._is_left:
             log.warning(
                 "node %s has lost its lease: %s. Its agents leave memory; it registers anew.", lease.id, why
@@ -133,8 +133,7 @@ class Membership:
             self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(), name="rejoin")
             self._rejoining.add_done_callback(_tell_failure)
 
-    def others_changed(self, lease: Lease) -> None:
-        """See `Told.others_changed`."""
+    def _others_changed(self, lease: Lease) -> None:
         if lease is self._lease and not self._is_left:
             self.on_change()
 
@@ -217,10 +216,10 @@ class Membership:
             except self._failures as error:
                 if state_of(error) == _LOCKED:
                     return []
-                letter = error if isinstance(error, StoreError) else from_server(error, self._store.where)
-                is_away = isinstance(letter, StoreUnavailable) or self._is_broken()
+                translated = error if isinstance(error, StoreError) else from_server(error, self._store.where)
+                is_away = isinstance(translated, StoreUnavailable) or self._is_broken()
                 if not is_away or time.monotonic() + pause > deadline:
-                    raise letter from error
+                    raise translated from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
 

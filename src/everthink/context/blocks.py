@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 from ..errors import InvalidContext
 from ..models.tokens import estimate_tokens
 from ..settings import as_settings
-from ..store.port import Store
+from ..store.port import AgentStore
 from ..surface import refuse_unknown
 
 __all__ = [
@@ -71,8 +71,7 @@ class ContextBlock:
 class Place:
     """Where a block lives: what a provider that keeps its content in the agent's own database needs."""
 
-    store: Store
-    agent: str
+    store: AgentStore
     session: str
     label: str
     now: Callable[[], int]

@@ -14,10 +14,11 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from ..calling import awaited
 from ..errors import AgentError, ContextRefused, ContextUnavailable
 from .blocks import ContextBlock, abilities_of, read_block
 
-__all__ = ["BoundBlock", "answer"]
+__all__ = ["BoundBlock"]
 
 MAX_KEY = 500
 
@@ -194,7 +195,7 @@ class BoundBlock:
 
     async def _asked(self, what: str, method: Callable[..., Any], *given: Any) -> Any:
         try:
-            return await answer(method(*given))
+            return await awaited(method(*given))
         except AgentError:
             raise
         except Exception as error:
@@ -203,11 +204,6 @@ class BoundBlock:
                 kept="In memory it is as it was.",
                 next_step="Look at what its provider says; the next use tries again.",
             ) from error
-
-
-async def answer(value: Any) -> Any:
-    """What a method returned, awaited when it was async."""
-    return await value if inspect.isawaitable(value) else value
 
 
 def _takes(method: Callable[..., Any], count: int) -> bool:

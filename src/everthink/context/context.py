@@ -14,15 +14,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ..calling import awaited
 from ..errors import AgentError, ContextRefused, ContextUnavailable, InvalidContext
 from ..models.tokens import estimate_tokens
-from ..store.port import Statement, Store
+from ..store.port import AgentStore, Statement
 from ..tools.tool import Tool
 from . import blocks
 from . import queries as queries
 from . import tools as context_tools
 from .blocks import ContextBlock, Place
-from .bound_block import BoundBlock, answer
+from .bound_block import BoundBlock
 from .loaded_documents import loaded_name
 from .providers import StoredBlock, StoredPrompt
 
@@ -37,8 +38,8 @@ log = logging.getLogger("everthink.session")
 class Context:
     """The context blocks of one session."""
 
-    def __init__(self, store: Store, agent: str, session: str, *, now: Callable[[], int]) -> None:
-        self._store, self._agent, self._session, self._now = store, agent, session, now
+    def __init__(self, store: AgentStore, session: str, *, now: Callable[[], int]) -> None:
+        self._store, self._session, self._now = store, session, now
         self._slots: dict[str, BoundBlock] = {}
         # Where the prompt is kept (and whether that was told so), the prompt as it is frozen, and whether
         # our own store has that one. Whoever changes the last two holds the lock.
@@ -147,7 +148,7 @@ class Context:
         bind = getattr(provider, "bind", None)
         if not callable(bind):
             return provider
-        return bind(Place(self._store, self._agent, self._session, label, self._now))
+        return bind(Place(self._store, self._session, label, self._now))
 
     # --- reading
 
@@ -301,7 +302,7 @@ class Context:
         """
         if not isinstance(self._prompt, StoredPrompt):
             return []
-        return [queries.forgotten(self._agent, self._session, queries.PROMPT)]
+        return [queries.forgotten(self._session, queries.PROMPT)]
 
     async def _kept(self) -> str | None:
         """The prompt that is fixed already: in its store, or without a store in memory."""
@@ -324,9 +325,9 @@ class Context:
     async def _asked(self, what: str, method: Callable[..., Any], *given: Any) -> Any:
         try:
             if not self._is_prompt_ready and callable(init := getattr(self._prompt, "init", None)):
-                await answer(init(PROMPT_LABEL))
+                await awaited(init(PROMPT_LABEL))
             self._is_prompt_ready = True
-            return await answer(method(*given))
+            return await awaited(method(*given))
         except AgentError:
             raise
         except Exception as error:
@@ -339,4 +340,4 @@ class Context:
 
     def cleared(self) -> list[Statement]:
         """Remove the blocks, entries and prompt of this session. Let this context go afterwards."""
-        return queries.cleared(self._agent, self._session)
+        return queries.cleared(self._session)

@@ -77,7 +77,7 @@ def unloaded_in(message: Message, label: str, key: str) -> Message | None:
     ]
     if all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return None
-    return Message(message.id, message.role, parts, message.metadata, createdAt=message.createdAt)
+    return message.with_parts(parts)
 
 
 def without_unloaded(message: Message) -> Message:
@@ -90,7 +90,7 @@ def without_unloaded(message: Message) -> Message:
         before = Message(message.id, message.role, changed.parts[:place])
         if (made := unloaded_in(before, *document)) is not None:
             parts = [*made.parts, *changed.parts[place:]]
-            changed = Message(message.id, message.role, parts, message.metadata, createdAt=message.createdAt)
+            changed = message.with_parts(parts)
     return changed
 
 

@@ -52,10 +52,10 @@ class _Stored:
         return self._bound
 
     @property
-    def _key(self) -> tuple[str, str, str]:
+    def _key(self) -> tuple[str, str]:
         place = self._place
         session = queries.SHARED if self._is_shared else place.session
-        return place.agent, session, place.label if self._label is None else self._label
+        return session, place.label if self._label is None else self._label
 
 
 class StoredBlock(_Stored):

@@ -49,58 +49,57 @@ PROMPT = ""
 SHARED = "*"
 """Stands in place of a session for what all sessions of an agent share. No session has this id."""
 
-BLOCK = "SELECT content FROM blocks WHERE agent = ? AND session = ? AND label = ?"
+BLOCK = "SELECT content FROM blocks WHERE agent = :agent AND session = ? AND label = ?"
 
-ENTRY = "SELECT content FROM entries WHERE agent = ? AND session = ? AND label = ? AND key = ?"
+ENTRY = "SELECT content FROM entries WHERE agent = :agent AND session = ? AND label = ? AND key = ?"
 
 CATALOGUE = (
-    "SELECT key, description FROM entries WHERE agent = ? AND session = ? AND label = ?"
+    "SELECT key, description FROM entries WHERE agent = :agent AND session = ? AND label = ?"
     " ORDER BY created_at, key"
 )
 
 LAST = tuple(f"SELECT MAX(updated_at) FROM {table} WHERE agent = ?" for table in ("blocks", "entries"))
 """When an agent last wrote a block, and when an entry."""
 
-COUNT = "SELECT COUNT(*) FROM entries WHERE agent = ? AND session = ? AND label = ?"
+COUNT = "SELECT COUNT(*) FROM entries WHERE agent = :agent AND session = ? AND label = ?"
 
 
-def written(agent: str, session: str, label: str, content: str, *, now: int) -> Statement:
+def written(session: str, label: str, content: str, *, now: int) -> Statement:
     """Keep the content of a block."""
     return Statement(
-        "INSERT INTO blocks (agent, session, label, content, updated_at) VALUES (?, ?, ?, ?, ?)"
+        "INSERT INTO blocks (agent, session, label, content, updated_at) VALUES (:agent, ?, ?, ?, ?)"
         " ON CONFLICT (agent, session, label)"
         " DO UPDATE SET content = excluded.content, updated_at = excluded.updated_at",
-        (agent, session, label, content, now),
+        (session, label, content, now),
     )
 
 
-def forgotten(agent: str, session: str, label: str) -> Statement:
+def forgotten(session: str, label: str) -> Statement:
     """Forget the content of a block."""
     return Statement(
-        "DELETE FROM blocks WHERE agent = ? AND session = ? AND label = ?", (agent, session, label)
+        "DELETE FROM blocks WHERE agent = :agent AND session = ? AND label = ?", (session, label)
     )
 
 
 def written_entry(
-    agent: str, session: str, label: str, key: str, content: str, description: str | None, *, now: int
+    session: str, label: str, key: str, content: str, description: str | None, *, now: int
 ) -> Statement:
     """Keep an entry. A known key gets the new content; its description stays unless there is a new one."""
     return Statement(
         "INSERT INTO entries (agent, session, label, key, content, description, created_at, updated_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        " VALUES (:agent, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (agent, session, label, key) DO UPDATE SET content = excluded.content,"
         " description = COALESCE(excluded.description, entries.description),"
         " updated_at = excluded.updated_at",
-        (agent, session, label, key, content, description, now, now),
+        (session, label, key, content, description, now, now),
     )
 
 
-def found(agent: str, session: str, label: str, words: tuple[str, ...], *, limit: int) -> Search:
+def found(session: str, label: str, words: tuple[str, ...], *, limit: int) -> Search:
     """Look for the entries of one block that hold all of `words`. Rows: key, content, snippet."""
     return Search(
         "entries",
         ("key",),
-        agent,
         words,
         where="session = ? AND label = ?",
         params=(session, label),
@@ -108,9 +107,9 @@ def found(agent: str, session: str, label: str, words: tuple[str, ...], *, limit
     )
 
 
-def cleared(agent: str, session: str) -> list[Statement]:
+def cleared(session: str) -> list[Statement]:
     """Remove the blocks, the entries and the frozen prompt of a session."""
     return [
-        Statement(f"DELETE FROM {table} WHERE agent = ? AND session = ?", (agent, session))
+        Statement(f"DELETE FROM {table} WHERE agent = :agent AND session = ?", (session,))
         for table in ("blocks", "entries")
     ]

@@ -36,6 +36,11 @@ NO_RESULTS = "No results found."
 
 log = logging.getLogger("everthink.session")
 
+MEMORY = Origin("memory")
+CONTEXT = Origin(
+    "context", "Load the context you need before you rely on it, and unload what you no longer need."
+)
+
 Unload = Callable[[str, str], Awaitable[None]]
 Execute = Callable[[dict[str, Any]], Awaitable[str]]
 
@@ -129,7 +134,7 @@ def _load(context: Context, blocks: Sequence[ContextBlock]) -> Tool:
         ["label", "key"],
         execute,
         failed=LOAD_FAILED,
-        origin="context",
+        origin=CONTEXT,
     )
 
 
@@ -155,7 +160,7 @@ def _unload(context: Context, blocks: Sequence[ContextBlock], on_unload: Unload)
         ["label", "key"],
         execute,
         failed="Error",
-        origin="context",
+        origin=CONTEXT,
     )
 
 
@@ -185,7 +190,7 @@ def _tool(
     *,
     failed: str,
     on_interrupt: Any = "rerun",
-    origin: Origin = "memory",
+    origin: Origin = MEMORY,
 ) -> Tool:
     schema = {
         "type": "object",

@@ -25,10 +25,10 @@ from ..identity import name_of
 from ..messages import decode_json, parse_stored
 from ..runtime import queries as runtime
 from ..session import queries
-from ..store.port import LONGEST_QUERY, Search, Store
+from ..store.port import LONGEST_QUERY, AgentStore, Search, Store
 from ..think import Think
 from .memory import layout_of
-from .replies import as_json, body_of, fields_of, letter
+from .replies import as_json, body_of, fields_of, refusal
 
 __all__ = ["change", "listed"]
 
@@ -77,19 +77,19 @@ async def change(
     """Rename or erase one. Whether they may was asked before."""
     directory = await app.open()
     if not await directory.exists(cls, name):
-        return letter(404, f"There is no conversation {name!r} of {cls.__name__}. Nothing was changed.")
+        return refusal(404, f"There is no conversation {name!r} of {cls.__name__}. Nothing was changed.")
     match deed:
         case "rename":
             title = _title(fields_of(await body_of(request)) or {})
             if not title:
-                return letter(400, 'Send {"title": "…"} with a name. Nothing was changed.')
+                return refusal(400, 'Send {"title": "…"} with a name. Nothing was changed.')
             actor = await directory.reach(cls, name)
             await actor.store.apply([actor.save_value(TITLE, title)])
             return as_json({"name": name, "title": title})
         case "erase":
             return as_json({"name": name, "rows": await app.erase(cls, name, identity=entered.identity)})
         case _:
-            return letter(404, "There is nothing to change at this address.")
+            return refusal(404, "There is nothing to change at this address.")
 
 
 # --- what they are called
@@ -137,9 +137,9 @@ def _title(fields: dict[str, str]) -> str:
 async def _hits(store: Store, cls: type[Think], conversations: Sequence[Json], words: str) -> list[Json]:
     found: list[Json] = []
     for one in conversations:
-        agent = Address(cls.__name__, one["name"]).id
-        rows = await store.search(_search(agent, words))
-        layouts = {session: await layout_of(store, agent, session) for session in {row[2] for row in rows}}
+        theirs = AgentStore(store, Address(cls.__name__, one["name"]).id)
+        rows = await theirs.search(_search(words))
+        layouts = {session: await layout_of(theirs, session) for session in {row[2] for row in rows}}
         found += [
             {
                 "conversation": one["name"],
@@ -159,6 +159,6 @@ async def _hits(store: Store, cls: type[Think], conversations: Sequence[Json], w
     return found[:HITS]
 
 
-def _search(agent: str, words: str) -> Search:
+def _search(words: str) -> Search:
     columns = ("id", "role", "session", "created_at")
-    return Search("messages", columns, agent, tuple(words[:LONGEST_QUERY].split()), limit=HITS_EACH)
+    return Search("messages", columns, tuple(words[:LONGEST_QUERY].split()), limit=HITS_EACH)

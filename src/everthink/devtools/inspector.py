@@ -36,25 +36,26 @@ from ..access.expiry import close_when_expired
 from ..address import Address, from_address, kebab
 from ..app.app import App
 from ..errors import AgentError
-from ..journal import queries as turn
+from ..journal.facts import TurnFacts, bad_endings, latest_calls, latest_turns, spans
 from ..journal.feed import HistoryChanged
 from ..journal.fold import fold
+from ..journal.read import texts_of
 from ..journal.segments import readable
 from ..messages import Message, decode_json, encode_json, parse_stored
 from ..recovery import suspects
 from ..runtime import queries as runtime
-from ..runtime.actor import Actor
+from ..runtime.chat import Chat
+from ..server.answers import with_headers
 from ..server.asgi import deny
 from ..server.connections import Connection
-from ..server.headers import with_headers
 from ..session import queries as session
 from ..session import session_queries as sessions
-from ..store.port import Store
+from ..store.port import AgentStore
 from ..think import Think
 from . import conversations, memory, view
 from .layout import Layout
 from .recorder import Recorder
-from .replies import as_json, body_of, fields_of, letter
+from .replies import as_json, body_of, fields_of, refusal
 
 __all__ = ["Inspector"]
 
@@ -93,12 +94,12 @@ class Inspector:
         try:
             response = await (self._conversations if _parts(scope)[:2] == LIST else self._http)(request)
         except AgentError as error:
-            response = letter(503, str(error))
+            response = refusal(503, str(error))
         except HTTPException as error:
-            response = letter(error.status_code, error.detail)
+            response = refusal(error.status_code, error.detail)
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
-            response = letter(500, "The inspector failed; the terminal says how.")
+            response = refusal(500, "The inspector failed; the terminal says how.")
         await response(scope, receive, with_headers(send))
 
     # --- who asks for what
@@ -106,17 +107,18 @@ class Inspector:
     def _class(self, connection: HTTPConnection) -> type[Think] | Response:
         """The class that is asked for; or a refusal."""
         access, (kind, name) = self._app.access, [*_parts(connection.scope)[2:], "", ""][:2]
-        cls = next((cls for cls in self._app.classes if kebab(cls.__name__) == kind), None)
+        classes = [cls for cls in self._app.classes if issubclass(cls, Think)]
+        cls = next((cls for cls in classes if kebab(cls.__name__) == kind), None)
         if access.is_foreign(connection):
             access.wrong_origin(connection, "inspect", cls or Think, name)
-            return letter(
+            return refusal(
                 403,
                 "The inspector answers its own page; this request comes from"
                 f" {connection.headers.get('origin', '')!r}. Nothing was shown."
                 " To allow it, name the origin in App(allow_origins=[…]).",
             )
-        known = ", ".join(kebab(cls.__name__) for cls in self._app.classes)
-        return cls or letter(404, f"There is no agent {kind!r} here. There are: {known}.")
+        known = ", ".join(kebab(cls.__name__) for cls in classes)
+        return cls or refusal(404, f"There is no agent {kind!r} here. There are: {known}.")
 
     async def _found(self, connection: HTTPConnection) -> tuple[type[Think], str, list[str], Pass] | Response:
         """Class, name, the rest of the path and who asks; or a refusal."""
@@ -126,7 +128,7 @@ class Inspector:
         _, written, *rest = [*_parts(connection.scope)[2:], "", ""]
         name = from_address(written)
         if not name:
-            return letter(404, "Name an agent: /everthink/inspect/{class}/{name}.")
+            return refusal(404, "Name an agent: /everthink/inspect/{class}/{name}.")
         entered = await self._app.access.enter(connection, "inspect", cls, name)
         return entered if isinstance(entered, Response) else (cls, name, rest[:-2], entered)
 
@@ -152,10 +154,10 @@ class Inspector:
                     return found
                 cls, name, _, entered = found
                 if not await self._may_change(cls, name, entered):
-                    return letter(403, MAY_NOT)
+                    return refusal(403, MAY_NOT)
                 return await conversations.change(self._app, request, cls, name, deed, entered)
             case _:
-                return letter(404, "There is nothing at this address: /everthink/conversations/{class}.")
+                return refusal(404, "There is nothing at this address: /everthink/conversations/{class}.")
 
     async def _http(self, request: Request) -> Response:
         found = await self._found(request)
@@ -164,7 +166,7 @@ class Inspector:
         cls, name, rest, entered = found
         looks = request.method in ("GET", "HEAD")
         if not looks and not await self._may_change(cls, name, entered):
-            return letter(403, MAY_NOT)
+            return refusal(403, MAY_NOT)
         match request.method, [unquote(part) for part in rest]:
             case "GET" | "HEAD", []:
                 return as_json(await self._overview(cls, name))
@@ -178,57 +180,51 @@ class Inspector:
                 # The page looks before its socket has made the agent: nothing yet, which is no failure.
                 return as_json(None)
             case (("GET" | "HEAD" | "POST"), [room, *_]) if room in memory.ROOMS:
-                return await memory.answer(await self._actor(cls, name), request, rest)
+                return await memory.answer(await self._chat(cls, name), request, rest)
             case "GET" | "HEAD" | "POST", _:
-                return letter(404, "There is nothing at this address of the inspector.")
+                return refusal(404, "There is nothing at this address of the inspector.")
             case _:
-                return letter(405, "The inspector answers GET and POST.")
+                return refusal(405, "The inspector answers GET and POST.")
 
     # --- what it shows
 
     async def _overview(self, cls: type[Think], name: str) -> dict[str, Any]:
-        store, agent = await self._store(), Address(cls.__name__, name).id
-        turn_rows = await store.fetch(turn.TURNS_OF, agent, TURNS)
-        call_rows = await store.fetch(turn.CALLS_OF, agent, CALLS)
-        with_calls = {row[0] for row in call_rows}
+        store = await self._store_of(cls, name)
+        turns = await latest_turns(store, TURNS)
+        calls = await latest_calls(store, CALLS)
+        with_calls = {call.turn for call in calls}
         holders = [
-            message
-            for row in map(view.facts, turn_rows)
-            if row["id"] in with_calls
-            for message in await self._said(store, agent, row)
+            message for turn in turns if turn.id in with_calls for message in await self._said(store, turn)
         ]
-        layout = await self._layout(store, agent)
+        layout = await self._layout(store)
         return {
-            "agent": agent,
-            "turns": view.turns(turn_rows, functools.partial(self._recorder.steps, cls.__name__, name)),
-            "calls": view.calls(call_rows, view.in_and_out(holders)),
+            "agent": store.agent,
+            "turns": view.turns(turns, functools.partial(self._recorder.steps, cls.__name__, name)),
+            "calls": view.calls(calls, view.in_and_out(holders)),
             "messages": layout.tree.to_json(),
             "leaf": layout.tree.leaf,
             "forks": layout.forks(),
-            "endings": view.endings(await store.fetch(turn.BAD_ENDINGS, agent, ENDINGS)),
-            "set_aside": [
-                view.aside(suspects.opened(row)) for row in await store.fetch(suspects.OF_AGENT, agent)
-            ],
+            "endings": view.endings(await bad_endings(store, ENDINGS)),
+            "set_aside": [view.aside(one) for one in await suspects.aside_of(store)],
         }
 
     async def _turn(self, cls: type[Think], name: str, id: str) -> Response:
-        store, agent = await self._store(), Address(cls.__name__, name).id
-        rows = [row for row in await store.fetch(turn.TURNS_OF, agent, TURNS) if row[0] == id]
-        if not rows:
-            return letter(404, f"{agent} has no turn {id!r} among its latest {TURNS}.")
-        spans = await store.fetch(turn.SPANS, agent, id)
-        [found] = view.turns(rows, functools.partial(self._recorder.steps, cls.__name__, name))
-        return as_json({**found, "chunks": view.chunks(spans)})
+        store = await self._store_of(cls, name)
+        turns = [turn for turn in await latest_turns(store, TURNS) if turn.id == id]
+        if not turns:
+            return refusal(404, f"{store.agent} has no turn {id!r} among its latest {TURNS}.")
+        [found] = view.turns(turns, functools.partial(self._recorder.steps, cls.__name__, name))
+        return as_json({**found, "chunks": view.chunks(await spans(store, id))})
 
     async def _answers(self, cls: type[Think], name: str, id: str) -> dict[str, Any]:
-        store, agent = await self._store(), Address(cls.__name__, name).id
-        live = await self._live(store, agent)
-        layout = await memory.layout_of(store, agent, live, MESSAGES)
+        store = await self._store_of(cls, name)
+        live = await self._live(store)
+        layout = await memory.layout_of(store, live, MESSAGES)
         tree = layout.tree
         path = set(tree.path())
         branches = {version: tree.answer(version) for version in tree.versions(layout.row(id))}
         ids = (one for branch in branches.values() for one in branch)
-        messages = await self._messages(store, agent, [live], ids)
+        messages = await self._messages(store, [live], ids)
         return {
             "versions": [
                 {"id": version, "messages": [messages[one].to_json() for one in branch if one in messages]}
@@ -240,57 +236,59 @@ class Inspector:
     async def _go_on_from(self, cls: type[Think], name: str, body: bytes) -> Response:
         fields = fields_of(body)
         if fields is None:
-            return letter(400, 'Send {"message": "…"}: the id of the version to go on from.')
+            return refusal(400, 'Send {"message": "…"}: the id of the version to go on from.')
         wanted = fields.get("message", "")
-        actor = await self._actor(cls, name)
-        layout = await memory.layout_of(actor.store, actor.id, actor.session.id, MESSAGES)
+        chat = await self._chat(cls, name)
+        layout = await memory.layout_of(chat.host.store, chat.session.id, MESSAGES)
         leaf = layout.tree.tip_below(layout.row(wanted))
         if leaf is None:
-            return letter(404, f"{actor.id} has no message {wanted!r}. Nothing was changed.")
-        if not actor.queue.is_idle or actor.overlaps.pending:
-            return letter(409, "A turn runs or waits. Nothing was changed. Wait for its end, or stop it.")
-        if not await actor.session.select_leaf(leaf):
-            return letter(409, "The conversation went on meanwhile. Nothing was changed. Look again.")
-        actor.feed.publish(HistoryChanged())
+            return refusal(404, f"{chat.host.id} has no message {wanted!r}. Nothing was changed.")
+        if not chat.door.queue.is_idle or chat.requests.overlaps.pending:
+            return refusal(409, "A turn runs or waits. Nothing was changed. Wait for its end, or stop it.")
+        if not await chat.session.select_leaf(leaf):
+            return refusal(409, "The conversation went on meanwhile. Nothing was changed. Look again.")
+        chat.host.feed.publish(HistoryChanged())
         return as_json({"leaf": leaf})
 
-    async def _store(self) -> Store:
-        return (await self._app.open()).store
+    async def _store_of(self, cls: type[Think], name: str) -> AgentStore:
+        return AgentStore((await self._app.open()).store, Address(cls.__name__, name).id)
 
     async def _exists(self, cls: type[Think], name: str) -> bool:
         return await (await self._app.open()).exists(cls, name)
 
-    async def _actor(self, cls: type[Think], name: str) -> Actor:
-        return await (await self._app.open()).reach(cls, name)
+    async def _chat(self, cls: type[Think], name: str) -> Chat:
+        chat = (await (await self._app.open()).reach(cls, name)).chat
+        assert chat is not None
+        return chat
 
-    async def _live(self, store: Store, agent: str) -> str:
+    async def _live(self, store: AgentStore) -> str:
         """The id of the live session, from what is stored: this starts no agent."""
-        found = [value for name, value in await store.fetch(runtime.VALUES, agent) if name == "session"]
+        found = [value for name, value in await store.fetch(runtime.VALUES) if name == "session"]
         try:
             return decode_json(found[0], str) if found else MAIN_SESSION
         except msgspec.DecodeError:
             return MAIN_SESSION  # as the agent itself takes it, which tells
 
-    async def _layout(self, store: Store, agent: str) -> Layout:
-        return await memory.layout_of(store, agent, await self._live(store, agent), MESSAGES)
+    async def _layout(self, store: AgentStore) -> Layout:
+        return await memory.layout_of(store, await self._live(store), MESSAGES)
 
-    async def _said(self, store: Store, agent: str, facts: dict[str, Any]) -> Iterable[Message]:
+    async def _said(self, store: AgentStore, turn: TurnFacts) -> Iterable[Message]:
         """The answer of a turn: as stored, or as far as it has come."""
-        if facts["ended_at"] is not None:
-            known = [row[0] for row in await store.fetch(sessions.ALL, agent)]
-            places = dict.fromkeys([await self._live(store, agent), MAIN_SESSION, *known])
-            return (await self._messages(store, agent, places, [facts["message_id"]])).values()
-        rows = await store.fetch(turn.SEGMENTS, agent, facts["id"])
-        return [fold(readable(row[0] for row in rows), id=facts["message_id"]).message()]
+        if turn.ended_at is not None:
+            known = [row[0] for row in await store.fetch(sessions.ALL)]
+            places = dict.fromkeys([await self._live(store), MAIN_SESSION, *known])
+            return (await self._messages(store, places, [turn.message_id])).values()
+        texts = await texts_of(store, turn.id)
+        return [fold(readable(texts), id=turn.message_id).message()]
 
     async def _messages(
-        self, store: Store, agent: str, places: Iterable[str], ids: Iterable[str]
+        self, store: AgentStore, places: Iterable[str], ids: Iterable[str]
     ) -> dict[str, Message]:
         """Messages by id, from the first of these sessions that has them."""
         found: dict[str, Message] = {}
         for id in ids:
             for place in places:
-                rows = await store.fetch(session.ONE, agent, place, id)
+                rows = await store.fetch(session.ONE, place, id)
                 if rows and (message := parse_stored(id, *rows[0][:2])):
                     found[id] = message
                     break
@@ -307,7 +305,7 @@ class Inspector:
         await socket.accept()
         connection = Connection(str(uuid.uuid4()), socket, socket)
         connection.until = entered.until
-        call_off = close_when_expired(connection, self._app.clock)
+        call_off = close_when_expired(connection.until, connection.close, self._app.clock)
 
         def tell(event: dict[str, Any]) -> None:
             connection.send(encode_json(event).decode())

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..clock import ms_of
 from ..session.overlay import Overlay, by_last
 from .view import Tree
 
@@ -80,7 +81,7 @@ class Layout:
             "summary": overlay.summary,
             "reason": overlay.reason,
             "tokens_before": overlay.tokens_before,
-            "created_at": overlay.created_at,
+            "created_at": ms_of(overlay.created_at),
             "state": self.state(overlay),
         }
 

@@ -22,8 +22,7 @@ from ..context.context import Context
 from ..errors import ContextUnavailable
 from ..masking import masked
 from ..models.tokens import estimate_tokens
-from ..runtime.actor import Actor
-from ..tools.collect import client_tools_from
+from ..runtime.chat import Chat
 from ..turn.assemble import offered, prompt_with
 
 __all__ = ["behind", "explained"]
@@ -33,9 +32,9 @@ log = logging.getLogger("everthink.devtools")
 Json = dict[str, Any]
 
 
-async def explained(actor: Actor) -> Json:
+async def explained(chat: Chat) -> Json:
     """The prompt of the next turn, where each piece of it comes from, and why it is as it is."""
-    session, context = actor.session, actor.session.context
+    session, context = chat.session, chat.session.context
     trouble: str | None = None
     made = ""
     try:
@@ -43,13 +42,13 @@ async def explained(actor: Actor) -> Json:
             await context.load()
             made = await context.peek()
     except ContextUnavailable as error:
-        log.warning("%s: the prompt cannot be shown: %s", actor.id, error)
+        log.warning("%s: the prompt cannot be shown: %s", chat.host.id, error)
         trouble = f"The next turn would fail: {error}"
     blocks = session.get_context_blocks()
     late = behind(made, blocks) if made else []
-    own, own_trouble = await _asked(actor, "get_system_prompt")
+    own, own_trouble = await _asked(chat, "get_system_prompt")
     base = made or (own if isinstance(own, str) else "")
-    whole, tools_trouble = await _with_tools(actor, base)
+    whole, tools_trouble = await _with_tools(chat, base)
     added = whole.removeprefix(base.rstrip()).strip() if whole.startswith(base.rstrip()) else ""
     pieces = [
         _piece(
@@ -64,9 +63,9 @@ async def explained(actor: Actor) -> Json:
             not made and trouble is None,
             [own_trouble or _why_own(has_blocks=bool(made or trouble))],
         ),
-        _piece("capabilities", added, bool(added), [_why_added(actor, added, tools_trouble)]),
+        _piece("capabilities", added, bool(added), [_why_added(chat, added, tools_trouble)]),
     ]
-    if actor.overrides("before_turn"):
+    if chat.host.hooks.overrides("before_turn"):
         pieces.append(
             _piece("before_turn", "", True, ["before_turn() runs last and may change all of this."])
         )
@@ -94,24 +93,24 @@ def _is_shown(prompt: str, block: ContextBlock) -> bool:
     return prompt.endswith(text) or f"{text}\n\n{RULE}" in prompt
 
 
-async def _with_tools(actor: Actor, base: str) -> tuple[str, str | None]:
+async def _with_tools(chat: Chat, base: str) -> tuple[str, str | None]:
     """The prompt with what the tools add to it, and a word about what stands in the way."""
     hook = "get_tools"
     try:
-        tools = await offered(actor, client_tools_from(actor.open_tools))
+        tools = await offered(chat.host, chat.browser.client_tools())
         hook = "get_capability_prompt"
-        return await prompt_with(actor, base, tools), None
+        return await prompt_with(chat.host, base, tools), None
     except Exception as error:
-        log.exception("%s: %s() raised while the page looked at the prompt", actor.id, hook)
+        log.exception("%s: %s() raised while the page looked at the prompt", chat.host.id, hook)
         return base, _raised(hook, error)
 
 
-async def _asked(actor: Actor, hook: str) -> tuple[Any, str | None]:
+async def _asked(chat: Chat, hook: str) -> tuple[Any, str | None]:
     """What a function of the agent gives, and a word about it when it raises."""
     try:
-        return await call_hook(getattr(actor.agent, hook)), None
+        return await call_hook(getattr(chat.host.hooks.agent, hook)), None
     except Exception as error:
-        log.exception("%s: %s() raised while the page looked at the prompt", actor.id, hook)
+        log.exception("%s: %s() raised while the page looked at the prompt", chat.host.id, hook)
         return None, _raised(hook, error)
 
 
@@ -165,10 +164,13 @@ def _why_own(*, has_blocks: bool) -> str:
     return "Used as it is, because no block has anything to show."
 
 
-def _why_added(actor: Actor, added: str, trouble: str | None) -> str:
+def _why_added(chat: Chat, added: str, trouble: str | None) -> str:
     if trouble:
         return trouble
-    own = actor.overrides("get_capability_prompt") or actor.agent.capability_prompt is not True
+    own = (
+        chat.host.hooks.overrides("get_capability_prompt")
+        or chat.host.hooks.agent.capability_prompt is not True
+    )
     if own:
         return "As capability_prompt says." if added else "Not added: capability_prompt is switched off."
     if added:

@@ -1,6 +1,6 @@
-"""How the inspector answers: JSON that nobody keeps, and letters when it cannot.
+"""How the inspector answers: JSON that nobody keeps, and refusals in a sentence.
 
-    inspector.py, memory.py --value, letter--> Response
+    inspector.py, memory.py --value, refusal--> Response
 
 Every answer is for the page that asked and for no cache on the way.
 """
@@ -15,10 +15,10 @@ from starlette.responses import Response
 
 from ..limits import Limits
 from ..messages import encode_json
+from ..server.answers import HEADERS
 from ..server.bodies import bounded
-from ..server.headers import HEADERS
 
-__all__ = ["as_json", "body_of", "fields_of", "letter"]
+__all__ = ["as_json", "body_of", "fields_of", "refusal"]
 
 MAX_BODY = 10_000
 
@@ -28,7 +28,7 @@ def as_json(value: Any, status: int = 200) -> Response:
     return Response(encode_json(value), status, HEADERS, "application/json")
 
 
-def letter(status: int, text: str) -> Response:
+def refusal(status: int, text: str) -> Response:
     """Why there is no answer."""
     return as_json({"error": text}, status)
 

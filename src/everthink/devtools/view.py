@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from .. import chunks as ui
-from ..journal.queries import CALL_FACTS, TURN_FACTS
+from ..clock import ms_of
+from ..journal.facts import BadEnding, CallFacts, Span, TurnFacts
 from ..journal.segments import unpack
 from ..masking import masked
 from ..messages import Message, decode_json
 from ..recovery.suspects import Suspect
 from ..store.port import Row
 
-__all__ = ["Node", "Tree", "aside", "calls", "chunks", "endings", "facts", "in_and_out", "turns", "usage"]
+__all__ = ["Node", "Tree", "aside", "calls", "chunks", "endings", "in_and_out", "turns", "usage"]
 
 Json = dict[str, Any]
 Steps = Callable[[str], list[Json] | None]
@@ -37,14 +38,9 @@ DELTAS = {"text-delta": "delta", "reasoning-delta": "delta", "tool-input-delta":
 # --- turns
 
 
-def facts(row: Row) -> Json:
-    """A row of `TURNS_OF` with names."""
-    return dict(zip(TURN_FACTS, row, strict=True))
-
-
-def turns(rows: Iterable[Row], steps: Steps) -> list[Json]:
-    """Rows of `TURNS_OF`, with the steps that were recorded for their requests."""
-    return [_turn(facts(row), steps) for row in rows]
+def turns(found: Iterable[TurnFacts], steps: Steps) -> list[Json]:
+    """Turns, with the steps that were recorded for their requests."""
+    return [_turn(turn._asdict(), steps) for turn in found]
 
 
 def _turn(turn: Json, steps: Steps) -> Json:
@@ -67,10 +63,9 @@ def usage(steps: Iterable[Json]) -> dict[str, int] | None:
     return total or None
 
 
-def endings(rows: Iterable[Row]) -> list[Json]:
-    """Rows of `BAD_ENDINGS`: which message was left half, or which was not answered, and why."""
-    names = ("message_id", "question", "status", "error")
-    return [{**dict(zip(names, row, strict=True)), "error": masked(row[3])} for row in rows]
+def endings(found: Iterable[BadEnding]) -> list[Json]:
+    """Which message was left half, or which was not answered, and why."""
+    return [{**ending._asdict(), "error": masked(ending.error)} for ending in found]
 
 
 # --- what is set aside
@@ -82,8 +77,8 @@ def aside(suspect: Suspect) -> Json:
         "turn": suspect.turn or None,
         "strikes": suspect.strikes,
         "what": suspect.what,
-        "first_at": suspect.first_at,
-        "last_at": suspect.last_at,
+        "first_at": ms_of(suspect.first_at),
+        "last_at": ms_of(suspect.last_at),
         "is_aside": suspect.is_aside,
     }
 
@@ -91,9 +86,9 @@ def aside(suspect: Suspect) -> Json:
 # --- calls
 
 
-def calls(rows: Iterable[Row], known: Mapping[str, Json]) -> list[Json]:
-    """Rows of `CALLS_OF`, with what went into each and what came out of it (`known`, by its id)."""
-    return [_call(dict(zip(CALL_FACTS, row, strict=True)), known) for row in rows]
+def calls(found: Iterable[CallFacts], known: Mapping[str, Json]) -> list[Json]:
+    """Calls, with what went into each and what came out of it (`known`, by its id)."""
+    return [_call(call._asdict(), known) for call in found]
 
 
 def _call(row: Json, known: Mapping[str, Json]) -> Json:
@@ -135,8 +130,8 @@ def _shown(value: Any) -> Any:
 # --- chunks
 
 
-def chunks(rows: Iterable[Row]) -> list[Json]:
-    """Rows of `SPANS` as single chunks by sequence; `commit` is the first number of its segment."""
+def chunks(spans: Iterable[Span]) -> list[Json]:
+    """What a turn has said as single chunks by sequence; `commit` is the first number of its segment."""
     found: list[Json] = [
         {
             "seq": first + place,
@@ -144,7 +139,7 @@ def chunks(rows: Iterable[Row]) -> list[Json]:
             "written_at": written,
             "chunk": masked(chunk),
         }
-        for first, written, text in rows
+        for first, written, text in spans
         for place, chunk in enumerate(_segment(text))
     ]
     blocks: dict[tuple[str, str], list[Json]] = {}

@@ -15,11 +15,10 @@ import contextvars
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ..abort import AbortController, AbortSignal
-from ..calling import show
-from ..current import InTurn, enclosing_turns, in_active_turn
+from ..current import InTurn, current_connection, enclosing_turns, in_active_turn
 from ..errors import (
     UNTOLD,
     InvalidTurn,
@@ -42,9 +41,11 @@ from ..journal.turn import (
     Turn,
 )
 from ..journal.turn_input import encode_input
+from ..journal.turn_rows import last_number
 from ..masking import mask
 from ..messages import UNSET, Message, Unset
 from ..observe.events import ChatTurnBrokeOff
+from ..session.said_before import refuse_other_words
 from ..session.tree import Plan
 from ..settings import shown
 from ..store.port import Statement
@@ -53,7 +54,6 @@ from ..turn.attempt import perform
 from ..turn.ending import close, end_unstarted
 from ..turn.host import Host
 from ..turn.outcome import Outcome, Postponed
-from ..turn.said_before import refuse_other_words
 from .queue import Ticket, TurnQueue
 
 __all__ = ["Admitted", "Door", "Record"]
@@ -62,18 +62,6 @@ log = logging.getLogger("everthink.turn")
 
 # The agents whose response hook this code runs inside of.
 _HOOK: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("everthink_hook", default=frozenset())
-
-
-class House(Host, Protocol):
-    """A host with a queue: what admission needs besides what a turn needs."""
-
-    queue: TurnQueue
-    next_turn_seq: int
-
-    @property
-    def asker(self) -> Any:
-        """Who this code runs for, as JSON; `None` for nobody in particular."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,43 +99,41 @@ class Admitted:
 class Door:
     """Admits the turns of one agent."""
 
-    def __init__(self, host: House) -> None:
+    __slots__ = (
+        "_admitting",
+        "_hooks",
+        "_host",
+        "_last_seq",
+        "_open",
+        "entering",
+        "is_closed",
+        "last_found",
+        "queue",
+    )
+
+    def __init__(self, host: Host) -> None:
         self._host = host
+        self.queue = TurnQueue()
+        # Grows with every turn. `load` has it from the rows: no clock is asked, which may be behind that of
+        # the machine on which the agent ran before.
+        self._last_seq: int | None = None
+        self.last_found = 0
+        """The number of the last turn that was there when the agent started: later ones are its own."""
         self._hooks = asyncio.Lock()
         self._open: set[Admitted] = set()
         self._admitting: set[asyncio.Future[Admitted]] = set()
-        # Turns whose row is being written: what they were asked may be in the conversation already.
         self.entering: set[str] = set()
         """The ids of requests that are looked at: no other one may have them."""
-        self._arriving: list[Turn] = []
         self.is_closed = False
-
-    @property
-    def turns(self) -> list[Turn]:
-        """The turns that run or wait, oldest first."""
-        return sorted(
-            (admitted.turn for admitted in self._open if not admitted.ended.done()), key=lambda turn: turn.seq
-        )
-
-    def waiting_messages(self, turn: Turn) -> list[str]:
-        """The messages that are stored, or about to be, and wait for turns which come after this one."""
-        later = [other for other in self.turns if other.seq > turn.seq and not other.is_started]
-        return [id for other in (*later, *self._arriving) for id in other.message_ids]
-
-    @property
-    def is_admitting(self) -> bool:
-        """True while the row of a turn is being written."""
-        return bool(self._arriving)
-
-    @property
-    def has_turns(self) -> bool:
-        """True when a turn runs or waits."""
-        return any(not admitted.ended.done() for admitted in self._open)
 
     @property
     def running(self) -> dict[str, asyncio.Task[None]]:
         """The tasks of the turns that run or wait, by the ids of their turns."""
         return {a.turn.id: a.task for a in self._open if a.task is not None and not a.task.done()}
+
+    async def load(self) -> None:
+        """Learn which number the last turn has. Before anything is accepted."""
+        self.last_found = self._last_seq = await last_number(self._host.store)
 
     # --- making a turn
 
@@ -178,7 +164,7 @@ class Door:
             trigger=trigger,
             message_id=host.new_id(),
             signal=signal,
-            generation=host.queue.generation if generation is None else generation,
+            generation=host.generation if generation is None else generation,
             admission="execute-submission" if trigger == "submission" else "queue",
             continuation=continuation,
             input=input or [],
@@ -193,8 +179,10 @@ class Door:
 
     def _asker(self) -> Any:
         """Who asks for a turn: whoever asked for the one that this code is part of, or is served by it."""
-        outer = (turn.identity for turn in reversed(enclosing_turns.get()) if turn.agent == self._host.id)
-        return next(outer, None) or self._host.asker
+        id, caller = self._host.id, current_connection.get()
+        outer = (turn.identity for turn in reversed(enclosing_turns.get()) if turn.agent == id)
+        served = caller.who if caller is not None and caller.agent_id == id else None
+        return next(outer, None) or served
 
     def refuse_nested(self, trigger: Trigger) -> None:
         """Raise when called from inside a turn of this agent: waiting for it would never end."""
@@ -204,7 +192,7 @@ class Door:
     def refuse_waiting(self, method: str) -> None:
         """Raise when called from inside a turn of this agent that is not over: `method` waits until it is."""
         inside = {turn.id for turn in enclosing_turns.get() if turn.agent == self._host.id}
-        if inside and any(turn.id in inside for turn in self.turns):
+        if inside and any(turn.id in inside for turn in self._host.turns):
             raise NestedTurn("", waits=method)
 
     # --- accepting it
@@ -234,7 +222,7 @@ class Door:
         """`admit`, for whoever may come back to wait for it: its place in the queue is taken already."""
         self._refuse_when_closed()
         _check_signal(external)
-        ticket = self._host.queue.reserve(turn.request_id, turn.generation)
+        ticket = self.queue.reserve(turn.request_id, turn.generation)
         # Whoever asked may stop waiting, but a row that is being written cannot be taken back:
         # from here on the turn goes its own way.
         admitting = asyncio.ensure_future(self._admit(turn, ticket, external, plan, more))
@@ -284,7 +272,7 @@ class Door:
         host = self._host
         await host.session.note_stored_ids(turn.input)
         if plan is None and turn.input:  # a window's request has looked at its own
-            waiting = [m for other in (*self.turns, *self._arriving) for m in other.input]
+            waiting = [m for other in (*host.turns, *host.turns.arriving) for m in other.input]
             refuse_other_words(host.session, turn.input, waiting)
         # From here to the commit nothing is awaited, so a reset comes either before or after it.
         if ticket is not None and host.generation != turn.generation:
@@ -302,10 +290,10 @@ class Door:
         turn.cut = planned.cut if planned is not None else []
         if at_once:
             turn.question = host.session.tip
-        host.next_turn_seq += 1
-        turn.seq, turn.created_at = host.next_turn_seq, host.clock.now_ms()
+        assert self._last_seq is not None, "turns are numbered once the door is loaded"
+        self._last_seq += 1
+        turn.seq, turn.created_at = self._last_seq, host.clock.now_ms()
         row = queries.accepted(
-            host.id,
             id=turn.id,
             seq=turn.seq,
             request_id=turn.request_id,
@@ -319,16 +307,19 @@ class Door:
             at_once=at_once,
             question=turn.question,
         )
-        if at_once and turn.brings is not None:
-            more = [*more, *turn.brings()]
-        if host.last_failure is not None:
-            more = [*more, host.save_value("lastFailure", None)]
-            host.last_failure = None
-        self._arriving.append(turn)
+        brings = turn.brings if at_once else None
+        if brings is not None:
+            more = [*more, *brings.statements()]
+        more = [*more, *host.last_failure.forget()]
+        host.turns.arriving.append(turn)
         try:
             await host.session.write(planned or Plan(), row, *more)
+        except BaseException:
+            if brings is not None:
+                brings.undo()
+            raise
         finally:
-            self._arriving.remove(turn)
+            host.turns.arriving.remove(turn)
         turn.is_started = at_once
         host.feed.publish(TurnAccepted(turn))
         if turn.is_applied and (turn.message_ids or turn.trigger == "ws-chat"):
@@ -341,6 +332,7 @@ class Door:
         unlink = host.aborts.link(turn.request_id, external)
         admitted = Admitted(host.id, turn, abort)
         self._open.add(admitted)
+        host.turns.add(turn)
         admitted.task = asyncio.create_task(
             self._run(admitted, ticket, unlink), name=f"turn {turn.trigger} {turn.request_id}"
         )
@@ -359,13 +351,14 @@ class Door:
                 while isinstance(outcome := await self._turn_of(admitted, ticket), Postponed):
                     ticket.release()
                     await self._wait(turn, outcome.seconds)
-                    ticket = host.queue.reserve(turn.request_id, turn.generation)
+                    ticket = self.queue.reserve(turn.request_id, turn.generation)
             finally:
                 ticket.release()
                 unlink()
                 host.aborts.remove(turn.request_id, turn.signal)
         except BaseException as error:
             self._open.discard(admitted)
+            host.turns.remove(turn)
             if not admitted.ended.done():
                 stopped = isinstance(error, asyncio.CancelledError)
                 admitted.ended.set_exception(TurnInterrupted(turn.request_id) if stopped else error)
@@ -376,6 +369,7 @@ class Door:
                 return
             raise
         enclosing_turns.set(around)
+        host.turns.remove(turn)
         admitted.ended.set_result(outcome)
         try:
             if turn.watch is not None:
@@ -399,7 +393,7 @@ class Door:
             try:
                 await turn.watch("error", shown)
             except Exception as failed:  # noqa: BLE001 - told: whoever waits has been woken
-                host.log_hook_error("on_submission_status", failed)
+                host.hooks.log_error("on_submission_status", failed)
 
     async def _wait(self, turn: Turn, seconds: float) -> None:
         """Let time pass, unless somebody cancels the turn."""
@@ -444,16 +438,18 @@ class Door:
     async def _respond(self, outcome: Outcome) -> None:
         host = self._host
         response = outcome.response()
-        if response is None or not host.overrides("on_chat_response"):
+        if response is None or not host.hooks.overrides("on_chat_response"):
             return
         async with self._hooks:
             _HOOK.set(_HOOK.get() | {host.id})
-            try:
-                await show(host.agent, "on_chat_response", response)
-            except Exception as error:  # noqa: BLE001 - the reply is stored; nothing changes that
-                host.log_hook_error("on_chat_response", error)
+            await host.hooks.on_chat_response(response)
 
     # --- stopping
+
+    def reset(self) -> None:
+        """Begin a new generation: what waits is told so when its time comes, what runs belongs to none."""
+        self.queue.reset()
+        self._host.generation = self.queue.generation
 
     def cut(self) -> None:
         """Cut running turns where they are, at once. Follow with `close`."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from ..errors import InvalidMessage, InvalidTurn, SessionBusy, UnknownMessage
 from ..identity import mark_of
@@ -22,30 +21,14 @@ from ..session.overlay import is_overlay
 from ..session.queries import DEEPEST
 from ..session.session import Session
 from ..session.tree import Plan
-from ..store.port import Statement, Store
+from ..store.port import Statement
 from ..turn.attempt import with_stamps
-from .admission import Door, House
+from ..turn.host import Host
+from .chat_request import ChatRequest
 from .continuations import is_incomplete
 from .spoken import checked_id, has_said_the_same, spoken, weigh
 
-__all__ = ["Arrival", "Asked", "Reception", "take", "trailing"]
-
-
-class Asked(Protocol):
-    """A request, as far as its messages are concerned."""
-
-    request_id: str
-    messages: list[Message]
-    channel: str | None
-    metadata: dict[str, Any] | None
-    identity: Any
-    may_clear: bool
-
-
-class Reception(House, Protocol):
-    """A house that takes messages from windows."""
-
-    door: Door
+__all__ = ["Arrival", "take", "trailing"]
 
 
 @dataclass(slots=True)
@@ -67,7 +50,7 @@ class Arrival:
     in_sight: set[str] | None = None
     """What was in sight when it was decided that going back hides nobody's words; `None`: that is allowed."""
     plan: Callable[[], Plan] = Plan
-    """What to write, to be committed in the same breath: a turn that runs may store its answer any time."""
+    """What to write. Commit it without an await: a turn that runs may store its answer at any time."""
     dropped_messages: int = 0
     dropped_parts: int = 0
 
@@ -91,9 +74,9 @@ def _tail(messages: Sequence[Message]) -> list[Message]:
     return tail[::-1]
 
 
-async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival:
+async def take(host: Host, request: ChatRequest, *, regenerates: bool) -> Arrival:
     """Decide what of a request is taken. Raises what the window is told; then nothing is."""
-    session, limits = room.session, room.limits
+    session, limits = host.session, host.limits
     await session.refresh()
     # A summary that comes back is ours. One of a person under such an id is refused below, with words.
     given = [m for m in request.messages if m.role == "user" or not is_overlay(m)]
@@ -101,7 +84,7 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
     known = await _known(session, [message.id for message in tail[-limits.new_messages - 1 :]])
     new = _new(tail, known, limits)
     arrival = Arrival(seen={message.id for message in given})
-    arrival.plan = lambda: _planned(room, arrival)
+    arrival.plan = lambda: _planned(host, arrival)
     if regenerates:
         if new or not request.messages or not await session.has(session.row_id(request.messages[-1].id)):
             raise UnknownMessage(
@@ -123,7 +106,7 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
     if len(new) > 1:
         weigh(arrival.new, limits)
     if tail and not new:
-        await _look_for_change(room, request, tail[-1], arrival, regenerates=regenerates)
+        await _look_for_change(host, request, tail[-1], arrival, regenerates=regenerates)
     if not regenerates and not arrival.new and is_incomplete(session.leaf):
         raise InvalidTurn(
             "There is nothing new in this request, and a question is open.",
@@ -132,10 +115,10 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
         )
     mark = mark_of(request.identity)
     if not request.may_clear:
-        await _leave_others_in_sight(room, arrival, mark)
+        await _leave_others_in_sight(host, arrival, mark)
     if mark is not None:
-        arrival.statements = [authors.wrote(room.id, id, author=mark) for id in arrival.ids]
-    is_ours = int(arrival.has_answer and room.inflight is not None)
+        arrival.statements = [authors.wrote(id, author=mark) for id in arrival.ids]
+    is_ours = int(arrival.has_answer and host.turns.answer is not None)
     arrival.dropped_messages += await _unread(session, given, {m.id for m in new}) - is_ours
     return arrival
 
@@ -174,42 +157,42 @@ async def _unread(session: Session, given: list[Message], new: set[str]) -> int:
 
 
 async def _look_for_change(
-    room: Reception, request: Asked, last: Message, arrival: Arrival, *, regenerates: bool
+    host: Host, request: ChatRequest, last: Message, arrival: Arrival, *, regenerates: bool
 ) -> None:
     """The last message is one that we have. If its author changed it, it begins a branch."""
-    checked_id(last.id, room.limits)
-    known = room.session.find(last.id) or await room.session.get_message(last.id)
+    checked_id(last.id, host.limits)
+    known = host.session.find(last.id) or await host.session.get_message(last.id)
     if known is None or not last.parts or has_said_the_same(last, known):
         return
-    said, left_out = spoken(last, room.limits)
+    said, left_out = spoken(last, host.limits)
     if has_said_the_same(said, known):
         return
-    if known.role != "user" or await _author(room, last.id) != mark_of(request.identity):
+    if known.role != "user" or await _author(host, last.id) != mark_of(request.identity):
         if regenerates:
             arrival.dropped_messages += 1  # it is answered as it was said
             return
         raise InvalidMessage("message.id", "is that of another message, which only its author may change")
-    changed = Message(room.new_id(), "user", said.parts, said.metadata)
+    changed = Message(host.new_id(), "user", said.parts, said.metadata)
     arrival.new = [with_stamps(changed, request.channel, request.metadata)]
-    arrival.below = await room.session.get_parent(last.id)
+    arrival.below = await host.session.get_parent(last.id)
     arrival.parent = UNSET
     arrival.dropped_parts += left_out
 
 
-async def _leave_others_in_sight(room: Reception, arrival: Arrival, mark: str | None) -> None:
+async def _leave_others_in_sight(host: Host, arrival: Arrival, mark: str | None) -> None:
     """Raise when a branch would take what others said since out of everybody's sight."""
     place = arrival.parent if isinstance(arrival.below, Unset) else arrival.below
     if isinstance(place, Unset):
         return
     # From the database: what a summary covers and what is out of memory is in sight too.
-    path = await room.session.get_history_row_stats()
+    path = await host.session.get_history_row_stats()
     arrival.in_sight = {row.id for row in path}
     stays = set[str]()
     if place is not None:
-        stays = {row.id for row in await room.session.get_history_row_stats(room.session.row_id(place))}
+        stays = {row.id for row in await host.session.get_history_row_stats(host.session.row_id(place))}
     hidden = [row.id for row in path if row.role == "user" and row.id not in stays]
     is_longer = len(path) > DEEPEST and path[0].id not in stays  # than anybody reads
-    if is_longer or any(author != mark for author in await _authors(room, hidden)):
+    if is_longer or any(author != mark for author in await authors.authors_of(host.store, hidden)):
         raise _others_have_written()
 
 
@@ -221,50 +204,39 @@ def _others_have_written() -> InvalidTurn:
     )
 
 
-async def _author(room: Reception, id: str) -> str | None:
-    return (await _authors(room, [id]))[0]
+async def _author(host: Host, id: str) -> str | None:
+    return (await authors.authors_of(host.store, [id]))[0]
 
 
-async def _authors(room: Reception, ids: Sequence[str]) -> list[str | None]:
-    """Who wrote each of these messages; `None` where nobody in particular is known."""
-    store: Store = room.store
-    found: dict[str, str] = {}
-    for start in range(0, len(ids), authors.AT_ONCE):
-        asked = list(ids[start : start + authors.AT_ONCE])
-        asked += asked[-1:] * (authors.AT_ONCE - len(asked))
-        found |= {row[0]: row[1] for row in await store.fetch(authors.AUTHORS, room.id, *asked)}
-    return [found.get(id) for id in ids]
-
-
-def _planned(room: Reception, arrival: Arrival) -> Plan:
-    session = room.session
-    turns = room.door.turns
+def _planned(host: Host, arrival: Arrival) -> Plan:
+    session = host.session
+    turns = host.turns
     taken = {turn.message_id for turn in turns} | {m.id for turn in turns for m in turn.input}
     if any(id in taken or session.is_known(id) for id in arrival.ids):
         raise InvalidMessage("message.id", "is that of another message")
     if arrival.in_sight is not None:
         said = {m.id for m in session.path if m.role == "user" and not is_overlay(m)}
-        if room.door.is_admitting or said - arrival.in_sight:
+        if host.turns.arriving or said - arrival.in_sight:
             raise _others_have_written()  # while it was decided
     if not isinstance(arrival.below, Unset):
-        if turns or room.door.is_admitting:
+        if turns or host.turns.arriving:
             raise SessionBusy(
                 "An earlier message cannot be changed while a turn runs or waits.",
                 kept="The conversation is as it was.",
                 next_step="Wait for its end, or stop it, and send the change again.",
             )
         return session.plan_append(arrival.new, arrival.below)
-    return session.plan_append([*_answer_so_far(room, arrival), *arrival.new], is_new=True)
+    return session.plan_append([*_answer_so_far(host, arrival), *arrival.new], is_new=True)
 
 
-def _answer_so_far(room: Reception, arrival: Arrival) -> list[Message]:
+def _answer_so_far(host: Host, arrival: Arrival) -> list[Message]:
     """The answer that streams, if the window has seen it: what is said next belongs after it."""
-    running = room.inflight
-    if running is None or not arrival.new or not running.has_content or room.session.is_known(running.id):
+    running = host.turns.answer
+    if running is None or not arrival.new or not running.has_content or host.session.is_known(running.id):
         return []
-    turn = next((turn for turn in room.door.turns if turn.message_id == running.id), None)
+    turn = next((turn for turn in host.turns if turn.message_id == running.id), None)
     if turn is None or not isinstance(turn.parent, Unset):
         return []  # it has a place of its own
-    leaf = room.session.leaf
+    leaf = host.session.leaf
     goes_on = turn.continuation and leaf is not None and leaf.id in arrival.seen
     return [running.message()] if arrival.has_answer or goes_on else []

@@ -124,6 +124,8 @@ def _quiet(seconds: Any) -> float:
 class Overlaps:
     """Messages between accepted and queued, and which of the overlapping ones is the newest."""
 
+    __slots__ = ("_epoch", "_newest", "_pending", "_waiters", "since")
+
     def __init__(self) -> None:
         self._epoch = 0
         self._pending = 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -20,16 +20,18 @@ from ..clock import Timer
 from ..identity import mark_of
 from ..journal.feed import (
     Cleared,
+    ContinuationDropped,
     FeedEvent,
     TurnAccepted,
     TurnEnded,
     TurnStarted,
 )
 from ..journal.turn import Turn
-from ..messages import Message, is_tool_part
+from ..messages import Message, is_tool_part, steps
 from ..store.port import Statement
-from ..tools.collect import client_tools_from
-from .admission import Door, House
+from ..turn.host import Host
+from .admission import Door
+from .browser import Browser
 
 __all__ = ["Continuation", "Continuations", "Wish", "is_incomplete"]
 
@@ -61,38 +63,21 @@ class Wish(msgspec.Struct):
     isBehind: bool = False
 
 
-class Chatty(House, Protocol):
-    """A house whose agent goes on by itself."""
-
-    door: Door
-    last_body: dict[str, Any] | None
-    open_tools: list[dict[str, Any]]
-    """The browser's tools of the turn that goes on."""
-    tools_by: str | None
-    """The mark of the person whose window declared them."""
-    body_by: str | None
-    """The mark of the person who sent `last_body`."""
-
-
 def is_incomplete(message: Message | None) -> bool:
     """True when some calls of the last step wait for an answer while others have theirs."""
     if message is None or message.role != "assistant":
         return False
-    for part in reversed(message.parts):
-        if part.get("type") == "step-start":
-            return False
-        if is_tool_part(part) and part.get("state") in _OPEN:
-            return True
-    return False
+    last = steps(message.parts)[-1:]
+    return any(is_tool_part(part) and part.get("state") in _OPEN for step in last for part in step)
 
 
 class Continuations:
     """The continuation an agent is about to make, if any."""
 
-    def __init__(self, house: Chatty) -> None:
-        self._house = house
-        self.refused: Callable[[], None] | None = None
-        """Told when a continuation that was expected will not run."""
+    __slots__ = ("_browser", "_door", "_host", "_leave", "_starting", "_timer", "_waits", "armed", "lock")
+
+    def __init__(self, host: Host, door: Door, browser: Browser) -> None:
+        self._host, self._door, self._browser = host, door, browser
         self.lock = asyncio.Lock()
         """Held while an answer is stored: wishes are kept and fulfilled one after the other."""
         self.armed: Continuation | None = None
@@ -122,7 +107,7 @@ class Continuations:
             "identity": identity,
             "isBehind": self._is_behind(),
         }
-        return self._house.save_value("continuation", kept)
+        return self._host.save_value("continuation", kept)
 
     def restore(self, kept: Wish | None) -> None:
         """Take up the wish that an earlier process left, if any."""
@@ -139,8 +124,8 @@ class Continuations:
         """A call was answered. Without `auto_continue` it may only complete a batch that wants to go on."""
         if auto_continue:
             if self.armed is None:
-                self.armed = Continuation(self._house.new_id(), owner)
-                self._leave = self._house.feed.join(self._see)
+                self.armed = Continuation(self._host.new_id(), owner)
+                self._leave = self._host.feed.join(self._see)
             self.armed.owner, self.armed.is_readonly = owner or self.armed.owner, is_readonly
             self.armed.identity = identity
             self.armed.is_behind = self.armed.is_behind or self._is_behind()
@@ -148,35 +133,34 @@ class Continuations:
             return
         self._waits = False
         self._stop_timer()
-        self._timer = self._house.clock.call_later(QUIET, self.check)
+        self._timer = self._host.clock.call_later(QUIET, self.check)
 
     def _is_behind(self) -> bool:
         """True while a turn of a window runs: the tools that are open are its own."""
-        return any(turn.is_started and turn.trigger == "ws-chat" for turn in self._house.door.turns)
+        return any(turn.is_started and turn.trigger == "ws-chat" for turn in self._host.turns)
 
     def forget(self) -> Statement:
         """Give up what was wished for (the conversation is cleared or reset)."""
         self._give_up()
-        return self._house.save_value("continuation", None)
+        return self._host.save_value("continuation", None)
 
     # --- fulfilling them
 
     def check(self) -> None:
         """Start the continuation unless something streams or a call is open. Asked again when a turn ends."""
         if self._is_due():
-            self._house.background(self._go_on())
+            self._host.background(self._go_on())
 
     def _is_due(self) -> bool:
-        house = self._house
-        if self.armed is None or house.door.is_closed or not house.queue.is_idle:
+        if self.armed is None or self._door.is_closed or not self._door.queue.is_idle:
             return False
-        self._waits = is_incomplete(house.session.leaf)
+        self._waits = is_incomplete(self._host.session.leaf)
         return not self._waits
 
     def _see(self, shown: FeedEvent) -> None:
         match shown:
             case TurnEnded():
-                self._house.background(self._check_when_idle())
+                self._host.background(self._check_when_idle())
             case TurnAccepted(turn) if self._waits and turn.trigger != "auto-continuation":
                 # Somebody says something instead of the missing answers: that turn goes on from here.
                 self._leave_it()
@@ -190,15 +174,15 @@ class Continuations:
 
     def _leave_it(self) -> None:
         self._give_up()
-        self._house.background(self._drop())
+        self._host.background(self._drop())
 
     async def _drop(self) -> None:
         async with self.lock:
             if self.pending is None:
-                await self._house.store.apply([self._house.save_value("continuation", None)])
+                await self._host.store.apply([self._host.save_value("continuation", None)])
 
     async def _check_when_idle(self) -> None:
-        await self._house.queue.wait_for_idle()
+        await self._door.queue.wait_for_idle()
         self.check()
 
     def _stop_timer(self) -> None:
@@ -216,8 +200,8 @@ class Continuations:
     def _give_up(self) -> None:
         expected = self.armed
         self._disarm()
-        if expected is not None and self.refused is not None:
-            self.refused()
+        if expected is not None:
+            self._host.feed.publish(ContinuationDropped())
 
     async def _go_on(self) -> None:
         # An answer that is being stored belongs to this batch: it must be in, and not begin another.
@@ -232,25 +216,24 @@ class Continuations:
             except asyncio.CancelledError:
                 raise
             except Exception:
-                if self.refused is not None:
-                    self.refused()
+                self._host.feed.publish(ContinuationDropped())
                 raise
             finally:
                 self._starting = None
 
     async def _admit(self, armed: Continuation) -> None:
-        house, by = self._house, mark_of(armed.identity)
+        browser, by = self._browser, mark_of(armed.identity)
         # It runs in the name of who answered: fields that another person sent are no part of it, nor are the
         # tools of a window that has spoken since.
-        has_tools = bool(house.open_tools) and (house.tools_by == by or not armed.is_behind)
-        turn: Turn = house.door.new_turn(
+        has_tools = bool(browser.tools) and (browser.tools_by == by or not armed.is_behind)
+        turn: Turn = self._door.new_turn(
             "auto-continuation",
             request_id=armed.request_id,
             continuation=True,
-            body=house.last_body if house.body_by == by else None,
-            client_tools=client_tools_from(house.open_tools) if has_tools else None,
+            body=browser.body if browser.body_by == by else None,
+            client_tools=browser.client_tools() if has_tools else None,
         )
         turn.origin, turn.is_readonly, turn.identity = armed.owner, armed.is_readonly, armed.identity
-        turn.tools_by = house.tools_by if has_tools else None
+        turn.tools_by = browser.tools_by if has_tools else None
         # The wish goes with the commit that fulfils it. Nobody has another: we hold the lock.
-        await house.door.admit(turn, more=[house.save_value("continuation", None)])
+        await self._door.admit(turn, more=[self._host.save_value("continuation", None)])

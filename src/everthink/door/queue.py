@@ -69,6 +69,8 @@ class Ticket:
 class TurnQueue:
     """Who runs, who waits, and since which generation."""
 
+    __slots__ = ("_idle", "_places", "_waiting", "active", "generation")
+
     def __init__(self) -> None:
         self.generation = 0
         self.active: Ticket | None = None

@@ -51,7 +51,7 @@ def _overlay_one(message: Message, settled: dict[str, Part]) -> Message:
             part |= {k: twin[k] for k in ("state", "output", "errorText", "approval") if k in twin}
             changed = True
         parts.append(part)
-    return msgspec.structs.replace(message, parts=parts) if changed else message
+    return message.with_parts(parts) if changed else message
 
 
 def _adopt_ids(incoming: Sequence[Message], stored: Sequence[Message]) -> list[Message]:
@@ -102,4 +102,4 @@ def strip_reserved(message: Message) -> Message:
     if not metadata or not any(key in metadata for key in RESERVED):
         return message
     kept = {k: v for k, v in metadata.items() if k not in RESERVED}
-    return Message(message.id, message.role, message.parts, kept or None, createdAt=message.createdAt)
+    return message.with_metadata(kept or None)

@@ -8,24 +8,27 @@ are captured here, so a later request cannot change a queued turn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from ..errors import CommitRefused, InvalidMessage, InvalidTurn
 from ..identity import mark_of
 from ..journal.turn import Turn
 from ..limits import Limits
-from ..messages import Message, encode_json
+from ..messages import encode_json
 from ..observe.events import ChatClientDropped
 from ..session.tree import Plan
-from ..store.port import Statement
 from ..tools.collect import client_tools_from
 from ..tools.tool import Tool
+from ..turn.host import Host
 from . import arrivals, trusting
-from .admission import Admitted, Door, House
+from .admission import Admitted, Door
 from .arrivals import Arrival, trailing
+from .browser import Browser
+from .chat_request import ChatRequest, Dropped
 from .concurrency import (
     LONGEST_WAIT,
+    Decision,
     Drop,
     Enqueue,
     Overlaps,
@@ -36,80 +39,67 @@ from .concurrency import (
 )
 from .spoken import checked_id
 
-__all__ = ["ChatRequest", "ChatRoom", "Dropped", "accept_request", "bounded_tools", "trailing"]
+__all__ = ["Requests", "bounded_tools", "trailing"]
 
 
-@dataclass(slots=True)
-class ChatRequest:
-    """What a chat window asks for. Its `client_tools` are for this turn and what continues it."""
+class Requests:
+    """Takes the requests of chat windows, for one agent."""
 
-    request_id: str
-    messages: list[Message]
-    trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
-    client_tools: list[dict[str, Any]] | None = None
-    body: dict[str, Any] | None = None
-    channel: str | None = None
-    metadata: dict[str, Any] | None = field(default=None)
-    origin: str | None = None
-    """The connection it came by."""
-    is_readonly: bool = False
-    """True when that connection may not change the state."""
-    identity: Any = None
-    """Who asks, as JSON, when the application knows."""
-    may_clear: bool = True
-    """False when they may not take what others said out of everybody's sight."""
+    __slots__ = ("_browser", "_door", "_host", "overlaps")
 
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """The request was not taken (`message_concurrency = "drop"`); nothing was stored."""
-
-    request_id: str
-
-
-class ChatRoom(House, Protocol):
-    """A house where people chat."""
-
-    door: Door
-    overlaps: Overlaps
-    open_tools: list[dict[str, Any]]
-    last_body: dict[str, Any] | None
-    tools_by: str | None
-    """The mark of the person whose window declared `open_tools`."""
-    body_by: str | None
-    """The mark of the person who sent `last_body`."""
-
-    @property
-    def message_concurrency(self) -> Any:
-        """The agent's policy for overlapping messages."""
-        ...
+    def __init__(self, host: Host, door: Door, browser: Browser) -> None:
+        self._host, self._door, self._browser = host, door, browser
+        self.overlaps = Overlaps()
 
     @property
     def trusts_clients(self) -> bool:
         """True when the agent believes the transcript of a window."""
-        ...
+        return self._host.hooks.setting("trust_client_history")
 
+    async def accept(self, request: ChatRequest) -> Admitted | Dropped:
+        """Take a request from a chat window. Its messages and its row are durable when this returns."""
+        host, door = self._host, self._door
+        self._check(request)
+        regenerates = request.trigger == "regenerate-message" and bool(request.messages)
+        overlaps = door.queue.count() + self.overlaps.pending > 0
+        policy = host.hooks.setting("message_concurrency")
+        decision = Enqueue() if regenerates else decide(policy, overlaps=overlaps)
+        if isinstance(decision, Drop):
+            return Dropped(request.request_id)
+        refuse_when_full(door.queue.waiting + self.overlaps.pending, host.limits)
+        if request.identity is not None:
+            refuse_more_than_a_share(self._waiting_of(request.identity), host.limits)
+        release = self.overlaps.take()
+        door.entering.add(request.request_id)
+        try:
+            return await self._admitted(request, decision, regenerates=regenerates)
+        finally:
+            door.entering.discard(request.request_id)
+            release()
 
-async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dropped:
-    """Take a request from a chat window. Its messages and its row are durable when this returns."""
-    _check(room, request)
-    regenerates = request.trigger == "regenerate-message" and bool(request.messages)
-    overlaps = room.queue.count() + room.overlaps.pending > 0
-    decision = Enqueue() if regenerates else decide(room.message_concurrency, overlaps=overlaps)
-    if isinstance(decision, Drop):
-        return Dropped(request.request_id)
-    refuse_when_full(room.queue.waiting + room.overlaps.pending, room.limits)
-    if request.identity is not None:
-        refuse_more_than_a_share(_waiting_of(room, request.identity), room.limits)
-    release = room.overlaps.take()
-    room.door.entering.add(request.request_id)
-    try:
-        generation = room.queue.generation
-        tools = bounded_tools(request.client_tools, room.limits)  # may refuse, which then supersedes nobody
-        take = trusting.take if room.trusts_clients else arrivals.take
-        arrival = await take(room, request, regenerates=regenerates)
-        number = room.overlaps.number() if isinstance(decision, Supersede) else None
-        turn = room.door.new_turn(
+    async def _admitted(self, request: ChatRequest, decision: Decision, *, regenerates: bool) -> Admitted:
+        host, generation = self._host, self._host.generation
+        tools = bounded_tools(request.client_tools, host.limits)  # may refuse, which then supersedes nobody
+        take = trusting.take if self.trusts_clients else arrivals.take
+        arrival = await take(host, request, regenerates=regenerates)
+        turn = self._turn(request, tools, generation)
+        if isinstance(decision, Supersede):
+            turn.gate = self._gate(turn, decision)
+
+        def plan() -> Plan:
+            planned = arrival.plan()
+            turn.message_ids, turn.parent = arrival.ids, arrival.parent
+            return planned
+
+        try:
+            admitted = await self._door.admit(turn, plan=plan, more=arrival.statements)
+        except CommitRefused as error:
+            raise InvalidMessage("message.id", "is that of another message") from error
+        self._tell_dropped(turn, arrival)
+        return admitted
+
+    def _turn(self, request: ChatRequest, tools: dict[str, Tool], generation: int) -> Turn:
+        turn = self._door.new_turn(
             "ws-chat",
             request_id=request.request_id,
             body=request.body,
@@ -118,58 +108,61 @@ async def accept_request(room: ChatRoom, request: ChatRequest) -> Admitted | Dro
             metadata=request.metadata,
             generation=generation,
         )
-        turn.origin, turn.answers = request.origin, trailing(request.messages)[-room.limits.new_messages :]
+        turn.origin = request.origin
+        turn.answers = trailing(request.messages)[-self._host.limits.new_messages :]
         turn.is_readonly, turn.identity = request.is_readonly, request.identity
         turn.tools_by = mark_of(request.identity) if tools else None
-        if isinstance(decision, Supersede):
-            turn.gate = _gate(room, turn, decision, number, room.clock.monotonic())
+        turn.brings = self._browser.bringing(turn, request.client_tools)
+        return turn
 
-        def plan() -> Plan:
-            planned = arrival.plan()
-            turn.message_ids, turn.parent = arrival.ids, arrival.parent
-            return planned
+    def _waiting_of(self, identity: Any) -> int:
+        return sum(not turn.is_started and turn.identity == identity for turn in self._host.turns)
 
-        turn.brings = lambda: brought(room, turn, request.client_tools)
-        before = room.open_tools, room.last_body, room.tools_by, room.body_by
-        try:
-            admitted = await room.door.admit(turn, plan=plan, more=arrival.statements)
-        except CommitRefused as error:
-            room.open_tools, room.last_body, room.tools_by, room.body_by = before
-            raise InvalidMessage("message.id", "is that of another message") from error
-        _tell_dropped(room, turn, arrival)
-        return admitted
-    finally:
-        room.door.entering.discard(request.request_id)
-        release()
-
-
-def _waiting_of(room: ChatRoom, identity: Any) -> int:
-    return sum(not turn.is_started and turn.identity == identity for turn in room.door.turns)
-
-
-def _tell_dropped(room: ChatRoom, turn: Turn, arrival: Arrival) -> None:
-    if arrival.dropped_messages or arrival.dropped_parts:
-        room.emit(
-            ChatClientDropped(
-                request_id=turn.request_id,
-                messages=arrival.dropped_messages,
-                parts=arrival.dropped_parts,
-                identity=turn.identity,
+    def _tell_dropped(self, turn: Turn, arrival: Arrival) -> None:
+        if arrival.dropped_messages or arrival.dropped_parts:
+            self._host.emit(
+                ChatClientDropped(
+                    request_id=turn.request_id,
+                    messages=arrival.dropped_messages,
+                    parts=arrival.dropped_parts,
+                    identity=turn.identity,
+                )
             )
-        )
 
+    def _check(self, request: ChatRequest) -> None:
+        limits = self._host.limits
+        checked_id(request.request_id, limits, "the id of the request")
+        ids = {turn.request_id for turn in self._host.turns}
+        if request.request_id in ids | self._door.entering:
+            raise InvalidTurn("A turn with the id of this request runs or waits already.", kept="It goes on.")
+        size = len(encode_json(request.body)) if request.body else 0
+        if size > limits.body_bytes:
+            raise InvalidTurn(
+                f"The request has {size} bytes of custom fields, more than {limits.body_bytes}.",
+                kept="Nothing was stored.",
+            )
 
-def _check(room: ChatRoom, request: ChatRequest) -> None:
-    checked_id(request.request_id, room.limits, "the id of the request")
-    ids = {turn.request_id for turn in room.door.turns}
-    if request.request_id in ids | room.door.entering:
-        raise InvalidTurn("A turn with the id of this request runs or waits already.", kept="It goes on.")
-    size = len(encode_json(request.body)) if request.body else 0
-    if size > room.limits.body_bytes:
-        raise InvalidTurn(
-            f"The request has {size} bytes of custom fields, more than {room.limits.body_bytes}.",
-            kept="Nothing was stored.",
-        )
+    def _gate(self, turn: Turn, decision: Supersede) -> Callable[[], Awaitable[bool]]:
+        """Asked when the turn's time has come: has a newer message taken its place?"""
+        overlaps, clock, quiet = self.overlaps, self._host.clock, decision.quiet
+        number, decided = overlaps.number(), clock.monotonic()
+        overlaps.since = decided if overlaps.since is None else overlaps.since
+
+        async def gate() -> bool:
+            if overlaps.is_superseded(number):
+                return False
+            now, since = clock.monotonic(), decided if overlaps.since is None else overlaps.since
+            remaining, most = decided + quiet - now, since + LONGEST_WAIT * quiet - now
+            if quiet and min(remaining, most) > 0:
+                await overlaps.quiet(lambda: clock.sleep(min(remaining, most)))
+            if self._host.generation != turn.generation:
+                return False
+            if overlaps.is_superseded(number) and (not quiet or remaining < most):
+                return False
+            overlaps.since = None  # the next wait begins with the next message
+            return True
+
+        return gate
 
 
 def bounded_tools(schemas: list[dict[str, Any]] | None, limits: Limits) -> dict[str, Tool]:
@@ -182,40 +175,3 @@ def bounded_tools(schemas: list[dict[str, Any]] | None, limits: Limits) -> dict[
     if size > limits.client_tools_bytes:
         raise InvalidTurn(f"The window's tools have {size} bytes, more than {limits.client_tools_bytes}.")
     return client_tools_from(schemas)
-
-
-def brought(room: ChatRoom, turn: Turn, schemas: list[dict[str, Any]] | None) -> list[Statement]:
-    """A turn of a window starts: what continues it has its tools and its fields. What keeps them."""
-    by = mark_of(turn.identity) if turn.body else None
-    kept: list[tuple[str, Any, Any]] = [
-        ("openTools", room.open_tools or None, schemas or None),
-        ("openToolsBy", room.tools_by, turn.tools_by),
-        ("lastBody", room.last_body, turn.body or None),
-        ("lastBodyBy", room.body_by, by),
-    ]
-    room.open_tools, room.tools_by = schemas or [], turn.tools_by
-    room.last_body, room.body_by = turn.body or None, by
-    return [room.save_value(name, value) for name, before, value in kept if value != before]
-
-
-def _gate(room: ChatRoom, turn: Turn, decision: Supersede, number: int | None, decided: float) -> Any:
-    submits = room.overlaps
-    submits.since = decided if submits.since is None else submits.since
-
-    async def gate() -> bool:
-        if submits.is_superseded(number):
-            return False
-        now, since = room.clock.monotonic(), decided if submits.since is None else submits.since
-        remaining, most = decided + decision.quiet - now, since + LONGEST_WAIT * decision.quiet - now
-        if decision.quiet and min(remaining, most) > 0:
-            await submits.quiet(lambda: room.clock.sleep(min(remaining, most)))
-        if room.queue.generation != turn.generation:
-            return False
-        if submits.is_superseded(number) and (not decision.quiet or remaining < most):
-            return False
-        submits.since = (
-            None  # what was said until now is answered; the next wait begins with the next message
-        )
-        return True
-
-    return gate

@@ -12,7 +12,9 @@ from ..messages import UNSET, Message
 from ..session.overlay import is_overlay
 from ..session.tree import Plan
 from ..turn.attempt import with_stamps
-from .arrivals import Arrival, Asked, Reception
+from ..turn.host import Host
+from .arrivals import Arrival
+from .chat_request import ChatRequest
 from .reconcile import (
     adopt_by_call,
     reconcile,
@@ -22,14 +24,14 @@ from .reconcile import (
 __all__ = ["take"]
 
 
-async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival:
+async def take(host: Host, request: ChatRequest, *, regenerates: bool) -> Arrival:
     """Learn which messages of the list we have."""
-    elsewhere = await _off_the_path(room, request) if regenerates else {}
-    hidden = await _hidden(room, request)
+    elsewhere = await _off_the_path(host, request) if regenerates else {}
+    hidden = await _hidden(host, request)
     arrival = Arrival()
 
     def planned() -> Plan:
-        plan, arrival.new, last = _plan(room, request, elsewhere, hidden)
+        plan, arrival.new, last = _plan(host, request, elsewhere, hidden)
         arrival.parent = last if regenerates else UNSET
         return plan
 
@@ -37,17 +39,17 @@ async def take(room: Reception, request: Asked, *, regenerates: bool) -> Arrival
     return arrival
 
 
-async def _off_the_path(room: Reception, request: Asked) -> dict[str, Message]:
+async def _off_the_path(host: Host, request: ChatRequest) -> dict[str, Message]:
     """What the client has from other branches."""
-    session = room.session
+    session = host.session
     await session.refresh()
     found = [await session.get_message(m.id) for m in request.messages if session.find(m.id) is None]
     return {message.id: message for message in found if message is not None}
 
 
-async def _hidden(room: Reception, request: Asked) -> set[str]:
+async def _hidden(host: Host, request: ChatRequest) -> set[str]:
     """What the client has and the session holds, also from before a summary or beyond what is in memory."""
-    session = room.session
+    session = host.session
     await session.refresh()
     # What is in view now may be covered a moment later, when the plan is made.
     seen = {m.id for m in request.messages if session.find(m.id) is not None}
@@ -66,17 +68,17 @@ async def _hidden(room: Reception, request: Asked) -> set[str]:
 
 
 def _plan(
-    room: Reception, request: Asked, elsewhere: dict[str, Message], hidden: set[str]
+    host: Host, request: ChatRequest, elsewhere: dict[str, Message], hidden: set[str]
 ) -> tuple[Plan, list[Message], str | None]:
     """Upserts for what the client sent, what is new, and the last id of its list.
 
-    Planned and committed in one breath: the turn that runs may store its answer at any moment.
+    Commit it without an await: the turn that runs may store its answer at any moment.
     """
-    session = room.session
+    session = host.session
     stored = list(session.path)
     given = [m for m in request.messages if not is_overlay(m)]
     incoming = [strip_reserved(m) for m in reconcile(given, stored)]
-    incoming = _as_running(room, adopt_by_call(incoming, stored))
+    incoming = _as_running(host, adopt_by_call(incoming, stored))
     by_id = {message.id: message for message in stored}
     new: list[Message] = []
     changed: list[Message] = []
@@ -87,9 +89,8 @@ def _plan(
         if known is None:
             new.append(with_stamps(message, request.channel, request.metadata))
         elif known.parts != message.parts and message.role == "user":
-            changed.append(
-                Message(message.id, message.role, message.parts, known.metadata, createdAt=known.createdAt)
-            )
+            made = known.created_text
+            changed.append(Message(message.id, message.role, message.parts, known.metadata, made))
     plan = session.plan_update(*changed) if changed else Plan()
     appended = session.plan_append(new)
     plan.statements += appended.statements
@@ -97,9 +98,9 @@ def _plan(
     return plan, new, incoming[-1].id if incoming else None
 
 
-def _as_running(room: Reception, messages: list[Message]) -> list[Message]:
+def _as_running(host: Host, messages: list[Message]) -> list[Message]:
     """A client's copy of the answer being streamed gives way to our own, so far; its turn stores the rest."""
-    running = room.inflight
+    running = host.turns.answer
     if running is None:
         return messages
     ours: Message | None = None

@@ -17,9 +17,11 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
+from ..accepting import Acceptances, known_record
 from ..calling import call_hook
+from ..clock import ms_of
 from ..current import current_fiber, current_turn, in_active_turn, step_outside
 from ..errors import (
     FiberConflict,
@@ -35,12 +37,8 @@ from ..observe.events import FiberRunCompleted, FiberRunFailed, FiberRunStarted
 from ..settings import check_call
 from ..surface import check_function, check_words
 from . import queries as queries
-from .queries import waiting_agents
-from .recovery import (
-    House,
-    Rescue,
-    outcome_statement,
-)
+from .parts import Parts
+from .recovery import Rescue, outcome_statement
 from .run import Run, Wrap
 from .values import (
     TERMINAL,
@@ -53,7 +51,7 @@ from .values import (
     words,
 )
 
-__all__ = ["FiberFunction", "Fibers", "Home", "waiting_agents"]
+__all__ = ["FiberFunction", "Fibers"]
 
 log = logging.getLogger("everthink.fibers")
 
@@ -64,28 +62,16 @@ FiberFunction = Callable[[FiberContext], T | Awaitable[T]]
 FINISHED: frozenset[str] = frozenset({"completed", "error", "aborted"})
 
 
-class Home(House, Protocol):
-    """A house whose turns keep checkpoints too."""
-
-    async def stash_turn(self, data: Any) -> None:
-        """Keep a checkpoint of the turn this code runs in."""
-        ...
-
-
 class Fibers:
     """The fibers of one agent."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Parts) -> None:
         self._home = home
         self._running: dict[str, Run] = {}
         # Every function that has not returned: also one whose record is gone and whose id has another by now.
         self._runs: set[Run] = set()
         self.rescue = Rescue(home, self._running)
-        # One at a time, so that callers with the same id or key find the first one's record.
-        self._accepting = asyncio.Lock()
-        self._acceptances: set[asyncio.Task[FiberInspection]] = set()
-        # Grows with every fiber; starting from the time keeps it growing across restarts without a look-up.
-        self._seq = home.clock.now_ms() << 10
+        self._acceptances: Acceptances[FiberInspection] = Acceptances()
         self._is_closing = self._is_closed = False
 
     # --- life
@@ -103,8 +89,7 @@ class Fibers:
         """Start nothing more; give running fibers `grace` seconds, then cut them: their rows stay open."""
         self._is_closing = True
         await self.rescue.stop()
-        if self._acceptances:
-            await asyncio.wait(list(self._acceptances))
+        await self._acceptances.settled()
         runs = list(self._runs)
         tasks = [run.task for run in runs if run.task is not None]
         if tasks and grace > 0:
@@ -141,7 +126,7 @@ class Fibers:
         first = None if snapshot is UNSET else run.checkpoint(snapshot)
         self._enlist(run)
         home, now = self._home, self._home.clock.now_ms()
-        row = queries.began(home.id, run.id, seq=self._next_seq(), name=name, snapshot=first, now=now)
+        row = queries.began(run.id, name=name, snapshot=first, now=now)
         # Asked for before the caller goes on: it may be a hook that returns and lets another row be closed.
         return self._launch(run, self._run_unmanaged(run, fn, home.store.apply([row])))
 
@@ -163,7 +148,7 @@ class Fibers:
 
     async def _run_again(self, run: Run, fn: FiberFunction[T]) -> T:
         home = self._home
-        resumed = queries.resumed(home.id, run.id, now=home.clock.now_ms())
+        resumed = queries.resumed(run.id, now=home.clock.now_ms())
         (rows,) = await self._stored(run, home.store.apply([resumed]))
         if not rows:
             raise InvalidFiber(
@@ -211,13 +196,11 @@ class Fibers:
             return  # its record was deleted, and the id has another one
         home, run.is_settling = self._home, True
         if not run.managed:
-            await home.store.apply([queries.removed(home.id, run.id)])
+            await home.store.apply([queries.removed(run.id)])
             return
         status = "completed" if error is None else "aborted" if run.abort.signal.aborted else "error"
         text = None if error is None else words(error)
-        await home.store.apply(
-            [queries.settled(home.id, run.id, status=status, error=text, now=home.clock.now_ms())]
-        )
+        await home.store.apply([queries.settled(run.id, status=status, error=text, now=home.clock.now_ms())])
         run.settled.set()
 
     # --- checkpoints
@@ -238,7 +221,7 @@ class Fibers:
             raise FiberStopped(run.name)
         if run.is_over or self._running.get(run.id) is not run:
             raise NotInFiber
-        await self._home.store.apply([queries.stashed(self._home.id, run.id, run.checkpoint(data))])
+        await self._home.store.apply([queries.stashed(run.id, run.checkpoint(data))])
 
     def _current(self) -> Run | None:
         """The innermost fiber of this agent that runs this code, unless there is a turn further inside."""
@@ -269,13 +252,9 @@ class Fibers:
             if given is not None and not given.strip():
                 raise InvalidFiber(f"{what} must not be blank.", kept="Nothing was stored.")
         text = as_object(metadata, "metadata")
-        # A task of its own: a caller that stops waiting must not leave a record that nobody runs.
         accept = self._accept(name, fn, fiber_id, idempotency_key, text, is_awaited=wait_for_completion)
-        task = asyncio.create_task(accept)
-        self._acceptances.add(task)
-        task.add_done_callback(self._acceptances.discard)
-        found = await asyncio.shield(task)
-        return await self._wait(found) if wait_for_completion else found
+        record = await self._acceptances.see_through(accept)
+        return await self._wait(record) if wait_for_completion else record
 
     async def _accept(
         self,
@@ -288,8 +267,10 @@ class Fibers:
         is_awaited: bool,
     ) -> FiberInspection:
         home = self._home
-        async with self._accepting:
-            known = await self._known(id, key)
+        async with self._acceptances.lock:
+            known = await known_record(
+                id, key, by_id=self.inspect, by_key=self.inspect_by_key, names=_names, conflict=_conflict
+            )
             if known is not None:
                 return known
             run = Run(self.keep, id or home.new_id(), name, managed=True)
@@ -298,9 +279,7 @@ class Fibers:
                 await home.store.apply(
                     [
                         queries.accepted(
-                            home.id,
                             run.id,
-                            seq=self._next_seq(),
                             name=name,
                             key=key,
                             metadata=metadata,
@@ -316,22 +295,12 @@ class Fibers:
         self._launch(run, self._run_managed(run, fn, is_awaited))
         return replace(record, accepted=True)
 
-    async def _known(self, id: str | None, key: str | None) -> FiberInspection | None:
-        by_id = await self.inspect(id) if id is not None else None
-        by_key = await self.inspect_by_key(key) if key is not None else None
-        is_other = by_key is not None and id is not None and by_key.fiber_id != id
-        if is_other or (by_id is not None and key is not None and by_id.idempotency_key not in (None, key)):
-            raise FiberConflict(
-                "fiber_id and idempotency_key refer to different fibers.", kept="Nothing was stored."
-            )
-        return by_id or by_key
-
     async def _run_managed(self, run: Run, fn: FiberFunction[Any], is_awaited: bool) -> None:
         home = self._home
         if not is_awaited:
             step_outside()  # nobody in a turn waits for it, so it may wait for turns
         try:
-            (begun,) = await home.store.apply([queries.started(home.id, run.id, now=home.clock.now_ms())])
+            (begun,) = await home.store.apply([queries.started(run.id, now=home.clock.now_ms())])
             if begun:
                 await self._execute(run, fn)
         except FiberStopped:
@@ -371,7 +340,7 @@ class Fibers:
         return await self._record(queries.BY_KEY, idempotency_key)
 
     async def _record(self, sql: str, value: str) -> FiberInspection | None:
-        rows = await self._home.store.fetch(sql, self._home.id, value)
+        rows = await self._home.store.fetch(sql, value)
         return Fiber.of(rows[0]).inspection() if rows else None
 
     async def list(
@@ -383,9 +352,7 @@ class Fibers:
     ) -> builtins.list[FiberInspection]:
         """Managed fibers, newest first."""
         check_call("list_fibers", limit=limit)
-        wanted = queries.listed(
-            self._home.id, status=_statuses(status), name=name, limit=max(1, min(100, limit))
-        )
+        wanted = queries.listed(status=_statuses(status), name=name, limit=max(1, min(100, limit)))
         rows = await self._home.store.fetch(wanted.sql, *wanted.params)
         return [Fiber.of(row).inspection() for row in rows]
 
@@ -393,9 +360,7 @@ class Fibers:
         """End a managed fiber that waits or runs. False when there is none."""
         check_call("cancel_fiber", fiber_id=fiber_id)
         home, text = self._home, None if reason is None else str(reason)
-        (rows,) = await home.store.apply(
-            [queries.cancelled(home.id, fiber_id, reason=text, now=home.clock.now_ms())]
-        )
+        (rows,) = await home.store.apply([queries.cancelled(fiber_id, reason=text, now=home.clock.now_ms())])
         run = self._running.get(fiber_id)
         if rows and run is not None:
             run.abort.abort(reason)
@@ -410,7 +375,7 @@ class Fibers:
     async def resolve(self, fiber_id: str, outcome: FiberOutcome) -> bool:
         """Say what became of an interrupted fiber. False when it is not interrupted."""
         home = self._home
-        statement = outcome_statement(home.id, fiber_id, outcome, now=home.clock.now_ms(), by_recovery=False)
+        statement = outcome_statement(fiber_id, outcome, now=home.clock.now_ms(), by_recovery=False)
         (rows,) = await home.store.apply([statement])
         return bool(rows)
 
@@ -424,11 +389,10 @@ class Fibers:
         """Forget records that are over, those settled first first. Returns how many."""
         check_call("delete_fibers", settled_before=settled_before, limit=limit)
         wanted = _statuses(status)
-        before = None if settled_before is None else round(settled_before.timestamp() * 1000)
+        before = None if settled_before is None else ms_of(settled_before)
         (rows,) = await self._home.store.apply(
             [
                 queries.deleted(
-                    self._home.id,
                     status=FINISHED if wanted is None else wanted & TERMINAL,
                     before=before,
                     limit=max(1, min(500, limit)),
@@ -442,7 +406,7 @@ class Fibers:
     def _enlist(self, run: Run) -> None:
         self._running[run.id] = run
         self._runs.add(run)
-        run.hold = self._home.hold()
+        run.hold = self._home.holds.take()
 
     def _launch(self, run: Run, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = run.task = asyncio.create_task(work, name=f"fiber {run.name}")
@@ -453,7 +417,7 @@ class Fibers:
     def _ended(self, run: Run, task: asyncio.Task[Any]) -> None:
         self._leave(run)
         if task.cancelled() and not run.has_begun and not run.is_cut and not run.managed:
-            self._home.store.apply([queries.removed(self._home.id, run.id)])
+            self._home.store.apply([queries.removed(run.id)])
         # A function's own failure is told by an event, in the log, and to whoever waits: nobody has to wait.
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StoreError) or (error is not None and not run.has_begun):
@@ -465,10 +429,6 @@ class Fibers:
         if self._running.get(run.id) is run:
             del self._running[run.id]
 
-    def _next_seq(self) -> int:
-        self._seq += 1
-        return self._seq
-
     def _since(self, began: float) -> int:
         return round((self._home.clock.monotonic() - began) * 1000)
 
@@ -478,6 +438,16 @@ def _statuses(status: FiberStatus | Sequence[FiberStatus] | None) -> frozenset[s
         return None
     check_words("status", status, get_args(FiberStatus))
     return frozenset([status] if isinstance(status, str) else status)
+
+
+def _names(record: FiberInspection) -> tuple[str, str | None]:
+    return record.fiber_id, record.idempotency_key
+
+
+def _conflict() -> FiberConflict:
+    return FiberConflict(
+        "fiber_id and idempotency_key refer to different fibers.", kept="Nothing was stored."
+    )
 
 
 def _check_function(fn: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..masking import mask
 from ..messages import UNSET
-from ..store.port import Row, Statement, Store
+from ..store.port import Statement
 
 __all__ = [
     "ANY_OPEN",
@@ -38,7 +38,6 @@ __all__ = [
     "settled",
     "started",
     "stashed",
-    "waiting_agents",
 ]
 
 TABLES = (
@@ -69,104 +68,95 @@ COLUMNS = (
     "id, name, managed, status, idempotency_key, snapshot, metadata, error, attempts, created_at, started_at,"
     " settled_at"
 )
-BY_ID = f"SELECT {COLUMNS} FROM fibers WHERE agent = ? AND id = ? AND managed = 1"
-BY_KEY = f"SELECT {COLUMNS} FROM fibers WHERE agent = ? AND idempotency_key = ?"
+BY_ID = f"SELECT {COLUMNS} FROM fibers WHERE agent = :agent AND id = ? AND managed = 1"
+BY_KEY = f"SELECT {COLUMNS} FROM fibers WHERE agent = :agent AND idempotency_key = ?"
 # Those that failed least often come first, so that one that always fails cannot keep the others waiting.
-OPEN = f"SELECT {COLUMNS} FROM fibers WHERE agent = ? AND is_open = 1 ORDER BY attempts, seq"
-STILL_OPEN = f"SELECT {COLUMNS} FROM fibers WHERE agent = ? AND id = ? AND is_open = 1"
+OPEN = f"SELECT {COLUMNS} FROM fibers WHERE agent = :agent AND is_open = 1 ORDER BY attempts, seq"
+STILL_OPEN = f"SELECT {COLUMNS} FROM fibers WHERE agent = :agent AND id = ? AND is_open = 1"
 ANY_OPEN = "SELECT 1 FROM fibers WHERE agent = ? AND is_open = 1 LIMIT 1"
 LAST = "SELECT MAX(COALESCE(settled_at, created_at)) FROM fibers WHERE agent = ?"
 WAITING = "SELECT agent, MIN(COALESCE(retry_at, 0)) FROM fibers WHERE is_open = 1 GROUP BY agent"
 
-
-async def waiting_agents(store: Store) -> list[tuple[str, int]]:
-    """The agents with fibers to recover, and when (in ms; 0: at once), the earliest first.
-
-    For start-up: a live agent's running fibers are among them, and it looks after its own.
-    """
-    rows: list[Row] = await store.fetch(WAITING)
-    return sorted(((row[0], row[1]) for row in rows), key=lambda found: (found[1], found[0]))
-
-
 # --- running
 
+# The number of a new fiber is above those of all that are kept. No clock is asked: it may be behind
+# that of the machine on which the agent ran before.
+_NEXT, _OF_THE_AGENT = "COALESCE(MAX(seq), 0) + 1", "FROM fibers WHERE agent = :agent"
 
-def began(agent: str, id: str, *, seq: int, name: str, snapshot: str | None, now: int) -> Statement:
+
+def began(id: str, *, name: str, snapshot: str | None, now: int) -> Statement:
     """A fiber of `run_fiber` is about to run."""
     return Statement(
         "INSERT INTO fibers (agent, id, seq, name, managed, status, is_open, snapshot, attempts, created_at,"
-        " started_at) VALUES (?, ?, ?, ?, 0, 'running', 1, ?, 0, ?, ?)",
-        (agent, id, seq, name, snapshot, now, now),
+        f" started_at) SELECT :agent, ?, {_NEXT}, ?, 0, 'running', 1, ?, 0, ?, ? {_OF_THE_AGENT}",
+        (id, name, snapshot, now, now),
     )
 
 
-def removed(agent: str, id: str) -> Statement:
+def removed(id: str) -> Statement:
     """A fiber of `run_fiber` is over."""
-    return Statement("DELETE FROM fibers WHERE agent = ? AND id = ? AND managed = 0", (agent, id))
+    return Statement("DELETE FROM fibers WHERE agent = :agent AND id = ? AND managed = 0", (id,))
 
 
-def accepted(
-    agent: str, id: str, *, seq: int, name: str, key: str | None, metadata: str | None, now: int
-) -> Statement:
+def accepted(id: str, *, name: str, key: str | None, metadata: str | None, now: int) -> Statement:
     """A managed fiber is ours from here on."""
     return Statement(
         "INSERT INTO fibers (agent, id, seq, name, managed, status, is_open, idempotency_key, metadata,"
-        " attempts, created_at) VALUES (?, ?, ?, ?, 1, 'pending', 1, ?, ?, 0, ?)",
-        (agent, id, seq, name, key, metadata, now),
+        f" attempts, created_at) SELECT :agent, ?, {_NEXT}, ?, 1, 'pending', 1, ?, ?, 0, ? {_OF_THE_AGENT}",
+        (id, name, key, metadata, now),
     )
 
 
-def started(agent: str, id: str, *, now: int) -> Statement:
+def started(id: str, *, now: int) -> Statement:
     """A managed fiber is about to run. Returns its id; nothing when it was cancelled before that."""
     return Statement(
         "UPDATE fibers SET status = 'running', started_at = ?"
-        " WHERE agent = ? AND id = ? AND status = 'pending' RETURNING id",
-        (now, agent, id),
+        " WHERE agent = :agent AND id = ? AND status = 'pending' RETURNING id",
+        (now, id),
     )
 
 
-def stashed(agent: str, id: str, snapshot: str) -> Statement:
+def stashed(id: str, snapshot: str) -> Statement:
     """The fiber's checkpoint, in place of the one before."""
-    return Statement("UPDATE fibers SET snapshot = ? WHERE agent = ? AND id = ?", (snapshot, agent, id))
+    return Statement("UPDATE fibers SET snapshot = ? WHERE agent = :agent AND id = ?", (snapshot, id))
 
 
-def settled(agent: str, id: str, *, status: str, error: str | None, now: int) -> Statement:
+def settled(id: str, *, status: str, error: str | None, now: int) -> Statement:
     """A managed fiber is over. One that was over already (it was cancelled) stays as it is."""
     return Statement(
         "UPDATE fibers SET status = ?, error = ?, settled_at = ?, is_open = 0"
-        " WHERE agent = ? AND id = ? AND managed = 1 AND status IN ('pending', 'running') RETURNING id",
-        (status, error and mask(error), now, agent, id),
+        " WHERE agent = :agent AND id = ? AND managed = 1 AND status IN ('pending', 'running') RETURNING id",
+        (status, error and mask(error), now, id),
     )
 
 
-def cancelled(agent: str, id: str, *, reason: str | None, now: int) -> Statement:
+def cancelled(id: str, *, reason: str | None, now: int) -> Statement:
     """A managed fiber is not wanted any more. Returns its id; nothing when it is over."""
-    return settled(agent, id, status="aborted", error=reason, now=now)
+    return settled(id, status="aborted", error=reason, now=now)
 
 
 # --- recovery
 
 
-def interrupted(agent: str, id: str, *, now: int) -> Statement:
+def interrupted(id: str, *, now: int) -> Statement:
     """The process of a managed fiber is gone. Returns the row; nothing when somebody ended it."""
     return Statement(
         "UPDATE fibers SET status = 'interrupted', settled_at = ?"
-        " WHERE agent = ? AND id = ? AND managed = 1 AND is_open = 1"
+        " WHERE agent = :agent AND id = ? AND managed = 1 AND is_open = 1"
         f" AND status IN ('pending', 'running', 'interrupted') RETURNING {COLUMNS}",
-        (now, agent, id),
+        (now, id),
     )
 
 
-def left(agent: str, id: str) -> Statement:
+def left(id: str) -> Statement:
     """Recovery of a managed fiber is over and changed nothing: it stays interrupted."""
     return Statement(
-        "UPDATE fibers SET is_open = 0, retry_at = NULL WHERE agent = ? AND id = ? AND managed = 1",
-        (agent, id),
+        "UPDATE fibers SET is_open = 0, retry_at = NULL WHERE agent = :agent AND id = ? AND managed = 1",
+        (id,),
     )
 
 
 def resolved(
-    agent: str,
     id: str,
     *,
     status: str,
@@ -186,54 +176,55 @@ def resolved(
         changes["metadata"] = metadata
     return Statement(
         f"UPDATE fibers SET {', '.join(f'{column} = ?' for column in changes)}, is_open = 0, retry_at = NULL"
-        " WHERE agent = ? AND id = ? AND managed = 1 AND status = 'interrupted'"
+        " WHERE agent = :agent AND id = ? AND managed = 1 AND status = 'interrupted'"
         f"{' AND is_open = 1' if by_recovery else ''} RETURNING id",
-        (*changes.values(), agent, id),
+        (*changes.values(), id),
     )
 
 
-def resumed(agent: str, id: str, *, now: int) -> Statement:
+def resumed(id: str, *, now: int) -> Statement:
     """A fiber that nobody runs goes on. Returns the row; nothing when there is none to resume."""
     return Statement(
         "UPDATE fibers SET status = 'running', is_open = 1, error = NULL, started_at = ?, settled_at = NULL,"
-        " attempts = 0, retry_at = NULL WHERE agent = ? AND id = ?"
+        " attempts = 0, retry_at = NULL WHERE agent = :agent AND id = ?"
         f" AND (is_open = 1 OR status = 'interrupted') RETURNING {COLUMNS}",
-        (now, agent, id),
+        (now, id),
     )
 
 
-def postponed(agent: str, id: str, *, attempts: int, at: int) -> Statement:
+def postponed(id: str, *, attempts: int, at: int) -> Statement:
     """Recovery tries again later."""
     return Statement(
-        "UPDATE fibers SET attempts = ?, retry_at = ? WHERE agent = ? AND id = ? AND is_open = 1",
-        (attempts, at, agent, id),
+        "UPDATE fibers SET attempts = ?, retry_at = ? WHERE agent = :agent AND id = ? AND is_open = 1",
+        (attempts, at, id),
     )
 
 
 # --- records
 
 
-def listed(agent: str, *, status: Collection[str] | None, name: str | None, limit: int) -> Statement:
+def listed(*, status: Collection[str] | None, name: str | None, limit: int) -> Statement:
     """The managed fibers, newest first."""
     wanted, params = _wanted(status)
     if name is not None:
         wanted, params = f"{wanted} AND name = ?", (*params, name)
     return Statement(
-        f"SELECT {COLUMNS} FROM fibers WHERE agent = ? AND managed = 1{wanted} ORDER BY seq DESC LIMIT ?",
-        (agent, *params, limit),
+        f"SELECT {COLUMNS} FROM fibers WHERE agent = :agent AND managed = 1{wanted}"
+        " ORDER BY seq DESC LIMIT ?",
+        (*params, limit),
     )
 
 
-def deleted(agent: str, *, status: Collection[str], before: int | None, limit: int) -> Statement:
+def deleted(*, status: Collection[str], before: int | None, limit: int) -> Statement:
     """Forget records that are over, those settled first first. Returns their ids."""
     wanted, params = _wanted(status)
     if before is not None:
         wanted, params = f"{wanted} AND settled_at < ?", (*params, before)
     return Statement(
-        "DELETE FROM fibers WHERE agent = ? AND id IN (SELECT id FROM fibers"
-        f" WHERE agent = ? AND managed = 1 AND is_open = 0{wanted} ORDER BY settled_at, seq LIMIT ?)"
+        "DELETE FROM fibers WHERE agent = :agent AND id IN (SELECT id FROM fibers"
+        f" WHERE agent = :agent AND managed = 1 AND is_open = 0{wanted} ORDER BY settled_at, seq LIMIT ?)"
         " RETURNING id",
-        (agent, agent, *params, limit),
+        (*params, limit),
     )
 
 

@@ -13,16 +13,14 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Container
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from ..calling import call_hook
-from ..clock import Clock, Timer
+from ..backoff import backoff
+from ..clock import Timer
 from ..current import current_fiber, step_outside
 from ..errors import FiberHandlerTimeout, InvalidFiber
-from ..holds import Hold
 from ..messages import UNSET
 from ..observe.events import (
-    EventBody,
     FiberRecoveryAttempt,
     FiberRecoveryDetected,
     FiberRecoveryFailed,
@@ -30,8 +28,9 @@ from ..observe.events import (
     FiberRecoverySkipped,
     FiberRunInterrupted,
 )
-from ..store.port import Statement, Store
+from ..store.port import Statement
 from . import queries as queries
+from .parts import Parts
 from .values import (
     Fiber,
     FiberAborted,
@@ -47,7 +46,7 @@ from .values import (
     words,
 )
 
-__all__ = ["FIRST_RETRY", "LAST_RETRY", "Handler", "House", "Rescue", "outcome_statement", "retry_delay"]
+__all__ = ["FIRST_RETRY", "LAST_RETRY", "Handler", "Rescue", "outcome_statement"]
 
 log = logging.getLogger("everthink.fibers")
 
@@ -63,49 +62,10 @@ _RECOVERING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
 )
 
 
-class House(Protocol):
-    """What fibers need of their agent's home."""
-
-    id: str
-    store: Store
-    clock: Clock
-    new_id: Callable[[], str]
-
-    @property
-    def agent(self) -> Any:
-        """The agent, for its hook and its settings."""
-        ...
-
-    def emit(self, event: EventBody) -> None:
-        """Tell observers."""
-        ...
-
-    def log_hook_error(self, hook: str, error: BaseException) -> None:
-        """Log that a hook raised."""
-        ...
-
-    def hold(self) -> Hold:
-        """Keep the agent in memory meanwhile."""
-        ...
-
-    def wake_at(self, at_ms: int) -> None:
-        """See that the agent is awake at that time."""
-        ...
-
-    def background(self, work: Awaitable[Any]) -> None:
-        """Keep a task alive; what it raises is logged."""
-        ...
-
-
-def retry_delay(streak: int) -> float:
-    """Seconds until the next scan, after so many scans in a row that brought nothing to an end."""
-    return min(LAST_RETRY, FIRST_RETRY * 2 ** min(max(streak - 1, 0), 20))
-
-
 class Rescue:
     """The recovery of one agent's fibers. `running` are those of this process: it leaves them alone."""
 
-    def __init__(self, house: House, running: Container[str]) -> None:
+    def __init__(self, house: Parts, running: Container[str]) -> None:
         self._house, self._running = house, running
         self.handlers: list[Handler] = []
         """Asked before `on_fiber_recovered`, in order; the first that says True keeps the fiber."""
@@ -150,7 +110,7 @@ class Rescue:
         if self._timer is not None:
             self._timer.cancel()
         self.retry_at = None
-        rows = await house.store.fetch(queries.OPEN, house.id)
+        rows = await house.store.fetch(queries.OPEN)
         found = [fiber for row in rows if (fiber := Fiber.of(row)).id not in self._running]
         began = house.clock.monotonic()
         failed: list[Fiber] = []
@@ -168,12 +128,12 @@ class Rescue:
             await self._postpone(failed, untried, streak)
 
     async def _postpone(self, failed: list[Fiber], untried: list[Fiber], streak: int) -> None:
-        house, delay = self._house, retry_delay(streak)
+        house, delay = self._house, backoff(streak, first=FIRST_RETRY, most=LAST_RETRY)
         self.retry_at = at = house.clock.now_ms() + round(delay * 1000)
         await house.store.apply(
             [
-                *(queries.postponed(house.id, fiber.id, attempts=streak, at=at) for fiber in failed),
-                *(queries.postponed(house.id, fiber.id, attempts=0, at=at) for fiber in untried),
+                *(queries.postponed(fiber.id, attempts=streak, at=at) for fiber in failed),
+                *(queries.postponed(fiber.id, attempts=0, at=at) for fiber in untried),
             ]
         )
         self._arm(delay)
@@ -186,7 +146,7 @@ class Rescue:
     async def _again(self) -> None:
         house = self._house
         step_outside()  # whatever turn woke the agent does not wait for this
-        with house.hold():
+        with house.holds.take():
             try:
                 await self.scan()
             except Exception:
@@ -206,11 +166,11 @@ class Rescue:
     async def _recover(self, id: str) -> bool:
         house = self._house
         current_fiber.set(None)  # whoever waits for this may be a fiber; the hook is not part of it
-        rows = await house.store.fetch(queries.STILL_OPEN, house.id, id)
+        rows = await house.store.fetch(queries.STILL_OPEN, id)
         if id in self._running:
             return True  # somebody resumed it
         if rows and rows[0][2]:
-            (rows,) = await house.store.apply([queries.interrupted(house.id, id, now=house.clock.now_ms())])
+            (rows,) = await house.store.apply([queries.interrupted(id, now=house.clock.now_ms())])
         if not rows:
             return True  # somebody ended it
         fiber = Fiber.of(rows[0])
@@ -225,7 +185,7 @@ class Rescue:
         except (Exception, asyncio.CancelledError) as error:  # told, logged, tried again
             if _is_cut(error):
                 raise
-            house.log_hook_error("on_fiber_recovered", error)
+            house.hooks.log_error("on_fiber_recovered", error)
             is_closed = await self._failed(fiber, error)
             house.emit(
                 FiberRecoveryFailed(
@@ -248,18 +208,16 @@ class Rescue:
         for handler in self.handlers:
             if await self._bounded(handler(context)):
                 return "internal", self._closed(fiber)
-        outcome = await call_hook(house.agent.on_fiber_recovered, context)
+        outcome = await house.hooks.on_fiber_recovered(context)
         if not fiber.managed:
             return "user", self._closed(fiber)
         if outcome is None:
             return "managed", self._closed(fiber)
-        return "managed", outcome_statement(
-            house.id, fiber.id, outcome, now=house.clock.now_ms(), by_recovery=True
-        )
+        return "managed", outcome_statement(fiber.id, outcome, now=house.clock.now_ms(), by_recovery=True)
 
     def _closed(self, fiber: Fiber) -> Statement:
         close = queries.left if fiber.managed else queries.removed
-        return close(self._house.id, fiber.id)
+        return close(fiber.id)
 
     async def _failed(self, fiber: Fiber, error: BaseException) -> bool:
         """Keep the row for another try (False), or close it."""
@@ -268,7 +226,7 @@ class Rescue:
         house, now, max_age = self._house, self._house.clock.now_ms(), self._settings.max_age
         if fiber.managed:
             failed = FiberFailed(words(error))
-            closing = outcome_statement(house.id, fiber.id, failed, now=now, by_recovery=True)
+            closing = outcome_statement(fiber.id, failed, now=now, by_recovery=True)
         elif 0 < max_age * 1000 < now - fiber.created_at:
             closing = self._closed(fiber)
         else:
@@ -298,17 +256,16 @@ class Rescue:
 
     @property
     def _settings(self) -> FiberRecovery:
-        return fiber_recovery_of(self._house.agent.fiber_recovery)
+        return fiber_recovery_of(self._house.hooks.agent.fiber_recovery)
 
     def _since(self, began: float) -> int:
         return round((self._house.clock.monotonic() - began) * 1000)
 
 
-def outcome_statement(agent: str, id: str, outcome: Any, *, now: int, by_recovery: bool) -> Statement:
+def outcome_statement(id: str, outcome: Any, *, now: int, by_recovery: bool) -> Statement:
     """The statement that stores what became of an interrupted fiber. Raises when `outcome` is no outcome."""
     status, error, snapshot, metadata = _facts(outcome)
     return queries.resolved(
-        agent,
         id,
         status=status,
         error=error,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
 from ..abort import AbortSignal
+from ..clock import moment_of
 from ..errors import InvalidFiber
 from ..messages import UNSET, bounded_json, decode_json
 from ..settings import as_settings, check_fields
@@ -189,13 +190,13 @@ class Fiber(NamedTuple):
             fiber_id=self.id,
             name=self.name,
             status=cast("FiberStatus", self.status),
-            created_at=_instant(self.created_at),
+            created_at=moment_of(self.created_at),
             idempotency_key=self.idempotency_key,
             snapshot=self._decoded("snapshot", self.snapshot),
             error=self.error,
             metadata=self._decoded("metadata", self.metadata),
-            started_at=None if self.started_at is None else _instant(self.started_at),
-            settled_at=None if self.settled_at is None else _instant(self.settled_at),
+            started_at=None if self.started_at is None else moment_of(self.started_at),
+            settled_at=None if self.settled_at is None else moment_of(self.settled_at),
             accepted=accepted,
         )
 
@@ -205,7 +206,7 @@ class Fiber(NamedTuple):
             id=self.id,
             name=self.name,
             snapshot=self._decoded("snapshot", self.snapshot),
-            created_at=_instant(self.created_at),
+            created_at=moment_of(self.created_at),
             status=cast("FiberStatus", self.status) if self.managed else None,
             idempotency_key=self.idempotency_key,
             metadata=self._decoded("metadata", self.metadata),
@@ -243,7 +244,3 @@ def as_object(value: Any, what: str) -> str | None:
 def words(error: BaseException) -> str:
     """What an error says, or its kind when it says nothing."""
     return str(error) or type(error).__name__
-
-
-def _instant(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

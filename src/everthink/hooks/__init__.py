@@ -1,0 +1,38 @@
+"""What hooks are given, and what they may return besides the names of `everthink` itself.
+
+from everthink.hooks import ToolCall, TurnContext, has_tool_call
+"""
+
+from .values import (
+    CalledTool,
+    ChatErrorContext,
+    ChatResponse,
+    ChunkContext,
+    InvalidCall,
+    StepContext,
+    StepResult,
+    Timeouts,
+    ToolCall,
+    ToolOutcome,
+    ToolResult,
+    TurnContext,
+    has_tool_call,
+    step_count_is,
+)
+
+__all__ = [
+    "CalledTool",
+    "ChatErrorContext",
+    "ChatResponse",
+    "ChunkContext",
+    "InvalidCall",
+    "StepContext",
+    "StepResult",
+    "Timeouts",
+    "ToolCall",
+    "ToolOutcome",
+    "ToolResult",
+    "TurnContext",
+    "has_tool_call",
+    "step_count_is",
+]

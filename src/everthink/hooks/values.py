@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 from ..abort import AbortSignal
 from ..errors import InvalidSettings
@@ -30,7 +30,6 @@ __all__ = [
     "ChatErrorContext",
     "ChatResponse",
     "ChunkContext",
-    "Hooks",
     "InvalidCall",
     "PendingCall",
     "Stage",
@@ -292,8 +291,8 @@ class ToolCall:
 class ToolOutcome(ToolCall):
     """A call and what came of it, for `after_tool_call`. `input` is what the model sent."""
 
-    duration_ms: float = 0.0
-    """How long it took, `before_tool_call` included."""
+    duration: float = 0.0
+    """The seconds it took, `before_tool_call` included."""
     success: bool = True
     """False when the tool raised; a blocked or substituted call is a success."""
     output: Any = None
@@ -524,92 +523,3 @@ def decision_of(answer: Any) -> ToolDecision | None:
     raise InvalidSettings(
         f"before_tool_call returned {shown(answer)}.", next_step="Return Allow, Block, Substitute or None."
     )
-
-
-class Hooks(Protocol):
-    """The part of `Think` that a turn calls. See `think.py` for what each one means."""
-
-    @property
-    def max_steps(self) -> int:
-        """How many model calls a turn may take."""
-        ...
-
-    @property
-    def send_reasoning(self) -> bool:
-        """Whether readers see thinking."""
-        ...
-
-    @property
-    def chat_stream_stall_timeout(self) -> float:
-        """Seconds of silence after which a turn is given up; 0 never."""
-        ...
-
-    @property
-    def model_timeout(self) -> float | None:
-        """Seconds a model may be silent; 0 or `None` for ever."""
-        ...
-
-    @property
-    def context_overflow(self) -> Any:
-        """What to do when the conversation grows too long for the model."""
-        ...
-
-    def classify_chat_error(self, error: BaseException, ctx: ChatErrorContext) -> Any:
-        """See `Think.classify_chat_error`."""
-        ...
-
-    def get_model(self) -> Any:
-        """The model of a turn that names none."""
-        ...
-
-    def get_system_prompt(self) -> Any:
-        """The system prompt."""
-        ...
-
-    def get_capability_prompt(self, tools: Mapping[str, Tool]) -> Any:
-        """See `Think.get_capability_prompt`."""
-        ...
-
-    def get_tools(self) -> Any:
-        """Tools besides the `@tool` methods."""
-        ...
-
-    def before_turn(self, turn: TurnContext) -> Any:
-        """See `Think.before_turn`."""
-        ...
-
-    def before_step(self, step: StepContext) -> Any:
-        """See `Think.before_step`."""
-        ...
-
-    def before_tool_call(self, call: ToolCall) -> Any:
-        """See `Think.before_tool_call`."""
-        ...
-
-    def after_tool_call(self, outcome: ToolOutcome) -> Any:
-        """See `Think.after_tool_call`."""
-        ...
-
-    def on_step_finish(self, step: StepResult) -> Any:
-        """See `Think.on_step_finish`."""
-        ...
-
-    def on_chunk(self, chunk: ChunkContext) -> Any:
-        """See `Think.on_chunk`."""
-        ...
-
-    def on_chat_response(self, response: ChatResponse) -> Any:
-        """See `Think.on_chat_response`."""
-        ...
-
-    def on_chat_error(self, error: BaseException, ctx: ChatErrorContext) -> Any:
-        """See `Think.on_chat_error`."""
-        ...
-
-    def on_chat_recovery(self, ctx: Any) -> Any:
-        """See `Think.on_chat_recovery`."""
-        ...
-
-    def repair_interrupted_tool_part(self, part: dict[str, Any]) -> dict[str, Any]:
-        """See `Think.repair_interrupted_tool_part`."""
-        ...

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..chunks import Chunk
 from ..messages import Message
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 __all__ = [
     "ChunksStored",
     "Cleared",
+    "ContinuationDropped",
     "Feed",
     "FeedEvent",
     "HistoryChanged",
     "MessageUpdated",
     "RecoveryChanged",
     "SessionTold",
+    "StateChanged",
     "TurnAccepted",
     "TurnEnded",
     "TurnRewound",
@@ -118,6 +120,19 @@ class Cleared:
     """The conversation was emptied."""
 
 
+@dataclass(frozen=True, slots=True)
+class ContinuationDropped:
+    """A turn that was expected to follow an answer will not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The agent has another state. `source` is `"server"` or the connection it came by."""
+
+    state: Any
+    source: Any
+
+
 FeedEvent = (
     TurnAccepted
     | TurnStarted
@@ -129,6 +144,8 @@ FeedEvent = (
     | TurnRewound
     | SessionTold
     | Cleared
+    | ContinuationDropped
+    | StateChanged
 )
 Reader = Callable[[FeedEvent], object]
 

@@ -8,19 +8,14 @@ A transcript can be shown, copied and shortened; what may still be said about a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
-from ..store.port import Store
+from ..store.port import AgentStore
 from . import queries
 
-__all__ = ["Asked", "approval_of", "is_open"]
-
-
-class _Place(Protocol):
-    id: str
-    store: Store
+__all__ = ["Asked", "approval_of", "is_open", "was_called"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +32,17 @@ class Asked:
     """Who said yes, as JSON."""
 
 
-async def is_open(host: _Place, call_id: str, *, in_browser: bool, by: str | None = None) -> bool:
+async def was_called(store: AgentStore, call_id: str) -> bool:
+    """True when the ledger has a call of this id, of any turn."""
+    return bool(await store.fetch(queries.WAS_CALLED, call_id))
+
+
+async def is_open(store: AgentStore, call_id: str, *, in_browser: bool, by: str | None = None) -> bool:
     """True when somebody may answer: a call that runs in a browser, or one that asks for approval.
 
     `by` is the mark of who would: a tool that one person's window declared is nobody else's to answer.
     """
-    rows = await host.store.fetch(queries.CALL, host.id, call_id)
+    rows = await store.fetch(queries.CALL, call_id)
     if not rows or rows[0][2] != "asked":
         return False
     who: str = rows[0][3]
@@ -51,13 +51,13 @@ async def is_open(host: _Place, call_id: str, *, in_browser: bool, by: str | Non
     return who in (queries.CLIENT, queries.client_of(by))
 
 
-async def approval_of(host: _Place, call_id: str, *, running: str) -> Asked | None:
+async def approval_of(store: AgentStore, call_id: str, *, running: str) -> Asked | None:
     """What was asked about a call, and the answer. `None` for one the ledger never saw (`add_messages`).
 
     `running` is the turn that is about to run it: its own row is no answer to anything. One yes is for one
     run, whichever branch, session or turn comes by.
     """
-    rows = [row for row in await host.store.fetch(queries.CALL, host.id, call_id) if row[0] != running]
+    rows = [row for row in await store.fetch(queries.CALL, call_id) if row[0] != running]
     if not rows:
         return None
     turn, tool, state, _, text, who = rows[-1]  # the oldest: later ones are turns that ran it

@@ -1,5 +1,9 @@
 """The journal's tables: `turns`, `segments`, `calls`. Definitions and statements; nobody else touches them.
 
+    turn/, door/, recovery/ --what happened--> Statement --> a commit of the agent's store
+
+Rows are read in `turn_rows.py`, `read.py`, `ledger.py` and, for people who look, `facts.py`.
+
 `turns` is one row per turn, whichever door it came by. `segments` holds the chunks of a turn
 as a log with dense numbers. `calls` is the ledger: in which world is each tool call?
 """
@@ -11,34 +15,18 @@ from typing import Literal
 
 from ..masking import mask
 from ..store.port import Statement
+from .states import states_before
 
 __all__ = [
-    "ACCEPTED",
     "ANSWERS",
     "ANY_CHUNKS",
     "ANY_OPEN",
-    "BAD_ENDINGS",
     "CALL",
     "CALLS",
-    "CALLS_OF",
-    "CALL_FACTS",
     "CLIENT",
-    "COUNTS",
     "LAST",
     "LAST_CHUNK",
-    "LATEST_CALLS",
-    "LATEST_TURNS",
-    "ONE",
-    "OPEN",
-    "SEGMENTS",
-    "SPANS",
-    "SUBMISSION",
-    "SUBMISSIONS",
-    "SUBMISSION_BY_KEY",
     "TABLES",
-    "TURNS",
-    "TURNS_OF",
-    "TURN_FACTS",
     "WAS_CALLED",
     "CallState",
     "abandoned",
@@ -53,6 +41,7 @@ __all__ = [
     "deleted",
     "ended",
     "ended_early",
+    "failing",
     "forgotten",
     "interrupted",
     "picked_up",
@@ -135,6 +124,9 @@ APPROVED = ("ALTER TABLE calls ADD COLUMN approved_by TEXT",)
 # Migration 13: that somebody stopped a turn, and why.
 STOPPED = ("ALTER TABLE turns ADD COLUMN stop TEXT",)
 
+# Migration 14: how a turn fails for which people have not been told anything yet.
+FAILING = ("ALTER TABLE turns ADD COLUMN failing TEXT",)
+
 CallState = Literal["asked", "approved", "started", "done", "failed", "denied", "unknown"]
 CLIENT = "client"
 """What the ledger notes instead of a policy for a call that runs in a browser."""
@@ -145,101 +137,33 @@ def client_of(mark: str | None) -> str:
     return CLIENT if mark is None else f"{CLIENT}:{mark}"
 
 
-_TURN = (
-    "id, request_id, trigger, status, continuation, input, metadata, idempotency_key, message_id,"
-    " error, created_at, started_at, ended_at, seq, question, stash, stop"
-)
-TURNS = f"SELECT {_TURN} FROM turns WHERE agent = ? ORDER BY seq"
-ACCEPTED = (
-    f"SELECT {_TURN} FROM turns WHERE agent = ? AND ended_at IS NULL AND status = 'accepted' ORDER BY seq"
-)
-OPEN = f"SELECT {_TURN} FROM turns WHERE agent = ? AND ended_at IS NULL AND status <> 'accepted' ORDER BY seq"
-SUBMISSION = f"SELECT {_TURN} FROM turns WHERE agent = ? AND trigger = 'submission' AND id = ?"
-SUBMISSION_BY_KEY = f"SELECT {_TURN} FROM turns WHERE agent = ? AND idempotency_key = ?"
-SUBMISSIONS = (
-    f"SELECT {_TURN} FROM turns WHERE agent = ? AND trigger = 'submission' ORDER BY created_at DESC, seq DESC"
-)
-SEGMENTS = "SELECT chunks FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
-JOURNAL = "SELECT chunks, written_at FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
+JOURNAL = "SELECT chunks, written_at FROM segments WHERE agent = :agent AND turn = ? ORDER BY first_seq"
 ANY_CHUNKS = "SELECT 1 FROM segments LIMIT 1"
 ANY_OPEN = "SELECT 1 FROM turns WHERE agent = ? AND ended_at IS NULL LIMIT 1"
 LAST = "SELECT MAX(COALESCE(ended_at, created_at)) FROM turns WHERE agent = ?"
 # How far a turn has come, without reading what it said.
-LAST_CHUNK = "SELECT COALESCE(MAX(last_seq), -1) FROM segments WHERE agent = ? AND turn = ?"
-ONE = f"SELECT {_TURN} FROM turns WHERE agent = ? AND id = ?"
-STASH = "SELECT stash FROM turns WHERE agent = ? AND id = ?"
+LAST_CHUNK = "SELECT COALESCE(MAX(last_seq), -1) FROM segments WHERE agent = :agent AND turn = ?"
 # Which agents have work that a process left: the index of open turns holds nothing else.
 WAITING = "SELECT DISTINCT agent FROM turns WHERE ended_at IS NULL"
-ANSWERS = "SELECT call_id, answer FROM calls WHERE agent = ? AND turn = ? AND answer IS NOT NULL"
+ANSWERS = "SELECT call_id, answer FROM calls WHERE agent = :agent AND turn = ? AND answer IS NOT NULL"
 # What is known of one call, the newest first: some providers use an id again in a later turn.
 CALL = (
-    "SELECT turn, tool, state, on_interrupt, input, approved_by FROM calls WHERE agent = ? AND call_id = ?"
-    " ORDER BY asked_at DESC, turn DESC"
+    "SELECT turn, tool, state, on_interrupt, input, approved_by FROM calls"
+    " WHERE agent = :agent AND call_id = ? ORDER BY asked_at DESC, turn DESC"
 )
-WAS_CALLED = "SELECT 1 FROM calls WHERE agent = ? AND call_id = ? LIMIT 1"
+WAS_CALLED = "SELECT 1 FROM calls WHERE agent = :agent AND call_id = ? LIMIT 1"
 CALLS = (
-    "SELECT call_id, tool, step, state, on_interrupt, input, asked_at, started_at, settled_at, words"
-    " FROM calls WHERE agent = ? AND turn = ? ORDER BY asked_at, call_id"
+    "SELECT call_id, tool, state, input, words FROM calls WHERE agent = :agent AND turn = ?"
+    " ORDER BY asked_at, call_id"
 )
 WORDS = (
     "SELECT c.call_id, t.message_id, c.words FROM calls c"
     " LEFT JOIN turns t ON t.agent = c.agent AND t.id = c.turn"
-    " WHERE c.agent = ? AND c.words IS NOT NULL ORDER BY c.asked_at"
+    " WHERE c.agent = :agent AND c.words IS NOT NULL ORDER BY c.asked_at"
 )
-
-# For people who look: the newest first, of one agent or of all whose id is like a pattern.
-TURN_FACTS = (
-    "id",
-    "request_id",
-    "trigger",
-    "status",
-    "continuation",
-    "message_id",
-    "error",
-    "created_at",
-    "started_at",
-    "ended_at",
-)
-CALL_FACTS = (
-    "turn",
-    "call_id",
-    "tool",
-    "step",
-    "state",
-    "on_interrupt",
-    "input",
-    "asked_at",
-    "started_at",
-    "settled_at",
-    "words",
-)
-TURNS_OF = f"SELECT {', '.join(TURN_FACTS)} FROM turns WHERE agent = ? ORDER BY seq DESC LIMIT ?"
-# Turns that did not end well, for marks beside what they said.
-BAD_ENDINGS = (
-    "SELECT message_id, question, status, error FROM turns"
-    " WHERE agent = ? AND status IN ('error', 'aborted') ORDER BY seq DESC LIMIT ?"
-)
-CALLS_OF = (
-    f"SELECT {', '.join(CALL_FACTS)} FROM calls WHERE agent = ? AND tool <> ''"
-    " ORDER BY asked_at DESC, call_id DESC LIMIT ?"
-)
-LATEST_TURNS = (
-    f"SELECT agent, {', '.join(TURN_FACTS)} FROM turns WHERE agent LIKE ? ESCAPE '!'"
-    " ORDER BY created_at DESC, seq DESC LIMIT ?"
-)
-LATEST_CALLS = (
-    f"SELECT agent, {', '.join(CALL_FACTS)} FROM calls WHERE agent LIKE ? ESCAPE '!' AND tool <> ''"
-    " ORDER BY asked_at DESC, call_id DESC LIMIT ?"
-)
-COUNTS = (
-    "SELECT agent, COUNT(*) AS turns, COUNT(*) - COUNT(ended_at) AS open_turns,"
-    " MAX(created_at) AS last_turn_at FROM turns GROUP BY agent"
-)
-SPANS = "SELECT first_seq, written_at, chunks FROM segments WHERE agent = ? AND turn = ? ORDER BY first_seq"
 
 
 def accepted(
-    agent: str,
     *,
     id: str,
     seq: int,
@@ -258,9 +182,8 @@ def accepted(
     return Statement(
         "INSERT INTO turns (agent, id, seq, request_id, trigger, status, continuation, input, metadata,"
         " idempotency_key, message_id, created_at, started_at, question)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " VALUES (:agent, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            agent,
             id,
             seq,
             request_id,
@@ -278,7 +201,7 @@ def accepted(
     )
 
 
-def started(agent: str, id: str, *, question: str | None, input: str | None, now: int) -> Statement:
+def started(id: str, *, question: str | None, input: str | None, now: int) -> Statement:
     """The turn's messages are in the conversation (same commit) and its work begins.
 
     `question` is the message it answers: the tip of the conversation at this moment. `input` is what the
@@ -286,119 +209,130 @@ def started(agent: str, id: str, *, question: str | None, input: str | None, now
     """
     return Statement(
         "UPDATE turns SET status = 'running', started_at = ?, question = ?, input = COALESCE(?, input)"
-        " WHERE agent = ? AND id = ? AND status = 'accepted'",
-        (now, question, input, agent, id),
+        f" WHERE agent = :agent AND id = ? AND status IN ({states_before('start')})",
+        (now, question, input, id),
         guard=True,
     )
 
 
-def interrupted(agent: str, id: str) -> Statement:
+def interrupted(id: str) -> Statement:
     """The turn was cut off and is to go on."""
     return Statement(
-        "UPDATE turns SET status = 'interrupted' WHERE agent = ? AND id = ? AND status = 'running'",
-        (agent, id),
+        "UPDATE turns SET status = 'interrupted'"
+        f" WHERE agent = :agent AND id = ? AND status IN ({states_before('cut')})",
+        (id,),
     )
 
 
-def picked_up(agent: str, id: str) -> Statement:
+def picked_up(id: str) -> Statement:
     """The turn goes on from where it was cut off."""
     return Statement(
         "UPDATE turns SET status = 'running'"
-        " WHERE agent = ? AND id = ? AND status IN ('interrupted', 'running')",
-        (agent, id),
+        f" WHERE agent = :agent AND id = ? AND status IN ({states_before('pick up')})",
+        (id,),
         guard=True,
     )
 
 
-def rewound(agent: str, id: str, *, message_id: str) -> list[Statement]:
+def rewound(id: str, *, message_id: str) -> list[Statement]:
     """The turn starts over under another message: what it has said is forgotten."""
     return [
-        Statement("DELETE FROM segments WHERE agent = ? AND turn = ?", (agent, id)),
-        Statement("DELETE FROM calls WHERE agent = ? AND turn = ?", (agent, id)),
-        Statement("UPDATE turns SET message_id = ? WHERE agent = ? AND id = ?", (message_id, agent, id)),
+        Statement("DELETE FROM segments WHERE agent = :agent AND turn = ?", (id,)),
+        Statement("DELETE FROM calls WHERE agent = :agent AND turn = ?", (id,)),
+        Statement("UPDATE turns SET message_id = ? WHERE agent = :agent AND id = ?", (message_id, id)),
     ]
 
 
-def stashed(agent: str, id: str, *, data: str) -> Statement:
+def stashed(id: str, *, data: str) -> Statement:
     """Data of the developer's own that belongs to a turn that runs."""
     return Statement(
-        "UPDATE turns SET stash = ? WHERE agent = ? AND id = ? AND ended_at IS NULL", (data, agent, id)
+        "UPDATE turns SET stash = ? WHERE agent = :agent AND id = ? AND ended_at IS NULL", (data, id)
     )
 
 
-def stopped(agent: str, request_id: str, *, reason: str | None) -> Statement:
+def stopped(request_id: str, *, reason: str | None) -> Statement:
     """Somebody stopped the turn: whatever happens, it does not go on. Empty: for no particular reason."""
     return Statement(
-        "UPDATE turns SET stop = ? WHERE agent = ? AND request_id = ? AND ended_at IS NULL",
-        (reason or "", agent, request_id),
+        "UPDATE turns SET stop = ? WHERE agent = :agent AND request_id = ? AND ended_at IS NULL",
+        (reason or "", request_id),
     )
 
 
-def all_stopped(agent: str, *, reason: str | None) -> Statement:
+def all_stopped(*, reason: str | None) -> Statement:
     """The same for every turn of an agent that runs or waits."""
-    return Statement("UPDATE turns SET stop = ? WHERE agent = ? AND ended_at IS NULL", (reason or "", agent))
+    return Statement("UPDATE turns SET stop = ? WHERE agent = :agent AND ended_at IS NULL", (reason or "",))
 
 
-def ended(agent: str, id: str, *, status: str, error: str | None, now: int) -> Statement:
+def ended(id: str, *, status: str, error: str | None, now: int) -> Statement:
     """The turn is over. A row that is over already stays as it is. Its input is not needed any more, nor is
     what it was to answer, if it did."""
     return Statement(
-        "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL, stash = NULL,"
+        "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL, stash = NULL, failing = NULL,"
         " question = CASE WHEN ? IN ('error', 'aborted') THEN question END"
-        " WHERE agent = ? AND id = ? AND status IN ('accepted', 'running', 'interrupted') RETURNING id",
-        (status, error and mask(error), now, status, agent, id),
+        f" WHERE agent = :agent AND id = ? AND status IN ({states_before('end')}) RETURNING id",
+        (status, error and mask(error), now, status, id),
     )
 
 
-def set_aside(agent: str, id: str, *, error: str, now: int) -> Statement:
+def failing(id: str, *, failure: str) -> Statement:
+    """The turn fails: what it said is stored with this, and only the words for people are missing."""
+    return Statement(
+        "UPDATE turns SET status = 'failing', failing = ?"
+        f" WHERE agent = :agent AND id = ? AND status IN ({states_before('fail')})",
+        (mask(failure), id),
+    )
+
+
+def set_aside(id: str, *, error: str, now: int) -> Statement:
     """The turn is over with an error. Nothing of it is dropped: once released it may be tried again."""
     return Statement(
         "UPDATE turns SET status = 'error', error = ?, ended_at = ?, set_aside_at = ?"
-        " WHERE agent = ? AND id = ? AND ended_at IS NULL RETURNING id",
-        (mask(error), now, now, agent, id),
+        f" WHERE agent = :agent AND id = ? AND status IN ({states_before('set aside')}) RETURNING id",
+        (mask(error), now, now, id),
     )
 
 
-def released(agent: str, id: str | None = None) -> Statement:
+def released(id: str | None = None) -> Statement:
     """A turn that was set aside, or all of an agent's, may be tried again. Returns their ids."""
-    one, params = ("", (agent,)) if id is None else (" AND id = ?", (agent, id))
+    one, params = ("", ()) if id is None else (" AND id = ?", (id,))
     return Statement(
-        "UPDATE turns SET status = CASE WHEN started_at IS NULL THEN 'accepted' ELSE 'interrupted' END,"
+        "UPDATE turns SET status = CASE WHEN failing IS NOT NULL THEN 'failing'"
+        " WHEN started_at IS NULL THEN 'accepted' ELSE 'interrupted' END,"
         " error = NULL, ended_at = NULL, set_aside_at = NULL"
-        f" WHERE agent = ?{one} AND set_aside_at IS NOT NULL RETURNING id",
+        f" WHERE agent = :agent{one} AND set_aside_at IS NOT NULL RETURNING id",
         params,
     )
 
 
-def ended_early(agent: str, id: str, *, status: str, error: str | None, now: int) -> Statement:
+def ended_early(id: str, *, status: str, error: str | None, now: int) -> Statement:
     """End a turn that has not begun. Returns its id; nothing when it has."""
     return Statement(
         "UPDATE turns SET status = ?, error = ?, ended_at = ?, input = NULL, question = NULL"
-        " WHERE agent = ? AND id = ? AND status = 'accepted' RETURNING id",
-        (status, error and mask(error), now, agent, id),
+        f" WHERE agent = :agent AND id = ? AND status IN ({states_before('drop')}) RETURNING id",
+        (status, error and mask(error), now, id),
     )
 
 
-def skipped(agent: str, *, error: str, now: int) -> Statement:
+def skipped(*, error: str, now: int) -> Statement:
     """End every turn that has not begun (a reset). Returns id and trigger of each."""
     return Statement(
         "UPDATE turns SET status = 'skipped', error = ?, ended_at = ?, input = NULL, question = NULL"
-        " WHERE agent = ? AND ended_at IS NULL AND status = 'accepted' RETURNING id, trigger",
-        (error, now, agent),
+        f" WHERE agent = :agent AND ended_at IS NULL AND status IN ({states_before('drop')})"
+        " RETURNING id, trigger",
+        (error, now),
     )
 
 
-def segment(agent: str, turn: str, *, first: int, last: int, chunks: str, now: int) -> Statement:
+def segment(turn: str, *, first: int, last: int, chunks: str, now: int) -> Statement:
     """Chunks `first` to `last` of a turn, as one JSON list."""
     return Statement(
         "INSERT INTO segments (agent, turn, first_seq, last_seq, chunks, written_at)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (agent, turn, first, last, chunks, now),
+        " VALUES (:agent, ?, ?, ?, ?, ?)",
+        (turn, first, last, chunks, now),
     )
 
 
 def asked(
-    agent: str,
     turn: str,
     *,
     call_id: str,
@@ -411,13 +345,12 @@ def asked(
     """The model asked for a call; nothing runs yet."""
     return Statement(
         "INSERT INTO calls (agent, turn, call_id, tool, step, state, on_interrupt, input, asked_at)"
-        " VALUES (?, ?, ?, ?, ?, 'asked', ?, ?, ?) ON CONFLICT (agent, call_id, turn) DO NOTHING",
-        (agent, turn, call_id, tool, step, on_interrupt, input, now),
+        " VALUES (:agent, ?, ?, ?, ?, 'asked', ?, ?, ?) ON CONFLICT (agent, call_id, turn) DO NOTHING",
+        (turn, call_id, tool, step, on_interrupt, input, now),
     )
 
 
 def called(
-    agent: str,
     turn: str,
     *,
     call_id: str,
@@ -431,77 +364,77 @@ def called(
     return Statement(
         "INSERT INTO calls"
         " (agent, turn, call_id, tool, step, state, on_interrupt, input, asked_at, started_at)"
-        " VALUES (?, ?, ?, ?, ?, 'started', ?, ?, ?, ?)"
+        " VALUES (:agent, ?, ?, ?, ?, 'started', ?, ?, ?, ?)"
         " ON CONFLICT (agent, call_id, turn) DO UPDATE SET state = 'started', input = excluded.input,"
         " started_at = excluded.started_at",
-        (agent, turn, call_id, tool, step, on_interrupt, input, now, now),
+        (turn, call_id, tool, step, on_interrupt, input, now, now),
     )
 
 
-def settled(agent: str, call_id: str, *, state: CallState, words: str | None = None, now: int) -> Statement:
+def settled(call_id: str, *, state: CallState, words: str | None = None, now: int) -> Statement:
     """The call's outcome, in the same commit as the chunk that shows it, and the words for the model alone.
 
     Without the turn: an approved call was asked for in an earlier turn than the one that ran it.
     """
     return Statement(
         "UPDATE calls SET state = ?, settled_at = ?, words = ?"
-        " WHERE agent = ? AND call_id = ? AND state IN ('asked', 'approved', 'started')",
-        (state, now, words, agent, call_id),
+        " WHERE agent = :agent AND call_id = ? AND state IN ('asked', 'approved', 'started')",
+        (state, now, words, call_id),
     )
 
 
-def approved(agent: str, call_id: str) -> Statement:
+def approved(call_id: str) -> Statement:
     """A person said yes to a call that asked."""
     return Statement(
-        "UPDATE calls SET state = 'approved' WHERE agent = ? AND call_id = ? AND state = 'asked'",
-        (agent, call_id),
+        "UPDATE calls SET state = 'approved' WHERE agent = :agent AND call_id = ? AND state = 'asked'",
+        (call_id,),
     )
 
 
-def taken(agent: str, turn: str, call_id: str, *, now: int) -> Statement:
+def taken(turn: str, call_id: str, *, now: int) -> Statement:
     """An approved call is about to run: in the commit of its start, and refused when its yes is used up."""
     return Statement(
         "UPDATE calls SET state = 'started', started_at = ?"
-        " WHERE agent = ? AND call_id = ? AND turn = ? AND state = 'approved'",
-        (now, agent, call_id, turn),
+        " WHERE agent = :agent AND call_id = ? AND turn = ? AND state = 'approved'",
+        (now, call_id, turn),
         guard=True,
         name="a yes is for one run",
     )
 
 
-def approved_by(agent: str, call_id: str, *, who: str) -> Statement:
+def approved_by(call_id: str, *, who: str) -> Statement:
     """Who said yes, as JSON. In the commit of the yes, after it."""
     return Statement(
-        "UPDATE calls SET approved_by = ? WHERE agent = ? AND call_id = ? AND state = 'approved'",
-        (who, agent, call_id),
+        "UPDATE calls SET approved_by = ? WHERE agent = :agent AND call_id = ? AND state = 'approved'",
+        (who, call_id),
     )
 
 
-def answered(agent: str, call_id: str, *, answer: str, state: CallState, now: int) -> Statement:
+def answered(call_id: str, *, answer: str, state: CallState, now: int) -> Statement:
     """Somebody answered a call of a message that is still being streamed: kept here until its turn ends."""
     return Statement(
         "UPDATE calls SET answer = ?, state = ?, settled_at = ?"
-        " WHERE agent = ? AND call_id = ? AND state IN ('asked', 'approved', 'started')",
-        (answer, state, None if state == "approved" else now, agent, call_id),
+        " WHERE agent = :agent AND call_id = ? AND state IN ('asked', 'approved', 'started')",
+        (answer, state, None if state == "approved" else now, call_id),
     )
 
 
-def abandoned(agent: str, turn: str, *, now: int) -> Statement:
+def abandoned(turn: str, *, now: int) -> Statement:
     """The turn stopped while calls ran: nobody knows how they ended."""
     return Statement(
         "UPDATE calls SET state = 'unknown', settled_at = ?"
-        " WHERE agent = ? AND turn = ? AND state = 'started'",
-        (now, agent, turn),
+        " WHERE agent = :agent AND turn = ? AND state = 'started'",
+        (now, turn),
     )
 
 
-def pruned(agent: str, *, before: int) -> Statement:
+def pruned(*, before: int) -> Statement:
     """Drop the chunks of turns that ended before `before`: their messages are the truth now."""
     return Statement(
-        "DELETE FROM segments WHERE agent = ? AND turn IN"
+        "DELETE FROM segments WHERE agent = :agent AND turn IN"
         " (SELECT DISTINCT s.turn FROM segments s JOIN turns t ON t.agent = s.agent AND t.id = s.turn"
-        " WHERE s.agent = ? AND t.ended_at < ? AND t.set_aside_at IS NULL)",
-        (agent, agent, before),
+        " WHERE s.agent = :agent AND t.ended_at < ? AND t.set_aside_at IS NULL)",
+        (before,),
     )
 
 
@@ -515,26 +448,25 @@ def swept(*, before: int) -> Statement:
     )
 
 
-def forgotten(agent: str) -> list[Statement]:
+def forgotten() -> list[Statement]:
     """Drop all chunks and ledger rows (clear)."""
     return [
-        Statement("DELETE FROM segments WHERE agent = ?", (agent,)),
-        *_without_calls("agent = ?", agent),
+        Statement("DELETE FROM segments WHERE agent = :agent"),
+        *_without_calls("agent = :agent"),
         # What is set aside cannot go on any more, and keeps nothing of what was said.
         Statement(
             "UPDATE turns SET input = NULL, stash = NULL, question = NULL, set_aside_at = NULL"
-            " WHERE agent = ? AND set_aside_at IS NOT NULL",
-            (agent,),
+            " WHERE agent = :agent AND set_aside_at IS NOT NULL"
         ),
     ]
 
 
-def unsaid(agent: str, turns: Sequence[str]) -> list[Statement]:
+def unsaid(turns: Sequence[str]) -> list[Statement]:
     """Drop the chunks and ledger rows of turns that said something after the conversation was cleared."""
     statements: list[Statement] = []
     for turn in turns:
-        statements.append(Statement("DELETE FROM segments WHERE agent = ? AND turn = ?", (agent, turn)))
-        statements += _without_calls("agent = ? AND turn = ?", agent, turn)
+        statements.append(Statement("DELETE FROM segments WHERE agent = :agent AND turn = ?", (turn,)))
+        statements += _without_calls("agent = :agent AND turn = ?", turn)
     return statements
 
 
@@ -559,29 +491,29 @@ def _without_calls(those: str, *params: str) -> list[Statement]:
     ]
 
 
-def deleted(agent: str, ids: Sequence[str]) -> list[Statement]:
+def deleted(ids: Sequence[str]) -> list[Statement]:
     """Remove ended turns with their chunks and ledger rows. The first statement of each returns its id."""
     over = "status IN ('completed', 'error', 'aborted', 'skipped')"
     statements: list[Statement] = []
     for id in ids:
         statements += [
-            Statement(f"DELETE FROM turns WHERE agent = ? AND id = ? AND {over} RETURNING id", (agent, id)),
+            Statement(f"DELETE FROM turns WHERE agent = :agent AND id = ? AND {over} RETURNING id", (id,)),
             Statement(
-                "DELETE FROM segments WHERE agent = ? AND turn = ?"
-                " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = ? AND t.id = ?)",
-                (agent, id, agent, id),
+                "DELETE FROM segments WHERE agent = :agent AND turn = ?"
+                " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = :agent AND t.id = ?)",
+                (id, id),
             ),
             Statement(
-                f"{_EMPTIED} WHERE agent = ? AND turn = ? AND state NOT IN ('asked', 'approved')"
+                f"{_EMPTIED} WHERE agent = :agent AND turn = ? AND state NOT IN ('asked', 'approved')"
                 " AND input IS NOT NULL"
-                " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = ? AND t.id = ?)",
-                (agent, id, agent, id),
+                " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = :agent AND t.id = ?)",
+                (id, id),
             ),
             Statement(
-                "DELETE FROM calls WHERE agent = ? AND turn = ? AND state NOT IN ('asked', 'approved')"
+                "DELETE FROM calls WHERE agent = :agent AND turn = ? AND state NOT IN ('asked', 'approved')"
                 " AND tool <> ''"
-                " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = ? AND t.id = ?)",
-                (agent, id, agent, id),
+                " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.agent = :agent AND t.id = ?)",
+                (id, id),
             ),
         ]
     return statements

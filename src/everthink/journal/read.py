@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any
 
 import msgspec
 
@@ -19,13 +19,13 @@ from ..errors import Unreadable
 from ..messages import Message, Unset, decode_json, is_settled
 from ..session.session import Session
 from ..session.tree import Plan
-from ..store.port import Store
+from ..store.port import AgentStore
 from . import queries
 from .fold import Accumulator
 from .queries import CallState
 from .segments import unpack
 
-__all__ = ["CallRow", "Journal", "keep_answer", "read_journal"]
+__all__ = ["CallRow", "Journal", "calls_of", "keep_answer", "last_chunk", "read_journal", "texts_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,15 @@ class Journal:
         return any(is_settled(part) for part in self.fold.parts if "toolCallId" in part)
 
 
-class _Place(Protocol):
-    id: str
-    store: Store
-
-
-async def read_journal(host: _Place, turn_id: str, *, message_id: str, continuation: bool = False) -> Journal:
+async def read_journal(
+    store: AgentStore, turn_id: str, *, message_id: str, continuation: bool = False
+) -> Journal:
     """Read what a turn has said. Answers that came from outside while it streamed are in it.
 
     Raises `Unreadable` when what is stored is not what we wrote.
     """
     journal = Journal(Accumulator(message_id, continuation=continuation))
-    for text, at in await host.store.fetch(queries.JOURNAL, host.id, turn_id):
+    for text, at in await store.fetch(queries.JOURNAL, turn_id):
         chunks = _unpacked(turn_id, text)
         journal.segments.append((at or 0, chunks))
         journal.next_seq += len(chunks)
@@ -95,13 +92,28 @@ async def read_journal(host: _Place, turn_id: str, *, message_id: str, continuat
                     journal.outcomes.add(id)
                 case _:
                     pass
-    for row in await host.store.fetch(queries.CALLS, host.id, turn_id):
-        journal.calls[row[0]] = CallRow(row[0], row[1], cast("CallState", row[3]), row[5], row[9])
-    for call_id, answer in await host.store.fetch(queries.ANSWERS, host.id, turn_id):
+    journal.calls = {call.call_id: call for call in await calls_of(store, turn_id)}
+    for call_id, answer in await store.fetch(queries.ANSWERS, turn_id):
         part = journal.fold.call(call_id)
         if part is not None and not is_settled(part):
             part.update(_answer(turn_id, answer))
     return journal
+
+
+async def calls_of(store: AgentStore, turn_id: str) -> list[CallRow]:
+    """What the ledger says about the calls of a turn, in the order in which they were asked for."""
+    return [CallRow(*row) for row in await store.fetch(queries.CALLS, turn_id)]
+
+
+async def texts_of(store: AgentStore, turn_id: str) -> list[str]:
+    """The segments of a turn in order, packed: see `segments.py`."""
+    return [text for text, _ in await store.fetch(queries.JOURNAL, turn_id)]
+
+
+async def last_chunk(store: AgentStore, turn_id: str) -> int:
+    """The number of the last chunk of a turn, without reading what it said; -1 when there is none."""
+    [(number,)] = await store.fetch(queries.LAST_CHUNK, turn_id)
+    return number
 
 
 def _unpacked(turn_id: str, text: str) -> list[ui.Chunk]:

@@ -10,11 +10,10 @@ no frame, so that nothing which shows a conversation can show it; the call's row
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from ..masking import mask, shortened
 from ..messages import Message
-from ..store.port import Store
+from ..store.port import AgentStore
 from . import queries
 
 __all__ = ["UNTOLD_TOOL", "ToolErrors", "words_of"]
@@ -29,16 +28,11 @@ def words_of(error: BaseException) -> str:
     return mask(shortened(str(error), LONGEST)) or type(error).__name__
 
 
-class _Place(Protocol):
-    id: str
-    store: Store
-
-
 class ToolErrors:
     """The words of an agent's failed calls. Read once, when a message needs them; then kept along."""
 
-    def __init__(self, place: _Place) -> None:
-        self._place = place
+    def __init__(self, store: AgentStore) -> None:
+        self._store = store
         self._read = False
         # By call: the words by the message the call is in. Some providers number calls anew in each turn.
         self._known: dict[str, dict[str, str]] = {}
@@ -47,7 +41,7 @@ class ToolErrors:
         """Know the words of the calls in `messages`."""
         if self._read or not any(self._is_missing(message) for message in messages):
             return
-        for call_id, message_id, words in await self._place.store.fetch(queries.WORDS, self._place.id):
+        for call_id, message_id, words in await self._store.fetch(queries.WORDS):
             self._known.setdefault(call_id, {}).setdefault(message_id or "", words)
         self._read = True
 

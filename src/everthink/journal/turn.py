@@ -10,14 +10,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from ..abort import AbortSignal
 from ..messages import UNSET, Message, MessageInput, Unset
 from ..models.port import Usage
 from ..store.port import Statement
 from ..tools.tool import Tool
+from .fold import Accumulator
 from .read import Journal
 
-__all__ = ["Admission", "InputFunction", "Trigger", "Turn"]
+__all__ = ["Admission", "Brings", "Failing", "InputFunction", "Trigger", "Turn"]
 
 Trigger = Literal[
     "ws-chat",
@@ -33,6 +36,24 @@ Admission = Literal["queue", "execute-submission"]
 InputFunction = Callable[
     [list[Message]], Sequence[MessageInput] | MessageInput | Awaitable[Sequence[MessageInput] | MessageInput]
 ]
+
+
+class Failing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a turn fails: what its row keeps until people are told."""
+
+    stage: str
+    text: str
+    kind: str | None = None
+    is_for_people: bool = False
+    """True when the text may be shown to them as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brings:
+    """What is written with the start of a turn, and undone in memory when that cannot be written."""
+
+    statements: Callable[[], list[Statement]]
+    undo: Callable[[], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,14 +95,18 @@ class Turn:
     """Who asked, as JSON, when the application knows."""
     tools_by: str | None = None
     """The mark of the person whose window declared its `client_tools`."""
-    brings: Callable[[], list[Statement]] | None = None
-    """Asked when it starts, for what is written then: its window's tools and fields count from now on."""
+    brings: Brings | None = None
+    """What its window brings when it starts: its tools and fields count from then on."""
     gate: Callable[[], Awaitable[bool]] | None = None
     """Asked when the turn's time has come; False skips it (a newer message took its place)."""
     watch: Callable[[str, str | None], Awaitable[None]] | None = None
     """Told `running` and the final status with its error (submissions)."""
     question: str | None = None
     """The message it answers: the tip of the conversation when it began."""
+    failing: Failing | None = None
+    """How it failed in a process that died before people were told."""
+    fold: Accumulator | None = None
+    """What it has said so far, while it runs or is about to go on."""
     is_interrupted: bool = False
     """True while it was cut off and has not gone on."""
     journal: Journal | None = None

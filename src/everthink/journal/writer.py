@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from .. import chunks as ui
 from ..clock import Clock
-from ..store.port import Rows, Statement, Store
+from ..store.port import AgentStore, Rows, Statement
 from . import queries
 from .feed import ChunksStored, Feed
 from .segments import pack
@@ -42,12 +42,12 @@ class _Batch:
     def __bool__(self) -> bool:
         return bool(self.chunks or self.statements)
 
-    def commit(self, agent: str, turn: str, now: int) -> list[Statement]:
+    def commit(self, turn: str, now: int) -> list[Statement]:
         if not self.chunks:
             return self.statements
         text = pack(self.chunks, self.bodies)
         last = self.first + len(self.chunks) - 1
-        segment = queries.segment(agent, turn, first=self.first, last=last, chunks=text, now=now)
+        segment = queries.segment(turn, first=self.first, last=last, chunks=text, now=now)
         return [*self.statements, segment]
 
     def show(self, feed: Feed, turn: Turn) -> None:
@@ -65,10 +65,8 @@ class _Batch:
 class StreamWriter:
     """Writes the chunks of one turn and shows them once they are durable."""
 
-    def __init__(
-        self, agent: str, turn: Turn, *, store: Store, clock: Clock, feed: Feed, first: int = 0
-    ) -> None:
-        self._agent, self._turn = agent, turn
+    def __init__(self, turn: Turn, *, store: AgentStore, clock: Clock, feed: Feed, first: int = 0) -> None:
+        self._turn = turn
         self._store, self._clock, self._feed = store, clock, feed
         self._loop = asyncio.get_running_loop()
         self._gathering = _Batch(first)
@@ -166,7 +164,7 @@ class StreamWriter:
         self._store.apply(self._commit_of(self._flight)).add_done_callback(self._committed)
 
     def _commit_of(self, batch: _Batch) -> list[Statement]:
-        return batch.commit(self._agent, self._turn.id, self._clock.now_ms())
+        return batch.commit(self._turn.id, self._clock.now_ms())
 
     def _committed(self, done: asyncio.Future[list[Rows]]) -> None:
         batch, self._flight = self._flight, None

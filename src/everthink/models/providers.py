@@ -3,7 +3,7 @@
     model = "anthropic:claude-sonnet-5" --> resolve_model --> Model
 
 Names are checked here, when the agent asks for its model, so that a typing error, a missing
-package or a missing key is a letter that says what to do and not a failed turn. Nothing of
+package or a missing key is an error that says what to do and not a failed turn. Nothing of
 pydantic-ai is imported before the first name that needs it.
 """
 

@@ -8,7 +8,6 @@ so that a threshold means the same everywhere; who knows the real ones gives a `
 
 from __future__ import annotations
 
-import inspect
 import math
 import numbers
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ..calling import awaited
 from ..messages import Message, Part, encode_json
 
 __all__ = [
@@ -93,8 +93,7 @@ async def counted(counter: TokenCounter | None, count: TokenCount) -> int:
     """What `counter` makes of `count`, or the estimate when there is none. What it raises goes through."""
     if counter is None:
         return estimate_messages(count.messages) + estimate_tokens(count.system_prompt)
-    given = counter(count)
-    return as_count(await given if inspect.isawaitable(given) else given)
+    return as_count(await awaited(counter(count)))
 
 
 def as_count(value: object) -> int:

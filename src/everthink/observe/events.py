@@ -247,7 +247,7 @@ class StateUpdate(EventBody, frozen=True, kw_only=True):
 
 @event("rpc")
 class Rpc(EventBody, frozen=True, kw_only=True):
-    """A callable method was called by a client."""
+    """An exposed method was called by a client."""
 
     method: str
     streaming: bool | None = None
@@ -255,7 +255,7 @@ class Rpc(EventBody, frozen=True, kw_only=True):
 
 @event("rpc:error", level=logging.WARNING)
 class RpcError(EventBody, frozen=True, kw_only=True):
-    """A callable method raised."""
+    """An exposed method raised."""
 
     method: str
     error: str

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Protocol
 
-from ..clock import Clock
 from ..errors import AgentError
 from ..journal import queries as turns
-from ..observe.events import ChatTurnSetAside, EventBody
+from ..observe.events import ChatTurnSetAside
 from ..store.port import Statement
+from ..turn.host import Host
 from .suspects import Suspect
 from .trials import Trials
 
-__all__ = ["SET_ASIDE_TEXT", "UNREADABLE_TEXT", "Owner", "put_aside", "tell_aside"]
+__all__ = ["SET_ASIDE_TEXT", "UNREADABLE_TEXT", "put_aside", "tell_aside"]
 
 log = logging.getLogger("everthink.recovery")
 
@@ -34,44 +33,30 @@ UNREADABLE_TEXT = (
 )
 
 
-class Owner(Protocol):
-    """Whose turn it is."""
-
-    id: str
-    clock: Clock
-    trials: Trials
-
-    def emit(self, event: EventBody) -> None:
-        """Tell observers."""
-        ...
-
-
 def put_aside(
-    house: Owner, turn_id: str, suspect: Suspect, text: str, error: Exception | None
+    host: Host, trials: Trials, turn_id: str, suspect: Suspect, text: str, error: Exception | None
 ) -> list[Statement]:
     """The statements that set a turn aside. Follow their commit with `tell_aside`."""
     aside = suspect if error is None else replace(suspect, what=_why(suspect, error))
     return [
-        turns.set_aside(house.id, turn_id, error=text, now=house.clock.now_ms()),
-        house.trials.aside(aside),
+        turns.set_aside(turn_id, error=text, now=host.clock.now_ms()),
+        trials.aside(aside),
     ]
 
 
-def tell_aside(
-    house: Owner, turn_id: str, request_id: str, suspect: Suspect, error: Exception | None
-) -> None:
+def tell_aside(host: Host, turn_id: str, request_id: str, suspect: Suspect, error: Exception | None) -> None:
     """Tell observers and operators that a turn was set aside."""
     why = _why(suspect, error)
     log.error(
         "turn %s of %s is set aside: %s. All of it is kept; `everthink release %s --turn %s` tries again.",
         turn_id,
-        house.id,
+        host.id,
         why,
-        house.id,
+        host.id,
         turn_id,
         exc_info=None if isinstance(error, AgentError) else error,
     )
-    house.emit(
+    host.emit(
         ChatTurnSetAside(
             request_id=request_id,
             turn_id=turn_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from ..messages import Message, Part
@@ -34,8 +35,8 @@ class ChatRecoveryContext:
     """What the turn kept with `stash`, or `None`."""
     messages: Sequence[Message]
     """The conversation, without what the turn had said."""
-    created_at: int
-    """When the turn was accepted (ms)."""
+    created_at: datetime
+    """When the turn was accepted."""
     last_body: dict[str, Any] | None = None
     last_client_tools: list[dict[str, Any]] | None = None
 

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from .. import chunks as ui
@@ -78,7 +79,8 @@ class Exhausted:
     max_attempts: int
     recovery_kind: Kind
     stream_id: str
-    created_at: int
+    created_at: datetime
+    """When the turn was accepted."""
     partial_text: str
     partial_parts: list[dict[str, Any]]
     reason: ExhaustedReason

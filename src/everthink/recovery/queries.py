@@ -32,8 +32,8 @@ _COLUMNS = (
     "id, request_id, kind, attempt, max_attempts, status, first_seen_at, last_attempt_at, last_progress_at,"
     " progress, work_baseline, reason"
 )
-ONE = f"SELECT {_COLUMNS} FROM incidents WHERE agent = ? AND id = ?"
-ALL = f"SELECT {_COLUMNS} FROM incidents WHERE agent = ? ORDER BY first_seen_at, id"
+ONE = f"SELECT {_COLUMNS} FROM incidents WHERE agent = :agent AND id = ?"
+ALL = f"SELECT {_COLUMNS} FROM incidents WHERE agent = :agent ORDER BY first_seen_at, id"
 
 
 def opened(row: Row) -> Incident:
@@ -54,16 +54,15 @@ def opened(row: Row) -> Incident:
     )
 
 
-def kept(agent: str, incident: Incident) -> Statement:
+def kept(incident: Incident) -> Statement:
     """The incident as it stands now."""
     return Statement(
-        f"INSERT INTO incidents (agent, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        f"INSERT INTO incidents (agent, {_COLUMNS}) VALUES (:agent, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (agent, id) DO UPDATE SET kind = excluded.kind, attempt = excluded.attempt,"
         " max_attempts = excluded.max_attempts, status = excluded.status,"
         " last_attempt_at = excluded.last_attempt_at, last_progress_at = excluded.last_progress_at,"
         " progress = excluded.progress, reason = excluded.reason",
         (
-            agent,
             incident.id,
             incident.request_id,
             incident.kind,
@@ -80,11 +79,11 @@ def kept(agent: str, incident: Incident) -> Statement:
     )
 
 
-def forgotten(agent: str, id: str) -> Statement:
+def forgotten(id: str) -> Statement:
     """The turn was recovered; the incident is closed."""
-    return Statement("DELETE FROM incidents WHERE agent = ? AND id = ?", (agent, id))
+    return Statement("DELETE FROM incidents WHERE agent = :agent AND id = ?", (id,))
 
 
-def swept(agent: str, *, before: int) -> Statement:
+def swept(*, before: int) -> Statement:
     """Forget incidents nothing has happened to since `before`."""
-    return Statement("DELETE FROM incidents WHERE agent = ? AND last_attempt_at < ?", (agent, before))
+    return Statement("DELETE FROM incidents WHERE agent = :agent AND last_attempt_at < ?", (before,))

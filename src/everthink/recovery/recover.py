@@ -13,28 +13,26 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from ..backoff import backoff
 from ..calling import ask, call_hook
-from ..door.admission import House
+from ..clock import moment_of
 from ..errors import CommitRefused, StoreError, TurnGivenUp, is_elsewhere
 from ..hooks.values import TurnStatus
 from ..journal import queries as turns
+from ..journal import turn_rows
 from ..journal.feed import (
     ChunksStored,
     FeedEvent,
     HistoryChanged,
     RecoveryChanged,
     TurnEnded,
-    TurnRewound,
 )
 from ..journal.interactions import is_pending
-from ..journal.read import (
-    Journal,
-    read_journal,
-)
+from ..journal.read import Journal, last_chunk
 from ..journal.turn import Turn
 from ..journal.turn_input import schema_of
 from ..masking import mask
@@ -56,9 +54,12 @@ from ..turn.ending import (
     end_unstarted,
     end_where_cut,
     explain,
-    remembered,
+    finish_failing,
+    read_again,
 )
+from ..turn.host import Host
 from ..turn.outcome import Outcome, Postponed, reason_of
+from ..turn.start_over import start_over
 from . import queries
 from .aside import SET_ASIDE_TEXT, UNREADABLE_TEXT, put_aside, tell_aside
 from .context import ChatRecoveryContext, RecoveryDecision
@@ -95,18 +96,6 @@ AGAIN = 1.0
 LONGEST_AGAIN = 30.0
 
 
-class Patient(House, Protocol):
-    """A house whose turns may be cut off."""
-
-    recovering: Recovering | None
-    trials: Trials
-
-    @property
-    def chat_recovery(self) -> Any:
-        """The agent's setting."""
-        ...
-
-
 class Recovering(msgspec.Struct, frozen=True):
     """That a turn is being recovered, and since when (ms)."""
 
@@ -117,8 +106,12 @@ class Recovering(msgspec.Struct, frozen=True):
 class Recovery:
     """Recovers the turns of one agent."""
 
-    def __init__(self, house: Patient) -> None:
-        self._house = house
+    __slots__ = ("_failures", "_given_up", "_host", "_incidents", "_trials", "recovering")
+
+    def __init__(self, host: Host, trials: Trials) -> None:
+        self._host, self._trials = host, trials
+        self.recovering: Recovering | None = None
+        """The turn that was cut off and is to go on, if any."""
         # The incidents of turns that are being recovered.
         self._incidents: dict[str, Incident] = {}
         # How often the store has failed, in a row, while a turn was being picked up.
@@ -129,7 +122,7 @@ class Recovery:
     @property
     def settings(self) -> ChatRecovery | None:
         """The agent's settings now; `None` when recovery is off."""
-        return settings_of(self._house.chat_recovery)
+        return settings_of(self._host.hooks.agent.chat_recovery)
 
     @property
     def is_on(self) -> bool:
@@ -149,10 +142,9 @@ class Recovery:
         self._announce(turn)
 
     def _announce(self, turn: Turn) -> None:
-        house = self._house
-        if house.recovering is None and self.is_on:
-            house.recovering = Recovering(turn.request_id, house.clock.now_ms())
-            house.feed.publish(RecoveryChanged(turn, True))
+        if self.recovering is None and self.is_on:
+            self.recovering = Recovering(turn.request_id, self._host.clock.now_ms())
+            self._host.feed.publish(RecoveryChanged(turn, True))
 
     async def pick_up(self, turn: Turn) -> Outcome | Postponed | None:
         """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`.
@@ -170,29 +162,32 @@ class Recovery:
 
     async def _counted(self, turn: Turn) -> Outcome | Postponed | None:
         """An attempt, counted before anything of the turn is read: it may be what took the process down."""
-        house = self._house
-        [(said,)] = await house.store.fetch(turns.LAST_CHUNK, house.id, turn.id)
-        trial = await house.trials.begin(house.id, turn.id, said=said, what=f"{turn.trigger} turn")
+        host = self._host
+        said = await last_chunk(host.store, turn.id)
+        trial = await self._trials.begin(host.id, turn.id, said=said, what=f"{turn.trigger} turn")
         if trial.is_aside:
             return await self._set_aside(turn, trial.suspect)
         try:
             outcome = await self._picked_up(turn)
         except StoreError:
-            await house.trials.undo(trial)
+            await self._trials.undo(trial)
             raise
         except Exception as error:  # noqa: BLE001 - told: what cannot be read today cannot be read tomorrow
             return await self._set_aside(turn, trial.suspect, error)
         if isinstance(outcome, Postponed):
-            await house.trials.undo(trial)
+            await self._trials.undo(trial)
         elif outcome is None:
             self._watch(turn, trial)
         return outcome
 
     async def _picked_up(self, turn: Turn) -> Outcome | Postponed | None:
+        if turn.failing is not None:
+            turn.is_interrupted = False
+            return await finish_failing(self._host, turn, turn.failing)
         journal = await self._read(turn)
         turn.is_interrupted = False
         # Whoever answers one of its calls meanwhile finds it here.
-        self._house.inflight = journal.fold
+        turn.fold = journal.fold
         return await self._decided(turn, journal)
 
     def _watch(self, turn: Turn, trial: Trial) -> None:
@@ -202,15 +197,15 @@ class Recovery:
 
         def see(shown: FeedEvent) -> None:
             if isinstance(shown, ChunksStored | TurnEnded) and shown.turn is turn:
-                self._house.trials.lives(trial)
+                self._trials.lives(trial)
                 leave()
 
-        leave = self._house.feed.join(see)
+        leave = self._host.feed.join(see)
 
     async def _decided(self, turn: Turn, journal: Journal) -> Outcome | Postponed | None:
-        house = self._house
+        host = self._host
         if turn.signal.aborted:
-            return await end_where_cut(self._house, turn, journal, "aborted", reason_of(turn))
+            return await end_where_cut(self._host, turn, journal, "aborted", reason_of(turn))
         settings = self.settings
         if settings is None:
             text = SUBMISSION_TEXT if turn.trigger == "submission" else TERMINAL_MESSAGE
@@ -223,31 +218,30 @@ class Recovery:
         except Exception as error:  # noqa: BLE001 - the turn is kept and comes again
             return await self._hook_failed(turn, incident, error)
         if decision is None or turn.signal.aborted:  # while the hook was asked
-            return await end_where_cut(self._house, turn, journal, "aborted", reason_of(turn))
+            return await end_where_cut(self._host, turn, journal, "aborted", reason_of(turn))
         if not decision.continue_:
             return await self._decline(turn, journal, incident, keeps=decision.persist)
         if not decision.persist and journal.next_seq and not journal.has_settled_results:
-            journal = await self._start_over(turn)
+            journal = await start_over(self._host, turn)
+            turn.fold = journal.fold
         try:
             await self._scheduled(turn, incident)
         except CommitRefused:  # cancelled at this very moment: the row is over already
-            return await end_where_cut(self._house, turn, journal, "aborted", reason_of(turn))
+            return await end_where_cut(self._host, turn, journal, "aborted", reason_of(turn))
         turn.journal = journal
-        log.info("turn %s of %s goes on (%s, attempt %d)", turn.id, house.id, incident.kind, incident.attempt)
+        log.info("turn %s of %s goes on (%s, attempt %d)", turn.id, host.id, incident.kind, incident.attempt)
         return None
 
     async def _read(self, turn: Turn) -> Journal:
-        return await read_journal(
-            self._house, turn.id, message_id=turn.message_id, continuation=turn.continuation
-        )
+        return await read_again(self._host, turn)
 
     async def _assess(
         self, turn: Turn, journal: Journal, settings: ChatRecovery
     ) -> tuple[Incident, ExhaustedReason | None]:
-        house, now = self._house, self._house.clock.now_ms()
+        host, now = self._host, self._host.clock.now_ms()
         id = incident_id(turn.request_id, self._asked_by(turn))
-        await house.store.apply([queries.swept(house.id, before=now - INCIDENT_TTL_MS)])
-        rows = await house.store.fetch(queries.ONE, house.id, id)
+        await host.store.apply([queries.swept(before=now - INCIDENT_TTL_MS)])
+        rows = await host.store.fetch(queries.ONE, id)
         kind: Kind = "continue" if journal.fold.has_content else "retry"
         found = evaluate(
             queries.opened(rows[0]) if rows else None,
@@ -260,24 +254,24 @@ class Recovery:
             awaiting=self._awaits_person(turn, journal),
         )
         incident, reason = found.incident, found.exhausted
-        await house.store.apply([queries.kept(house.id, incident)])
+        await host.store.apply([queries.kept(incident)])
         self._incidents[turn.id] = incident
         if found.is_new:
-            house.emit(ChatRecoveryDetected(**_fields(incident)))
-        house.emit(ChatRecoveryAttempt(**_fields(incident)))
+            host.emit(ChatRecoveryDetected(**_fields(incident)))
+        host.emit(ChatRecoveryAttempt(**_fields(incident)))
         if found.asks_policy and not await self._may_go_on(incident, settings, now):
             reason = "recovery_aborted"
         return incident, reason
 
     def _asked_by(self, turn: Turn) -> str | None:
         """The latest user message the turn answers."""
-        session = self._house.session
+        session = self._host.session
         path = (session.up_to(turn.question) if turn.question else None) or session.path
         return next((m.id for m in reversed(path) if m.role == "user"), None)
 
     def _awaits_person(self, turn: Turn, journal: Journal) -> bool:
         """True when all that is open is a question to a person or a browser."""
-        browser = {*turn.client_tools, *(n for n, t in self._house.own_tools().items() if not t.has_body)}
+        browser = {*turn.client_tools, *(n for n, t in self._host.own_tools().items() if not t.has_body)}
         waiting = [p for p in journal.fold.parts if is_tool_part(p) and is_pending(p, browser)]
         running = [row for row in journal.calls.values() if row.state == "started"]
         return bool(waiting) and not running
@@ -298,7 +292,7 @@ class Recovery:
             asked = settings.should_keep_recovering
             return await ask("should_keep_recovering", asked, question) is not False
         except Exception as error:  # noqa: BLE001 - a broken policy must not cost anybody an answer
-            self._house.log_hook_error("chat_recovery.should_keep_recovering", error)
+            self._host.hooks.log_error("chat_recovery.should_keep_recovering", error)
             return True
 
     async def _unless_stopped(
@@ -313,14 +307,14 @@ class Recovery:
             stopped.cancel()
             if not asked.done():
                 asked.cancel()
-                self._house.background(asked)
+                self._host.background(asked)
 
     async def _ask(self, turn: Turn, journal: Journal, incident: Incident) -> RecoveryDecision:
-        house = self._house
-        if not house.overrides("on_chat_recovery"):
+        host = self._host
+        if not host.hooks.overrides("on_chat_recovery"):
             return RecoveryDecision()
         stash = await self._stashed(turn)
-        await house.session.refresh()
+        await host.session.refresh()
         parts = copy_json(journal.fold.message().parts)
         context = ChatRecoveryContext(
             incident_id=incident.id,
@@ -333,19 +327,18 @@ class Recovery:
             partial_text=text_of(parts),
             partial_parts=parts,
             recovery_data=stash,
-            messages=[m.copy() for m in house.session.path if m.id != turn.message_id],
-            created_at=turn.created_at,
+            messages=[m.copy() for m in host.session.path if m.id != turn.message_id],
+            created_at=moment_of(turn.created_at),
             last_body=turn.body,
             last_client_tools=[schema_of(tool) for tool in turn.client_tools.values()] or None,
         )
-        answer = await call_hook(house.agent.on_chat_recovery, context)
+        answer = await host.hooks.on_chat_recovery(context)
         if answer is None:
             return RecoveryDecision()
         return as_settings(RecoveryDecision, answer, "What on_chat_recovery returned")
 
     async def _stashed(self, turn: Turn) -> Any:
-        rows = await self._house.store.fetch(turns.STASH, self._house.id, turn.id)
-        text = rows[0][0] if rows else None
+        text = await turn_rows.stash_of(self._host.store, turn.id)
         try:
             return None if text is None else decode_json(text)
         except msgspec.DecodeError:
@@ -355,38 +348,28 @@ class Recovery:
     # --- it goes on
 
     async def _scheduled(self, turn: Turn, incident: Incident) -> None:
-        house = self._house
+        host = self._host
         incident = self._incidents[turn.id] = replace(incident, status="scheduled", reason=None)
-        await house.store.apply([turns.picked_up(house.id, turn.id), queries.kept(house.id, incident)])
+        await host.store.apply([turns.picked_up(turn.id), queries.kept(incident)])
         self._announce(turn)
-        house.emit(ChatRecoveryScheduled(**_fields(incident)))
-
-    async def _start_over(self, turn: Turn) -> Journal:
-        house = self._house
-        await self._forget_copy(turn)
-        turn.message_id = house.new_id()
-        await house.store.apply(turns.rewound(house.id, turn.id, message_id=turn.message_id))
-        house.feed.publish(TurnRewound(turn))
-        journal = await self._read(turn)
-        house.inflight = journal.fold
-        return journal
+        host.emit(ChatRecoveryScheduled(**_fields(incident)))
 
     async def _forget_copy(self, turn: Turn) -> None:
         """Remove the answer as far as a chat window has posted it with its next message."""
-        session = self._house.session
+        session = self._host.session
         if await session.has(turn.message_id):
             await session.delete_messages([turn.message_id])
-            self._house.feed.publish(HistoryChanged())
+            self._host.feed.publish(HistoryChanged())
 
     async def _hook_failed(self, turn: Turn, incident: Incident, error: Exception) -> Postponed:
-        house = self._house
-        house.log_hook_error("on_chat_recovery", error)
+        host = self._host
+        host.hooks.log_error("on_chat_recovery", error)
         text = mask(str(error)) or type(error).__name__
         incident = self._incidents[turn.id] = replace(incident, status="failed", reason=text)
-        await house.store.apply([queries.kept(house.id, incident)])
-        house.emit(ChatRecoveryFailed(**_fields(incident), reason=text))
+        await host.store.apply([queries.kept(incident)])
+        host.emit(ChatRecoveryFailed(**_fields(incident), reason=text))
         turn.is_interrupted = True
-        return Postponed(min(LONGEST_RETRY, FIRST_RETRY * 2 ** min(incident.attempt - 1, 8)))
+        return Postponed(backoff(incident.attempt, first=FIRST_RETRY, most=LONGEST_RETRY))
 
     async def queue_timeout(self, turn: Turn) -> Outcome | Postponed:
         """The turn waited for its place in vain: it comes again, or is given up after too many times."""
@@ -398,10 +381,10 @@ class Recovery:
             return await self._unreached(turn, error)
 
     async def _crowded_out(self, turn: Turn) -> Outcome | Postponed:
-        house, settings = self._house, self.settings or ChatRecovery()
+        host, settings = self._host, self.settings or ChatRecovery()
         id = incident_id(turn.request_id, self._asked_by(turn))
-        rows = await house.store.fetch(queries.ONE, house.id, id)
-        now = house.clock.now_ms()
+        rows = await host.store.fetch(queries.ONE, id)
+        now = host.clock.now_ms()
         known = queries.opened(rows[0]) if rows else None
         incident = known or self._blank(turn, id, settings)
         incident = replace(
@@ -414,13 +397,13 @@ class Recovery:
         self._incidents[turn.id] = incident
         if incident.attempt > settings.max_attempts:
             return await self._give_up(turn, await self._read(turn), incident, "stable_timeout", settings)
-        await house.store.apply([queries.kept(house.id, incident)])
-        house.emit(ChatRecoveryScheduled(**_fields(incident)))
+        await host.store.apply([queries.kept(incident)])
+        host.emit(ChatRecoveryScheduled(**_fields(incident)))
         return Postponed(POSTPONED_BY)
 
     def _blank(self, turn: Turn, id: str, settings: ChatRecovery) -> Incident:
         """The incident of a turn that nothing is known of yet."""
-        now = self._house.clock.now_ms()
+        now = self._host.clock.now_ms()
         return Incident(
             id=id,
             request_id=turn.request_id,
@@ -435,20 +418,20 @@ class Recovery:
 
     async def _unreached(self, turn: Turn, error: StoreError) -> Outcome | Postponed:
         """The store failed: the turn comes again, so often and no more. Then it is set aside, and told."""
-        house, settings = self._house, self.settings or ChatRecovery()
+        host, settings = self._host, self.settings or ChatRecovery()
         failures = self._failures[turn.id] = self._failures.get(turn.id, 0) + 1
-        log.error("turn %s of %s cannot be picked up (%d)", turn.id, house.id, failures, exc_info=error)
+        log.error("turn %s of %s cannot be picked up (%d)", turn.id, host.id, failures, exc_info=error)
         known = self._incidents.get(turn.id)
         known = known or self._blank(turn, incident_id(turn.request_id, None), settings)
         incident = self._incidents[turn.id] = replace(known, attempt=max(known.attempt, failures))
-        house.emit(ChatRecoveryFailed(**_fields(incident), reason=str(error)))
-        house.inflight, turn.is_interrupted = None, True
+        host.emit(ChatRecoveryFailed(**_fields(incident), reason=str(error)))
+        turn.fold, turn.is_interrupted = None, True
         if failures <= settings.max_attempts:
-            return Postponed(min(LONGEST_AGAIN, AGAIN * 2 ** min(failures - 1, 8)))
+            return Postponed(backoff(failures, first=AGAIN, most=LONGEST_AGAIN))
         self._incidents[turn.id] = incident = replace(incident, status="exhausted", reason="recovery_error")
         await self._tell_exhausted(turn, None, incident, "recovery_error", settings)
-        now = house.clock.now_ms()
-        suspect = Suspect(agent=house.id, turn=turn.id, first_at=now, last_at=now)
+        now = host.clock.now_ms()
+        suspect = Suspect(agent=host.id, turn=turn.id, first_at=moment_of(now), last_at=moment_of(now))
         try:
             return await self._set_aside(turn, suspect, error)
         except StoreError as broken:
@@ -456,7 +439,7 @@ class Recovery:
                 raise
             log.error("turn %s stays open in the database; the next start takes it up: %s", turn.id, broken)
             said = self._given_up[turn.id]
-            close(house, TurnEnded(turn, "error", said.shown, streamed=False))
+            close(host, TurnEnded(turn, "error", said.shown, streamed=False))
             return Outcome(turn, "error", error=error, text=said.text, stage="recovery")
 
     # --- it does not
@@ -481,10 +464,10 @@ class Recovery:
         reason: ExhaustedReason,
         settings: ChatRecovery,
     ) -> None:
-        house = self._house
+        host = self._host
         if turn.id in self._given_up:
             return  # it was told so; only its end could not be written
-        house.emit(ChatRecoveryExhausted(**_fields(incident), reason=reason))
+        host.emit(ChatRecoveryExhausted(**_fields(incident), reason=reason))
         if settings.on_exhausted is None:
             return
         parts: list[Part] = copy_json(journal.fold.message().parts) if journal is not None else []
@@ -496,7 +479,7 @@ class Recovery:
             max_attempts=incident.max_attempts,
             recovery_kind=incident.kind,
             stream_id=turn.id if journal is not None and journal.next_seq else "",
-            created_at=turn.created_at,
+            created_at=moment_of(turn.created_at),
             partial_text=text_of(parts),
             partial_parts=parts,
             reason=reason,
@@ -505,33 +488,33 @@ class Recovery:
         try:
             await call_hook(settings.on_exhausted, told)
         except Exception as error:  # noqa: BLE001 - people must be told all the same
-            house.log_hook_error("chat_recovery.on_exhausted", error)
+            host.hooks.log_error("chat_recovery.on_exhausted", error)
 
     async def _decline(self, turn: Turn, journal: Journal, incident: Incident, *, keeps: bool) -> Outcome:
-        house = self._house
+        host = self._host
         self._incidents[turn.id] = replace(incident, status="skipped", reason="continue_disabled")
         keeps = keeps or journal.has_settled_results
         if not keeps:
             await self._forget_copy(turn)
-        await house.session.refresh()
-        leaf = house.session.leaf
+        await host.session.refresh()
+        leaf = host.session.leaf
         if leaf is not None and leaf.role == "assistant" and leaf.id not in (turn.question, turn.message_id):
             # The hook has brought the answer from elsewhere.
-            return await end_where_cut(self._house, turn, journal, "completed", None, keeps=keeps)
+            return await end_where_cut(self._host, turn, journal, "completed", None, keeps=keeps)
         return await self._fail(turn, journal, TurnGivenUp(DECLINED_TEXT, "declined"), keeps=keeps)
 
     async def _set_aside(self, turn: Turn, suspect: Suspect, error: Exception | None = None) -> Outcome:
         """End a turn without reading what is stored of it. It is kept, and may be released."""
-        house = self._house
-        if house.generation != turn.generation:
-            return await end_unstarted(house, turn, "skipped")
+        host = self._host
+        if host.generation != turn.generation:
+            return await end_unstarted(host, turn, "skipped")
         text = SET_ASIDE_TEXT if error is None else UNREADABLE_TEXT
         said = await self._explained(turn, TurnGivenUp(text, "set_aside"))
         turn.is_interrupted = False
-        aside = put_aside(house, turn.id, suspect, said.text, error)
-        await house.store.apply([*aside, remembered(house, turn, said.shown)])
-        tell_aside(house, turn.id, turn.request_id, suspect, error)
-        close(house, TurnEnded(turn, "error", said.shown, streamed=False))
+        aside = put_aside(host, self._trials, turn.id, suspect, said.text, error)
+        await host.store.apply([*aside, host.last_failure.note_turn(turn, said.shown)])
+        tell_aside(host, turn.id, turn.request_id, suspect, error)
+        close(host, TurnEnded(turn, "error", said.shown, streamed=False))
         return Outcome(turn, "error", error=error, text=said.text, stage="recovery")
 
     async def _explained(self, turn: Turn, error: TurnGivenUp) -> Explained:
@@ -539,7 +522,7 @@ class Recovery:
         said = self._given_up.get(turn.id)
         if said is None:
             said = self._given_up[turn.id] = await explain(
-                self._house, error, "recovery", turn.request_id, turn.is_applied, identity=turn.identity
+                self._host, error, "recovery", turn.request_id, turn.is_applied, identity=turn.identity
             )
         return said
 
@@ -547,7 +530,7 @@ class Recovery:
         """End a turn that does not go on, with the words that `on_chat_error` has for it."""
         said = await self._explained(turn, error)
         outcome = await end_where_cut(
-            self._house, turn, journal, "error", said.text, shown=said.shown, keeps=keeps
+            self._host, turn, journal, "error", said.text, shown=said.shown, keeps=keeps
         )
         outcome.error, outcome.stage = said.error, "recovery"
         return outcome
@@ -556,13 +539,13 @@ class Recovery:
 
     def closing(self, turn: Turn, status: TurnStatus) -> list[Statement]:
         """What to write together with the end of a turn."""
-        house, incident = self._house, self._incidents.get(turn.id)
-        passing = house.trials.passing(house.id, turn.id)
+        host, incident = self._host, self._incidents.get(turn.id)
+        passing = self._trials.passing(host.id, turn.id)
         if incident is None:
             return passing
         if status == "completed" and incident.status not in ("skipped", "exhausted"):
-            return [*passing, queries.forgotten(house.id, incident.id)]
-        return [*passing, queries.kept(house.id, self._closed_as(incident, status))]
+            return [*passing, queries.forgotten(incident.id)]
+        return [*passing, queries.kept(self._closed_as(incident, status))]
 
     def _closed_as(self, incident: Incident, status: TurnStatus) -> Incident:
         if incident.status in ("exhausted", "skipped"):
@@ -573,24 +556,24 @@ class Recovery:
 
     def closed(self, turn: Turn, status: TurnStatus) -> None:
         """The turn's end is durable: tell how its recovery ended."""
-        house, incident = self._house, self._incidents.pop(turn.id, None)
+        host, incident = self._host, self._incidents.pop(turn.id, None)
         self._failures.pop(turn.id, None)
         self._given_up.pop(turn.id, None)
-        house.trials.passed(house.id, turn.id)
+        self._trials.passed(host.id, turn.id)
         if incident is not None:
             ended = self._closed_as(incident, status)
             match ended.status:
                 case "completed":
-                    house.emit(ChatRecoveryCompleted(**_fields(ended)))
+                    host.emit(ChatRecoveryCompleted(**_fields(ended)))
                 case "skipped":
-                    house.emit(ChatRecoverySkipped(**_fields(ended), reason=ended.reason))
+                    host.emit(ChatRecoverySkipped(**_fields(ended), reason=ended.reason))
                 case "failed":
-                    house.emit(ChatRecoveryFailed(**_fields(ended), reason=ended.reason))
+                    host.emit(ChatRecoveryFailed(**_fields(ended), reason=ended.reason))
                 case _:
                     pass
-        if house.recovering is not None and house.recovering.request_id == turn.request_id:
-            house.recovering = None
-            house.feed.publish(RecoveryChanged(turn, False))
+        if self.recovering is not None and self.recovering.request_id == turn.request_id:
+            self.recovering = None
+            host.feed.publish(RecoveryChanged(turn, False))
 
 
 def _fields(incident: Incident) -> dict[str, Any]:

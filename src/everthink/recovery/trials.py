@@ -17,9 +17,9 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..clock import Clock, Timer
+from ..clock import Clock, Timer, moment_of, ms_of
 from ..errors import StoreError
-from ..store.port import Statement, Store
+from ..store.port import AgentStore, Statement, Store
 from . import suspects
 from .suspects import STRIKES, Suspect
 
@@ -55,7 +55,9 @@ class Trial:
 class Trials:
     """The attempts of one process."""
 
-    def __init__(self, store: Store, clock: Clock, *, store_of: Callable[[str], Store] | None = None) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, *, store_of: Callable[[str], AgentStore] | None = None
+    ) -> None:
         self._store, self._clock = store, clock
         # An agent's own way to the store, while this process may write about it.
         self._given_store_of = store_of
@@ -68,8 +70,8 @@ class Trials:
         self._line = _Line()
         self._writes: set[asyncio.Future[None]] = set()
 
-    def _store_of(self, agent: str) -> Store:
-        return self._store if self._given_store_of is None else self._given_store_of(agent)
+    def _store_of(self, agent: str) -> AgentStore:
+        return AgentStore(self._store, agent) if self._given_store_of is None else self._given_store_of(agent)
 
     async def load(self) -> None:
         """Learn who is suspected. Once."""
@@ -86,7 +88,7 @@ class Trials:
     async def learn(self, agent: str) -> None:
         """Read again what is known of an agent that another process may have tried."""
         await self.load()
-        for row in await self._store.fetch(suspects.ALL_OF_AGENT, agent):
+        for row in await self._store.fetch(suspects.ALL_OF_AGENT, agent=agent):
             suspect = suspects.opened(row)
             if (suspect.agent, suspect.turn) not in self._open:
                 self._known[suspect.agent, suspect.turn] = suspect
@@ -111,7 +113,7 @@ class Trials:
     async def prepare(self, agent: str, turn: str = "", *, said: int = -1, what: str) -> Trial:
         """An attempt that is not counted yet; whoever is suspected has its place when this returns."""
         await self.load()
-        key, now = (agent, turn), self._clock.now_ms()
+        key, now = (agent, turn), moment_of(self._clock.now_ms())
         running = self._open.get(key)
         if running is not None:
             await self.undo(running)  # an earlier attempt of this process, which lives
@@ -127,7 +129,7 @@ class Trials:
 
     async def _again(self, key: Key) -> Suspect | None:
         """What the row says now: somebody may have released it."""
-        rows = await self._store.fetch(suspects.ONE, *key)
+        rows = await self._store.fetch(suspects.ONE, key[1], agent=key[0])
         if not rows:
             self._known.pop(key, None)
             return None
@@ -142,7 +144,7 @@ class Trials:
                 is_counted = True
             else:
                 suspect = trial.suspect
-                marked = suspects.counted_start(suspect.agent, now=suspect.last_at, what=suspect.what)
+                marked = suspects.counted_start(now=ms_of(suspect.last_at), what=suspect.what)
                 rows = await self._store_of(suspect.agent).apply([marked, *more])
                 is_counted = bool(rows[0])
         except asyncio.CancelledError:
@@ -167,7 +169,7 @@ class Trials:
 
     def passing(self, agent: str, turn: str = "") -> list[Statement]:
         """What clears it of suspicion, for the commit of its end. Follow that with `passed`."""
-        return [suspects.cleared(agent, turn)] if (agent, turn) in self._known else []
+        return [suspects.cleared(turn)] if (agent, turn) in self._known else []
 
     def passed(self, agent: str, turn: str = "") -> None:
         """It ended well, and that is durable."""
@@ -181,7 +183,7 @@ class Trials:
     def clear(self, trial: Trial) -> None:
         """It ended well: clear it of suspicion, without waiting for that."""
         if trial.is_open:
-            self._later(trial.suspect.agent, [suspects.cleared(*trial.key)])
+            self._later(trial.suspect.agent, [suspects.cleared(trial.suspect.turn)])
             self.passed(*trial.key)
         self._leave(trial)
 
@@ -217,7 +219,7 @@ class Trials:
 
     def dropping(self, agent: str) -> list[Statement]:
         """What takes turns that are set aside off the list, for the commit that clears the conversation."""
-        return [suspects.dropped(agent)] if any(key[0] == agent and key[1] for key in self._known) else []
+        return [suspects.dropped()] if any(key[0] == agent and key[1] for key in self._known) else []
 
     def forget(self, agent: str) -> None:
         """The agent is about to be erased: nothing is written about it any more."""
@@ -241,7 +243,7 @@ class Trials:
             return []
         if trial.before is None:
             self._known.pop(trial.key, None)
-            return [suspects.cleared(*trial.key)]
+            return [suspects.cleared(trial.suspect.turn)]
         self._known[trial.key] = trial.before
         return [suspects.counted(trial.before)]
 

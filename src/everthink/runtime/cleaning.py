@@ -1,6 +1,6 @@
 """After a clear: leave nothing of the conversation in the files of the database.
 
-    control.clear --ask--> Cleaning --unsaid, scrub--> store          in the background, one at a time
+    chat.clear --ask--> Cleaning --unsaid, scrub--> store          in the background, one at a time
 
 The turns that ran when it was cleared may write chunks until they notice: those go when they are over.
 However often a client clears, one pass runs and at most one more is owed.
@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
 
 from ..errors import StoreError
 from ..journal import queries
-from ..store.port import Store
+from ..store.port import AgentStore
 
 __all__ = ["PATIENCE", "Cleaning"]
 
@@ -25,22 +24,11 @@ PATIENCE = 0.05
 """Seconds that others may wait while the file is rewritten, for what a client may ask for at any time."""
 
 
-class Home(Protocol):
-    """The agent, as this sees it."""
-
-    id: str
-    store: Store
-
-    def background(self, work: Awaitable[None]) -> None:
-        """Keep a task alive until it ends."""
-        ...
-
-
 class Cleaning:
     """What is owed to the cleared conversations of one agent."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, store: AgentStore, background: Callable[[Awaitable[None]], None]) -> None:
+        self._store, self._background = store, background
         self._is_asked = self._is_running = False
         self._late: dict[str, asyncio.Task[None]] = {}
 
@@ -50,20 +38,21 @@ class Cleaning:
         self._late.update(running)
         if not self._is_running:
             self._is_running = True
-            self._home.background(self._run())
+            self._background(self._run())
 
     async def _run(self) -> None:
-        home = self._home
         try:
             while self._is_asked:
                 self._is_asked = False
-                await home.store.scrub(patience=PATIENCE)
+                await self._store.database.scrub(patience=PATIENCE)
                 late, self._late = self._late, {}
                 if late:
                     await asyncio.wait(late.values())
-                    await home.store.apply(queries.unsaid(home.id, list(late)))
+                    await self._store.apply(queries.unsaid(list(late)))
                     self._is_asked = True
         except StoreError as error:
-            log.warning("%s: what was cleared is deleted; it could not be scrubbed yet: %s", home.id, error)
+            log.warning(
+                "%s: what was cleared is deleted; it could not be scrubbed yet: %s", self._store.agent, error
+            )
         finally:
             self._is_running = False

@@ -11,8 +11,8 @@ import logging
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..calling import call_hook
 from ..errors import InvalidSettings
+from ..hooks.runner import HookRunner
 from ..session.session import Session
 from ..settings import shown
 from ..turn.overflow import overflow_of
@@ -24,9 +24,9 @@ log = logging.getLogger("everthink.runtime")
 _told: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
 
 
-async def configured(agent: Any, session: Session) -> Session:
+async def configured(hooks: HookRunner, session: Session) -> Session:
     """The session that the agent's `configure_session` has set up. Raises when it returns something else."""
-    answer: Any = await call_hook(agent.configure_session, session)
+    agent, answer = hooks.agent, await hooks.configure_session(session)
     if answer is not None and not isinstance(answer, Session):
         raise InvalidSettings(
             f"configure_session returned {shown(answer)}.",

@@ -42,13 +42,12 @@ from ..observe.events import Audit, Destroy, Released, SetAside, TaskFailed
 from ..recovery import suspects
 from ..recovery.suspects import Suspect
 from ..recovery.trials import Trial, Trials
-from ..recovery.wake import take_up
 from ..schedules import alarm_queries, job_queries
-from ..store.port import Store
+from ..store.port import AgentStore, Store
 from ..tasks import begin
 from ..turn.ending import SEGMENT_GRACE_MS
 from . import cleaning, queries
-from .actor import Actor, Resident
+from .actor import Actor
 from .erasing import erased, rows_erased
 from .introduced import Introduced
 from .retention import Retention
@@ -84,9 +83,9 @@ class Directory:
 
     def __init__(
         self,
-        classes: Mapping[str, type[Resident]],
+        classes: Mapping[str, type[Any]],
         *,
-        base: type[Resident],
+        base: type[Any],
         store: Store,
         clock: Clock,
         bus: EventBus,
@@ -114,7 +113,7 @@ class Directory:
             membership.on_lost, membership.on_change = self._lose_all, self._look_again
         # The way to the store of each agent that is ours.
         self._fences: dict[str, Fence] = {}
-        self.trials = Trials(store, clock, store_of=lambda agent: self._fences.get(agent, store))
+        self.trials = Trials(store, clock, store_of=self._store_of)
         """Counts what is tried, and knows what took earlier processes down."""
         self._parts["trials"] = self.trials
         # The agents that are reached for what is due.
@@ -150,11 +149,11 @@ class Directory:
     def __len__(self) -> int:
         return len(self._live)
 
-    async def exists(self, cls: type[Resident], name: str) -> bool:
+    async def exists(self, cls: type[Any], name: str) -> bool:
         """True when there is such an agent: in memory, or because something of it is kept."""
         return await self._is_there(self._key(cls, name))
 
-    async def reach(self, cls: type[Resident], name: str, props: Any = None) -> Actor:
+    async def reach(self, cls: type[Any], name: str, props: Any = None) -> Actor:
         """The live agent at this address, started if need be."""
         for _ in range(STARTS):
             if (actor := await self._reach(cls, name, props)) is not None:
@@ -165,7 +164,12 @@ class Directory:
             next_step="Reach it again: here, or in the process that has it now.",
         )
 
-    async def _reach(self, cls: type[Resident], name: str, props: Any) -> Actor | None:
+    def live(self, cls: type[Any], name: str) -> Actor | None:
+        """The agent at this address, if it is in memory and serves."""
+        task = self._live.get(self._key(cls, name))
+        return task.result() if task is not None and _is_up(task) else None
+
+    async def _reach(self, cls: type[Any], name: str, props: Any) -> Actor | None:
         """The live agent; `None` when it had to be dropped while it started, and may be tried again."""
         key = self._key(cls, name)
         task = self._live.get(key)
@@ -195,7 +199,7 @@ class Directory:
                 return None
             raise
 
-    def _key(self, cls: type[Resident], name: str) -> Address:
+    def _key(self, cls: type[Any], name: str) -> Address:
         """The address of an agent, if there can be one."""
         if self._closed:
             raise StoreClosed("The app is closed.", next_step="Use the agent inside `async with App(...)`.")
@@ -209,7 +213,7 @@ class Directory:
         return Address(cls.__name__, name)
 
     async def _start(
-        self, cls: type[Resident], name: str, props: Any, *, after: asyncio.Future[Any] | None
+        self, cls: type[Any], name: str, props: Any, *, after: asyncio.Future[Any] | None
     ) -> Actor:
         if after is not None:
             await asyncio.wait([after])  # what is being cut there must not be taken up here meanwhile
@@ -232,17 +236,18 @@ class Directory:
             self._clear_after(trial, actor.left_work())
         return actor
 
+    def _store_of(self, agent: str) -> AgentStore:
+        """An agent's way to the database: through its fence while this process has it."""
+        return self._fences.get(agent) or AgentStore(self.store, agent)
+
     async def _has_due(self, id: str) -> bool:
         """True when timers are due: the waker comes for them, and may find out what is wrong with them."""
-        return bool(await self.store.fetch(alarm_queries.DUE, id, self._clock.now_ms(), 1))
+        return bool(await self.store.fetch(alarm_queries.DUE, self._clock.now_ms(), 1, agent=id))
 
-    async def _started(self, cls: type[Resident], name: str, props: Any, fence: Fence) -> Actor:
-        known = queries.known(
-            Address(cls.__name__, name).id, cls=cls.__name__, name=name, now=self._clock.now_ms()
-        )
+    async def _started(self, cls: type[Any], name: str, props: Any, fence: Fence) -> Actor:
+        known = queries.known(cls=cls.__name__, name=name, now=self._clock.now_ms())
         parts: dict[str, Any] = {**self._parts, "store": Introduced(fence, known), "fence": fence}
-        actor = Actor(cls, name, **parts)
-        actor.waker = self.waker.wake_at
+        actor = Actor(cls, name, waker=self.waker.wake_at, **parts)
         try:
             await actor.start(props)
         except BaseException:
@@ -250,7 +255,7 @@ class Directory:
             raise
         return actor
 
-    async def known(self, cls: type[Resident], name: str) -> str:
+    async def known(self, cls: type[Any], name: str) -> str:
         """The id of an agent that exists. Raises when there is none."""
         key = self._key(cls, name)
         if not await self._is_there(key):
@@ -326,10 +331,10 @@ class Directory:
             self._note_leaving(key, cutting)
 
     def _hang_up(self, actor: Actor) -> None:
-        """In the same breath: no turn may hear of it first, and take it for a failure of its own."""
-        actor.door.cut()
-        if actor.hall is not None:
-            actor.hall.close_all(*RESTART)
+        """Without an await: no turn may hear of it first, and take it for a failure of its own."""
+        actor.cut()
+        if actor.sockets is not None:
+            actor.sockets.close_all(*RESTART)
 
     async def _cut(self, key: Address, start: asyncio.Task[Actor], fence: Fence, why: Loss) -> None:
         id = key.id
@@ -355,7 +360,7 @@ class Directory:
 
     # --- what takes the process down
 
-    async def _counted(self, id: str, cls: type[Resident], name: str) -> Trial:
+    async def _counted(self, id: str, cls: type[Any], name: str) -> Trial:
         """Count a start before anything of the agent is read or run. Raises `AgentSetAside`."""
         trial = await self.trials.prepare(id, what="its start")
         if trial.is_aside:
@@ -364,10 +369,10 @@ class Directory:
         await self.trials.count(trial)
         return trial
 
-    async def _set_aside(self, cls: type[Resident], name: str, suspect: Suspect) -> None:
+    async def _set_aside(self, cls: type[Any], name: str, suspect: Suspect) -> None:
         if suspect.is_aside:
             return
-        await self._fences.get(suspect.agent, self.store).apply([self.trials.aside(suspect)])
+        await self._store_of(suspect.agent).apply([self.trials.aside(suspect)])
         log.error(
             "%s is set aside: the process died, or was killed, in %d of its starts. All of it is kept;"
             " `everthink release %s` tries again.",
@@ -385,7 +390,7 @@ class Directory:
         watching = asyncio.gather(*work, return_exceptions=True)
         watching.add_done_callback(lambda _: self.trials.clear(trial))
 
-    async def release(self, cls: type[Resident], name: str, turn: str | None = None) -> list[str]:
+    async def release(self, cls: type[Any], name: str, turn: str | None = None) -> list[str]:
         """Let what was set aside be tried again: one turn, or all. Returns the turns, `""` for the agent."""
         key = self._key(cls, name)
         id = key.id
@@ -401,15 +406,16 @@ class Directory:
             self._bus.emit(cls.__name__, name, Released(turn_id=one or None))
         task = self._live.get(key)
         if task is not None and _is_up(task):
-            for one in found:
-                await take_up(task.result(), one)
+            if (chat := task.result().chat) is not None:
+                for one in found:
+                    await chat.take_up(one)
         elif found:
             self.waker.wake_at(0, id)
         return found
 
     async def _release(self, key: Address, fence: Fence, turn: str | None) -> list[str]:
         id = key.id
-        rows, _ = await fence.apply([suspects.released(id, turn), turn_queries.released(id, turn)])
+        rows, _ = await fence.apply([suspects.released(turn), turn_queries.released(turn)])
         self.trials.released(id, turn)
         return [row[0] for row in rows]
 
@@ -422,7 +428,7 @@ class Directory:
 
     async def set_aside(self) -> list[Suspect]:
         """What is not tried any more until it is released."""
-        return [suspects.opened(row) for row in await self.store.fetch(suspects.ASIDE)]
+        return await suspects.all_aside(self.store)
 
     # --- tidying up
 
@@ -529,7 +535,7 @@ class Directory:
         if self._live:
             self._watch()
 
-    async def evict(self, cls: type[Resident], name: str, *, grace: float = 0.0) -> None:
+    async def evict(self, cls: type[Any], name: str, *, grace: float = 0.0) -> None:
         """Drop an agent from memory; the next one to reach it starts it anew."""
         task = self._live.pop(key := Address(cls.__name__, name), None)
         if task is not None:
@@ -563,9 +569,7 @@ class Directory:
 
     # --- erasing
 
-    async def erase(
-        self, cls: type[Resident], name: str, *, identity: Any = None, patience: float = 1.0
-    ) -> int:
+    async def erase(self, cls: type[Any], name: str, *, identity: Any = None, patience: float = 1.0) -> int:
         """Delete an agent and everything of it. How many rows that were; 0 when there was none."""
         key = self._key(cls, name)
         task = self._erasing.get(key) or self._begin_erasing(key, identity=identity, patience=patience)
@@ -610,8 +614,8 @@ class Directory:
                 await self._give_back(fence, id)
         finally:
             # Only what is durable is told: those who hear of it stay away for good.
-            if actor is not None and actor.hall is not None:
-                actor.hall.close_all(*told)
+            if actor is not None and actor.sockets is not None:
+                actor.sockets.close_all(*told)
         # Not by whoever asked: that may have been the agent itself, which is gone.
         scrub = begin(self.store.scrub(patience=patience), "overwriting what was erased", tell=self._tell)
         self._scrubs.add(scrub)
@@ -630,8 +634,8 @@ class Directory:
 
     async def _end(self, actor: Actor) -> None:
         """Stop an agent that shall write nothing any more."""
-        if actor.hall is not None:
-            actor.hall.hear_no_more()
+        if actor.sockets is not None:
+            actor.sockets.hear_no_more()
         await self._stopped(actor)
         actor.fence.shut()
 

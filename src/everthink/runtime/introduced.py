@@ -9,22 +9,21 @@ the same commit as the first thing that is kept for it.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-from ..store.port import Commit, Rows, Search, Statement, Store
+from ..store.port import AgentStore, Commit, Rows, Statement
 
 __all__ = ["Introduced"]
 
 
-class Introduced:
+class Introduced(AgentStore):
     """The store of one agent. `known` is the statement that makes the agent known, as often as it is run."""
 
-    def __init__(self, store: Store, known: Statement) -> None:
+    __slots__ = ("_is_known", "_known", "_store")
+
+    def __init__(self, store: AgentStore, known: Statement) -> None:
+        super().__init__(store.database, store.agent)
         self._store, self._known = store, known
         self._is_known = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
     def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
         """Write a commit; see `Store.apply`."""
@@ -47,14 +46,3 @@ class Introduced:
 
         written.add_done_callback(tell)
         return told
-
-    async def fetch(self, sql: str, *params: Any) -> Rows:
-        """Read rows."""
-        return await self._store.fetch(sql, *params)
-
-    async def search(self, search: Search) -> Rows:
-        """Search texts."""
-        return await self._store.search(search)
-
-    async def close(self) -> None:
-        """Nothing: the database is the node's."""

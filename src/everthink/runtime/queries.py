@@ -59,7 +59,7 @@ AGENTS = "SELECT agent, class, name, created_at FROM agents"
 
 LATEST = "SELECT name FROM agents WHERE class = ? ORDER BY seen_at DESC, agent LIMIT ?"
 
-VALUES = "SELECT name, value FROM kv WHERE agent = ?"
+VALUES = "SELECT name, value FROM kv WHERE agent = :agent"
 
 
 def values_of(agents: int) -> str:
@@ -67,12 +67,12 @@ def values_of(agents: int) -> str:
     return f"SELECT agent, value FROM kv WHERE name = ? AND agent IN ({', '.join('?' * agents)})"
 
 
-def known(agent: str, *, cls: str, name: str, now: int) -> Statement:
+def known(*, cls: str, name: str, now: int) -> Statement:
     """The agent exists from now on (or did already)."""
     return Statement(
-        "INSERT INTO agents (agent, class, name, created_at, seen_at) VALUES (?, ?, ?, ?, ?)"
+        "INSERT INTO agents (agent, class, name, created_at, seen_at) VALUES (:agent, ?, ?, ?, ?)"
         " ON CONFLICT (agent) DO NOTHING",
-        (agent, cls, name, now, now),
+        (cls, name, now, now),
     )
 
 
@@ -93,15 +93,15 @@ def unseen(classes: Sequence[str], *, before: int, limit: int) -> Statement:
     )
 
 
-def put(agent: str, name: str, value: str) -> Statement:
+def put(name: str, value: str) -> Statement:
     """Keep a small JSON value."""
     return Statement(
-        "INSERT INTO kv (agent, name, value) VALUES (?, ?, ?)"
+        "INSERT INTO kv (agent, name, value) VALUES (:agent, ?, ?)"
         " ON CONFLICT (agent, name) DO UPDATE SET value = excluded.value",
-        (agent, name, value),
+        (name, value),
     )
 
 
-def removed(agent: str, name: str) -> Statement:
+def removed(name: str) -> Statement:
     """Forget a value."""
-    return Statement("DELETE FROM kv WHERE agent = ? AND name = ?", (agent, name))
+    return Statement("DELETE FROM kv WHERE agent = :agent AND name = ?", (name,))

@@ -1,4 +1,4 @@
-"""`@callable`: methods that a connected client may call."""
+"""`@exposed`: methods that a connected client may call."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ..surface import note_definition, refuse_unknown, yields
 from ..tools.tool import Tool
 
 __all__ = [
-    "CallableInfo",
+    "ExposedMethod",
     "StreamingResponse",
-    "callable",
-    "callable_of",
-    "callables_of",
-    "check_callable",
+    "check_exposed",
+    "exposed",
+    "exposed_method",
+    "exposed_methods",
     "has_method",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-_MARK = "__everthink_callable__"
+_MARK = "__everthink_exposed__"
 
 
 @dataclass(frozen=True, slots=True)
-class CallableInfo:
+class ExposedMethod:
     """What is known of a method a client may call."""
 
     description: str | None = None
@@ -37,19 +37,19 @@ class CallableInfo:
 
 
 @overload
-def callable(fn: F, /) -> F: ...
+def exposed(fn: F, /) -> F: ...
 @overload
-def callable(
+def exposed(
     *, description: str | None = None, streaming: bool = False, reads: bool = False
 ) -> Callable[[F], F]: ...
-def callable(fn: Any = None, /, **options: Any) -> Any:
+def exposed(fn: Any = None, /, **options: Any) -> Any:
     """Let clients call this method. With `streaming` it gets a `StreamingResponse` as its first argument.
 
     `reads` says that it changes nothing: then those who may only read may call it too.
     """
 
-    refuse_unknown(options, CallableInfo.__dataclass_fields__, "callable()")
-    check_call("@callable", **options)
+    refuse_unknown(options, ExposedMethod.__dataclass_fields__, "exposed()")
+    check_call("@exposed", **options)
 
     def mark(method: Any) -> Any:
         note_definition(method, 1)
@@ -66,23 +66,23 @@ def _marked(
 ) -> Any:
     if not hasattr(method, "__get__") or isinstance(method, property):
         raise InvalidSettings(
-            f"@callable is given {shown(method)}, in the place of a method.",
-            next_step="Decorate a method; options have names: @callable(description=…).",
+            f"@exposed is given {shown(method)}, in the place of a method.",
+            next_step="Decorate a method; options have names: @exposed(description=…).",
         )
     if streaming and yields(method):
         raise InvalidSettings(
-            f"{getattr(method, '__qualname__', 'it')} is @callable(streaming=True) and has a `yield`, so that"
+            f"{getattr(method, '__qualname__', 'it')} is @exposed(streaming=True) and has a `yield`, so that"
             " calling it runs nothing of it.",
             next_step="Send each piece: stream.send(piece), and at the end stream.end(). The stream is the"
             " first argument after self.",
         )
-    setattr(method, _MARK, CallableInfo(description or method.__doc__, streaming, reads))
+    setattr(method, _MARK, ExposedMethod(description or method.__doc__, streaming, reads))
     return method
 
 
-def callables_of(cls: type) -> dict[str, CallableInfo]:
+def exposed_methods(cls: type) -> dict[str, ExposedMethod]:
     """The methods of a class that clients may call; the most derived definition decides."""
-    found: dict[str, CallableInfo] = {}
+    found: dict[str, ExposedMethod] = {}
     for name in dir(cls):
         info = _info(getattr(cls, name, None))
         if info is not None:
@@ -90,20 +90,20 @@ def callables_of(cls: type) -> dict[str, CallableInfo]:
     return found
 
 
-def callable_of(cls: type, name: str) -> CallableInfo | None:
+def exposed_method(cls: type, name: str) -> ExposedMethod | None:
     """What is known of the method `name`, if clients may call it. Nothing of the agent runs to find out."""
     return _info(inspect.getattr_static(cls, name, None))
 
 
-def _info(found: Any) -> CallableInfo | None:
+def _info(found: Any) -> ExposedMethod | None:
     """The mark of a method; below `@tool`, that of the function inside."""
     info = getattr(found, _MARK, None)
     if info is None and isinstance(found, Tool):
         info = getattr(getattr(cast("Any", found), "__wrapped__", None), _MARK, None)
-    return info if isinstance(info, CallableInfo) else None
+    return info if isinstance(info, ExposedMethod) else None
 
 
-def check_callable(where: str, written: Any, info: CallableInfo) -> None:
+def check_exposed(where: str, written: Any, info: ExposedMethod) -> None:
     """Refuse a method that no client could call: arguments come in order, after the agent itself."""
     function = inspect.unwrap(getattr(written, "__func__", written))
     try:
@@ -114,18 +114,18 @@ def check_callable(where: str, written: Any, info: CallableInfo) -> None:
     rest = any(p.kind is p.VAR_POSITIONAL for p in places)
     if isinstance(written, Tool | FunctionType) and not places:
         raise InvalidSettings(
-            f"@callable {where} has no `self`.", next_step="Write `self` as its first parameter."
+            f"@exposed {where} has no `self`.", next_step="Write `self` as its first parameter."
         )
     needed = (0 if isinstance(written, staticmethod) else 1) + info.streaming
     if not rest and len(places) < needed:
         raise InvalidSettings(
-            f"@callable {where} streams, and takes no stream.",
+            f"@exposed {where} streams, and takes no stream.",
             next_step="Its first parameter after `self` is the StreamingResponse.",
         )
     for parameter in parameters:
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
             raise InvalidSettings(
-                f"@callable {where} needs {parameter.name!r} by name, and clients give arguments in order.",
+                f"@exposed {where} needs {parameter.name!r} by name, and clients give arguments in order.",
                 next_step="Leave out the `*`, or give it a default.",
             )
 

@@ -40,4 +40,5 @@ MIGRATIONS = (
     Migration(11, "who approved", turn.APPROVED),
     Migration(12, "several processes", cluster.TABLES, only="postgres"),
     Migration(13, "what was stopped", turn.STOPPED),
+    Migration(14, "how turns fail", turn.FAILING),
 )

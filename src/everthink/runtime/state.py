@@ -10,56 +10,30 @@ one step; everybody else is told once it is stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from ..calling import fitted, show
-from ..json_values import plain_json
+from ..journal.feed import StateChanged
+from ..json_values import NO_STATE, plain_json
 from ..messages import copy_json
-from ..settings import check_returned
-from ..store.port import Statement, Store
 
-__all__ = ["NO_STATE", "StateBox", "Stateful"]
+if TYPE_CHECKING:
+    from ..store.port import Statement
+    from .parts import AgentParts
 
-NO_STATE: Any = msgspec.UNSET
-
-
-class Stateful(Protocol):
-    """What the state needs of its agent's home."""
-
-    store: Store
-
-    @property
-    def agent(self) -> Any:
-        """The agent, for its hooks."""
-        ...
-
-    def save_value(self, key: str, value: Any) -> Statement:
-        """A statement that keeps a JSON value."""
-        ...
-
-    def background(self, work: Awaitable[Any]) -> None:
-        """Keep a task alive."""
-        ...
-
-    def log_hook_error(self, hook: str, error: BaseException) -> None:
-        """Log that a hook raised."""
-        ...
+__all__ = ["StateBox"]
 
 
 class StateBox:
     """The state of one agent."""
 
-    def __init__(self, home: Stateful) -> None:
-        self._home = home
+    __slots__ = ("_changes", "_parts", "_stored", "_value")
+
+    def __init__(self, parts: AgentParts) -> None:
+        self._parts = parts
         # The newest, as the agent sees it; and the newest that is stored.
         self._value: Any = NO_STATE
         self._stored: Any = NO_STATE
         self._changes = 0
-        self.changed: Callable[[Any, Any], None] | None = None
-        """Tells the connections; set by the server."""
 
     async def load(self, stored: dict[str, Any] | None, *, is_lost: bool = False) -> None:
         """Take the stored state, or the agent's `initial_state` if there is none.
@@ -68,8 +42,8 @@ class StateBox:
         """
         if stored is not None and "value" in stored:
             self._value = self._stored = stored["value"]
-        elif (initial := getattr(self._home.agent, "initial_state", NO_STATE)) is not NO_STATE:
-            initial = plain_json(initial, f"{type(self._home.agent).__name__}.initial_state")
+        elif (initial := getattr(self._parts.hooks.agent, "initial_state", NO_STATE)) is not NO_STATE:
+            initial = plain_json(initial, f"{type(self._parts.hooks.agent).__name__}.initial_state")
             if is_lost or stored is not None:
                 self._value = initial
             else:
@@ -92,13 +66,12 @@ class StateBox:
 
     async def set(self, value: Any, *, source: Any) -> None:
         """Replace the state. Raises what the validator raises, with nothing changed."""
-        home = self._home
+        parts = self._parts
         if source == "server":  # what a client sent is JSON
             value = plain_json(value, "state", "set_state")
-        hook = home.agent.validate_state_change
-        check_returned("validate_state_change", hook(*fitted(hook, value, source)))
+        parts.hooks.validate_state_change(value, source)
         new = copy_json(value)
-        kept = home.save_value("state", {"value": new})
+        kept = parts.save_value("state", {"value": new})
         self._value = new
         self._changes += 1
         # Shielded: it is stored and told even if whoever set it stops waiting.
@@ -106,18 +79,11 @@ class StateBox:
 
     async def _write(self, kept: Statement, new: Any, source: Any, number: int) -> None:
         try:
-            await self._home.store.apply([kept])
+            await self._parts.store.apply([kept])
         except BaseException:
             if number == self._changes:
                 self._value = self._stored
             raise
         self._stored = new
-        if self.changed is not None:
-            self.changed(new, source)
-        self._home.background(self._tell(new, source))
-
-    async def _tell(self, state: Any, source: Any) -> None:
-        try:
-            await show(self._home.agent, "on_state_changed", copy_json(state), source)
-        except Exception as error:  # noqa: BLE001 - the state is stored; a hook cannot change that
-            self._home.log_hook_error("on_state_changed", error)
+        self._parts.feed.publish(StateChanged(new, source))
+        self._parts.background(self._parts.hooks.on_state_changed(copy_json(new), source))

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ..address import Address
+from ..backoff import backoff
 from ..clock import Clock, Timer
 from ..errors import AgentElsewhere, AgentSetAside, StoreClosed, StoreError
 from ..schedules import alarm_queries as queries
@@ -281,7 +282,7 @@ class Waker:
     def _failed(self, agent: str, reason: object) -> None:
         known = self._failing.get(agent)
         streak = 0 if known is None else known.streak + 1
-        pause = min(FIRST_PAUSE * 2.0 ** min(streak, 20), LONGEST_PAUSE)
+        pause = backoff(streak + 1, first=FIRST_PAUSE, most=LONGEST_PAUSE)
         until = self._clock.now_ms() + round(pause * 1000)
         self._failing[agent] = _Failing(streak, until)
         self.wake_at(until, agent)

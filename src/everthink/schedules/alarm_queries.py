@@ -79,9 +79,9 @@ class AlarmRow(NamedTuple):
 
 _COLUMNS = ", ".join(AlarmRow._fields)
 
-BY_ID = f"SELECT {_COLUMNS} FROM alarms WHERE agent = ? AND id = ?"
+BY_ID = f"SELECT {_COLUMNS} FROM alarms WHERE agent = :agent AND id = ?"
 
-DUE = f"SELECT {_COLUMNS} FROM alarms WHERE agent = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?"
+DUE = f"SELECT {_COLUMNS} FROM alarms WHERE agent = :agent AND due_at <= ? ORDER BY due_at, id LIMIT ?"
 
 NEXT = (
     "SELECT due_at, agent, id FROM alarms WHERE class = ? AND (due_at, agent, id) > (?, ?, ?)"
@@ -94,22 +94,23 @@ ANY = "SELECT 1 FROM alarms WHERE agent = ? LIMIT 1"
 NEXT_CLASS = "SELECT MIN(class) FROM alarms WHERE class > ?"
 
 
-def listed(agent: str, *, id: str | None, type: str | None, start: int | None, end: int | None) -> Statement:
+def listed(*, id: str | None, type: str | None, start: int | None, end: int | None) -> Statement:
     """The alarms of an agent, those that fit what is given, the earliest first."""
-    sql, params = f"SELECT {_COLUMNS} FROM alarms WHERE agent = ?", [agent]
+    sql = f"SELECT {_COLUMNS} FROM alarms WHERE agent = :agent"
+    params: list[str | int] = []
     for column, value in (("id = ?", id), ("type = ?", type), ("time >= ?", start), ("time <= ?", end)):
         if value is not None:
             sql += f" AND {column}"
-            params.append(value)  # pyright: ignore[reportArgumentType]
+            params.append(value)
     return Statement(f"{sql} ORDER BY time, id", tuple(params))
 
 
 def similar(
-    agent: str, *, type: str, callback: str, payload: str, cron: str | None, interval_ms: int | None
+    *, type: str, callback: str, payload: str, cron: str | None, interval_ms: int | None
 ) -> Statement:
     """An alarm of the same type for the same callback and payload, and the same rhythm if there is one."""
-    sql = f"SELECT {_COLUMNS} FROM alarms WHERE agent = ? AND type = ? AND callback = ? AND payload = ?"
-    params: list[str | int] = [agent, type, callback, payload]
+    sql = f"SELECT {_COLUMNS} FROM alarms WHERE agent = :agent AND type = ? AND callback = ? AND payload = ?"
+    params: list[str | int] = [type, callback, payload]
     for column, value in (("cron", cron), ("interval_ms", interval_ms)):
         if value is not None:
             sql += f" AND {column} = ?"
@@ -117,49 +118,50 @@ def similar(
     return Statement(f"{sql} ORDER BY created_at, id LIMIT 1", tuple(params))
 
 
-def created(agent: str, cls: str, row: AlarmRow, *, now: int) -> Statement:
+def created(cls: str, row: AlarmRow, *, now: int) -> Statement:
     """A new alarm."""
     return Statement(
         f"INSERT INTO alarms (agent, class, created_at, {_COLUMNS})"
-        f" VALUES (?, ?, ?{', ?' * len(AlarmRow._fields)})",
-        (agent, cls, now, *row),
+        f" VALUES (:agent, ?, ?{', ?' * len(AlarmRow._fields)})",
+        (cls, now, *row),
     )
 
 
-def cancelled(agent: str, id: str) -> Statement:
+def cancelled(id: str) -> Statement:
     """The alarm is taken back; gives its callback, if it was there."""
-    return Statement("DELETE FROM alarms WHERE agent = ? AND id = ? RETURNING callback", (agent, id))
+    return Statement("DELETE FROM alarms WHERE agent = :agent AND id = ? RETURNING callback", (id,))
 
 
-def started(agent: str, id: str, *, now: int) -> Statement:
+def started(id: str, *, now: int) -> Statement:
     """Its callback is about to run; gives how often that was said. Nothing when it was cancelled."""
     return Statement(
-        "UPDATE alarms SET started_at = ?, starts = starts + 1 WHERE agent = ? AND id = ? RETURNING starts",
-        (now, agent, id),
+        "UPDATE alarms SET started_at = ?, starts = starts + 1"
+        " WHERE agent = :agent AND id = ? RETURNING starts",
+        (now, id),
     )
 
 
-def ended(agent: str, id: str) -> Statement:
+def ended(id: str) -> Statement:
     """A one-shot is over."""
-    return Statement("DELETE FROM alarms WHERE agent = ? AND id = ?", (agent, id))
+    return Statement("DELETE FROM alarms WHERE agent = :agent AND id = ?", (id,))
 
 
-def moved(agent: str, id: str, *, time: int) -> Statement:
+def moved(id: str, *, time: int) -> Statement:
     """What comes again is over for now, and due again at `time`."""
     return Statement(
         "UPDATE alarms SET time = ?, due_at = ?, started_at = NULL, starts = 0, strikes = 0"
-        " WHERE agent = ? AND id = ?",
-        (time, time, agent, id),
+        " WHERE agent = :agent AND id = ?",
+        (time, time, id),
     )
 
 
-def released(agent: str, id: str) -> Statement:
+def released(id: str) -> Statement:
     """It was stopped on the way and does not run any more."""
-    return Statement("UPDATE alarms SET started_at = NULL WHERE agent = ? AND id = ?", (agent, id))
+    return Statement("UPDATE alarms SET started_at = NULL WHERE agent = :agent AND id = ?", (id,))
 
 
-def put_off(agent: str, id: str, *, until: int, strikes: int) -> Statement:
+def put_off(id: str, *, until: int, strikes: int) -> Statement:
     """It stays what it is, but nobody wakes for it before `until`."""
     return Statement(
-        "UPDATE alarms SET due_at = ?, strikes = ? WHERE agent = ? AND id = ?", (until, strikes, agent, id)
+        "UPDATE alarms SET due_at = ?, strikes = ? WHERE agent = :agent AND id = ?", (until, strikes, id)
     )

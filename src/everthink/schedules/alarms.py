@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast, get_args
 
-import msgspec
-
+from ..clock import moment_of
 from ..errors import InvalidSchedule, StoreError
 from ..holds import Hold
 from ..observe.events import (
@@ -35,28 +34,26 @@ from ..observe.events import (
 from ..settings import check_call, setting
 from ..store.port import Rows, Statement
 from ..surface import check_words
+from ..tasks import stop
 from . import alarm_queries as queries
 from .alarm_queries import AlarmRow
 from .callbacks import (
-    Home,
     Outcome,
     as_retry,
     callback_name,
-    find,
-    options_now,
     options_of,
     packed,
     read_retry,
-    run_callback,
+    run_stored,
     short_id,
     unpacked,
     write_retry,
 )
+from .parts import Parts
 from .retry import Retry, is_out_of_memory, is_superseded, is_transient
 from .when import (
     Kind,
     Moment,
-    as_datetime,
     as_ms,
     cron_after,
     every,
@@ -95,7 +92,8 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class _Unwritten:
-    """What has run and is not written down yet. While we know that it does not run again; so we stay."""
+    """A callback that has run, and the statement that will say so. Until that is written the agent stays in
+    memory, because only there it is known that the callback must not run again."""
 
     statement: Statement
     hold: Hold
@@ -105,7 +103,7 @@ class _Unwritten:
 class Alarms:
     """The timers of one agent."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Parts) -> None:
         self._home = home
         # One at a time, so that callers who mean the same timer find the first one's row.
         self._creating = asyncio.Lock()
@@ -172,17 +170,16 @@ class Alarms:
         async with self._creating:
             known = await self._similar(row) if once else None
             if known is not None:
-                home.wake_at(known.due_at, is_stored=True)
+                home.alarm_at(known.due_at)
                 return _schedule(known)
             cls = type(home.agent).__name__
-            await home.store.apply([queries.created(home.id, cls, row, now=home.clock.now_ms())])
+            await home.store.apply([queries.created(cls, row, now=home.clock.now_ms())])
         home.emit(ScheduleCreate(callback=callback, id=row.id))
-        home.wake_at(row.due_at, is_stored=True)
+        home.alarm_at(row.due_at)
         return _schedule(row)
 
     async def _similar(self, row: AlarmRow) -> AlarmRow | None:
         query = queries.similar(
-            self._home.id,
             type=row.type,
             callback=row.callback,
             payload=row.payload,
@@ -199,7 +196,7 @@ class Alarms:
         return None if row is None else _schedule(row)
 
     async def _row(self, id: str) -> AlarmRow | None:
-        rows = await self._home.store.fetch(queries.BY_ID, self._home.id, id)
+        rows = await self._home.store.fetch(queries.BY_ID, id)
         return AlarmRow.of(rows[0]) if rows else None
 
     async def listed(
@@ -215,7 +212,6 @@ class Alarms:
         if type is not None:
             check_words("list_schedules: type", type, get_args(Kind))
         query = queries.listed(
-            self._home.id,
             id=id,
             type=type,
             start=None if start is None else as_ms(start, kept=""),
@@ -227,7 +223,7 @@ class Alarms:
     async def cancel(self, id: str) -> bool:
         """See `Agent.cancel_schedule`."""
         check_call("cancel_schedule", id=id)
-        (rows,) = await self._home.store.apply([queries.cancelled(self._home.id, id)])
+        (rows,) = await self._home.store.apply([queries.cancelled(id)])
         if not rows:
             return False
         self._home.emit(ScheduleCancel(callback=rows[0][0], id=id))
@@ -247,13 +243,7 @@ class Alarms:
     async def stop(self, grace: float) -> None:
         """Begin nothing more; a callback that runs gets `grace` seconds and is then cancelled."""
         self._is_stopping = True
-        running = self._pass
-        if running is None or running.done():
-            return
-        if grace > 0:
-            await asyncio.wait({running}, timeout=grace)
-        running.cancel()
-        await asyncio.wait({running}, timeout=1)
+        await stop(self._pass, grace)
 
     async def run_due(self) -> None:
         """Run what is due. Raises when a failure around the application cut it short: try again later."""
@@ -268,11 +258,11 @@ class Alarms:
 
     async def _run_due(self) -> None:
         home = self._home
-        with home.hold():
+        with home.holds.take():
             try:
                 await self._write_down()
                 while not self._is_stopping:
-                    rows = await home.store.fetch(queries.DUE, home.id, home.clock.now_ms(), BATCH)
+                    rows = await home.store.fetch(queries.DUE, home.clock.now_ms(), BATCH)
                     await self._run_each([AlarmRow.of(row) for row in rows])
                     if len(rows) < BATCH:
                         return
@@ -298,7 +288,7 @@ class Alarms:
         for one in written:
             one.hold.release()
             if one.next_time is not None:
-                self._home.wake_at(one.next_time, is_stored=True)
+                self._home.alarm_at(one.next_time)
         return answers[-1]
 
     def _warn_of_many(self, due: list[AlarmRow]) -> None:
@@ -317,12 +307,18 @@ class Alarms:
         home, now = self._home, self._home.clock.now_ms()
         if row.type == "interval" and row.started_at is not None and not self._is_hung(row, now):
             return await self._pass_over(row)
-        claimed = await self._write_down(queries.started(home.id, row.id, now=now))
+        claimed = await self._write_down(queries.started(row.id, now=now))
         if not claimed:
             return None  # cancelled by a callback before it
         home.emit(ScheduleExecute(callback=row.callback, id=row.id))
         try:
-            outcome = await self._call(row._replace(starts=claimed[0][0]))
+            outcome = await run_stored(
+                home,
+                row._replace(starts=claimed[0][0]),
+                _schedule,
+                ScheduleRetry,
+                otherwise="its timer is taken as done",
+            )
         except asyncio.CancelledError:
             await self._release(row)
             raise
@@ -343,26 +339,8 @@ class Alarms:
         home = self._home
         until = cast("int", row.started_at) + round(setting(home.agent, "hung_schedule_timeout") * 1000)
         log.warning("%s: the interval %r is still running and is passed over", home.id, row.callback)
-        await home.store.apply([queries.put_off(home.id, row.id, until=until, strikes=row.strikes)])
-        home.wake_at(until, is_stored=True)
-
-    async def _call(self, row: AlarmRow) -> Outcome:
-        home = self._home
-        method = find(home.agent, row.callback)
-        if method is None:
-            log.error("%s has no method %r; its timer is taken as done", home.id, row.callback)
-            return Outcome(0)
-        try:
-            item = _schedule(row)
-        except msgspec.DecodeError as error:
-            return Outcome(0, error)
-        options = options_now(home.agent, item.retry)
-
-        def again(attempt: int) -> None:
-            most = cast("int", options.max_attempts)
-            home.emit(ScheduleRetry(callback=row.callback, id=row.id, attempt=attempt, max_attempts=most))
-
-        return await run_callback(home, method, item.payload, item, options, again)
+        await home.store.apply([queries.put_off(row.id, until=until, strikes=row.strikes)])
+        home.alarm_at(until)
 
     async def _keeps(self, row: AlarmRow, error: BaseException) -> bool:
         """True when the row is to stay as it is. Raises when the whole pass is to be tried again."""
@@ -374,9 +352,12 @@ class Alarms:
         return False
 
     async def _release(self, row: AlarmRow) -> None:
-        """It stopped on the way; nobody needs to wait for it. When this cannot be written, they will."""
+        """Say that a callback which was cut off does not run any more, so that the next pass may begin it.
+
+        When this cannot be written, the next pass waits until the row counts as hung.
+        """
         try:
-            await self._home.store.apply([queries.released(self._home.id, row.id)])
+            await self._home.store.apply([queries.released(row.id)])
         except StoreError as error:
             log.info("%s: the timer %r stays marked as running: %s", self._home.id, row.callback, error)
 
@@ -387,8 +368,8 @@ class Alarms:
         is_sealed = strikes >= limit
         if not is_sealed:
             until = home.clock.now_ms() + min(300, 30 * strikes) * 1000
-            await home.store.apply([queries.put_off(home.id, row.id, until=until, strikes=strikes)])
-            home.wake_at(until, is_stored=True)
+            await home.store.apply([queries.put_off(row.id, until=until, strikes=strikes)])
+            home.alarm_at(until)
         home.emit(
             AlarmMemoryLimitReset(
                 strikes=strikes, limit=limit, sealed=is_sealed, error=str(error) or "out of memory"
@@ -399,10 +380,8 @@ class Alarms:
     def _settle(self, row: AlarmRow) -> None:
         """The callback has run: remove the row, or move it to its next time, with the next commit."""
         home, time = self._home, _next_time(row, self._home.clock.now_ms())
-        statement = (
-            queries.ended(home.id, row.id) if time is None else queries.moved(home.id, row.id, time=time)
-        )
-        self._unwritten.append(_Unwritten(statement, home.hold(), time))
+        statement = queries.ended(row.id) if time is None else queries.moved(row.id, time=time)
+        self._unwritten.append(_Unwritten(statement, home.holds.take(), time))
 
 
 def _next_time(row: AlarmRow, now: int) -> int | None:
@@ -439,7 +418,7 @@ def _schedule(row: AlarmRow) -> Schedule:
         row.callback,
         unpacked(row.payload),
         cast("Kind", row.type),
-        as_datetime(row.time),
+        moment_of(row.time),
         delay_in_seconds=None if row.delay_ms is None else row.delay_ms / 1000,
         cron=row.cron,
         interval_seconds=None if row.interval_ms is None else row.interval_ms / 1000,

@@ -13,33 +13,33 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
+from ..calling import awaited
 from ..clock import Clock
 from ..errors import AgentError, InvalidCallback, InvalidRetry, InvalidSettings
-from ..holds import Hold
 from ..json_values import check_payload
 from ..messages import bounded_json, decode_json, encode_json
-from ..observe.events import EventBody
+from ..observe.events import QueueRetry, ScheduleRetry
 from ..settings import as_settings
-from ..store.port import Store
 from ..surface import can_take, is_tool, nearest_method, parameters_of, yields
+from .alarm_queries import AlarmRow
+from .job_queries import JobRow
+from .parts import Parts
 from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
 
 __all__ = [
-    "Home",
     "Outcome",
     "as_retry",
     "callback_name",
     "defaults_of",
     "find",
-    "options_now",
     "options_of",
     "packed",
     "read_retry",
-    "run_callback",
+    "run_stored",
     "short_id",
     "unpacked",
     "write_retry",
@@ -47,35 +47,7 @@ __all__ = [
 
 log = logging.getLogger("everthink.runtime")
 
-
-class Home(Protocol):
-    """What later work needs of the place where its agent lives."""
-
-    id: str
-    name: str
-    store: Store
-    clock: Clock
-
-    @property
-    def agent(self) -> Any:
-        """The agent, for its methods."""
-        ...
-
-    def emit(self, event: EventBody) -> None:
-        """Tell observers."""
-        ...
-
-    async def report(self, error: BaseException) -> None:
-        """Give a failure that nobody waits for to the agent's `on_error`."""
-        ...
-
-    def hold(self) -> Hold:
-        """Keep the agent in memory meanwhile."""
-        ...
-
-    def wake_at(self, at_ms: int, *, is_stored: bool = False) -> None:
-        """See that the agent is awake at that time. `is_stored`: an alarm's row says so too."""
-        ...
+Stored = TypeVar("Stored", AlarmRow, JobRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +176,7 @@ def read_retry(text: str | None) -> Retry | None:
 # --- when its time has come
 
 
-def options_now(agent: Any, stored: Retry | None) -> Retry:
+def _options_now(agent: Any, stored: Retry | None) -> Retry:
     """The options for a call whose time has come. What was stored may not fit the class any more."""
     try:
         return options_of(agent, stored)
@@ -219,13 +191,44 @@ def find(agent: Any, name: str) -> Callable[..., Any] | None:
     return cast("Callable[..., Any]", method) if callable(method) else None
 
 
-async def run_callback(
-    home: Home,
+async def run_stored(
+    parts: Parts,
+    row: Stored,
+    read: Callable[[Stored], Any],
+    retried: type[ScheduleRetry] | type[QueueRetry],
+    *,
+    otherwise: str,
+) -> Outcome:
+    """Call the method that a row names, with its payload and what `read` makes of the row.
+
+    Observers are told of each further attempt with `retried`. Without such a method it counts as done, and
+    the log says what happens `otherwise`.
+    """
+    method = find(parts.agent, row.callback)
+    if method is None:
+        log.error("%s has no method %r; %s", parts.id, row.callback, otherwise)
+        return Outcome(0)
+    try:
+        item = read(row)
+    except msgspec.DecodeError as error:
+        return Outcome(0, error)
+    options = _options_now(parts.agent, item.retry)
+
+    def again(attempt: int) -> None:
+        most = cast("int", options.max_attempts)
+        parts.emit(retried(callback=row.callback, id=row.id, attempt=attempt, max_attempts=most))
+
+    return await _run(method, item.payload, item, options, again, clock=parts.clock)
+
+
+async def _run(
     method: Callable[..., Any],
     payload: Any,
     item: Any,
     options: Retry,
     again: Callable[[int], None],
+    *,
+    clock: Clock,
 ) -> Outcome:
     """Call it until it returns or its attempts are spent; `again` is told of each attempt after the first.
 
@@ -239,15 +242,13 @@ async def run_callback(
         attempts = attempt
         if attempt > 1:
             again(attempt)
-        result = method(*_fitting(method, payload, item))
-        if inspect.isawaitable(result):
-            await result
+        await awaited(method(*_fitting(method, payload, item)))
 
     def may_retry(error: Exception, _: int) -> bool:
         return not (is_superseded(error) or is_out_of_memory(error))
 
     try:
-        await retrying(once, options, should_retry=may_retry, clock=home.clock)
+        await retrying(once, options, should_retry=may_retry, clock=clock)
     except Exception as error:  # noqa: BLE001 - whoever called decides what this means
         return Outcome(attempts, error)
     except asyncio.CancelledError as error:

@@ -60,42 +60,44 @@ class JobRow(NamedTuple):
 
 _COLUMNS = ", ".join(JobRow._fields)
 
-BY_ID = f"SELECT {_COLUMNS} FROM jobs WHERE agent = ? AND id = ?"
-ALL = f"SELECT {_COLUMNS} FROM jobs WHERE agent = ? ORDER BY seq"
+BY_ID = f"SELECT {_COLUMNS} FROM jobs WHERE agent = :agent AND id = ?"
+ALL = f"SELECT {_COLUMNS} FROM jobs WHERE agent = :agent ORDER BY seq"
 ANY = "SELECT 1 FROM jobs WHERE agent = ? LIMIT 1"
 
 LEFT = "SELECT DISTINCT agent FROM jobs"
 """The agents that have something to do."""
 
 
-def queued(agent: str, row: JobRow) -> Statement:
+def queued(row: JobRow) -> Statement:
     """A job at the end of the queue."""
     return Statement(
         f"INSERT INTO jobs (agent, seq, {_COLUMNS})"
-        f" SELECT ?, COALESCE(MAX(seq), 0) + 1{', ?' * len(JobRow._fields)} FROM jobs WHERE agent = ?",
-        (agent, *row, agent),
+        f" SELECT :agent, COALESCE(MAX(seq), 0) + 1{', ?' * len(JobRow._fields)} FROM jobs"
+        " WHERE agent = :agent",
+        row,
     )
 
 
-def claimed(agent: str, *, now: int) -> Statement:
+def claimed(*, now: int) -> Statement:
     """The first job of the queue is about to run; gives its row."""
     return Statement(
         "UPDATE jobs SET started_at = ?, starts = starts + 1"
-        f" WHERE agent = ? AND seq = (SELECT MIN(seq) FROM jobs WHERE agent = ?) RETURNING {_COLUMNS}",
-        (now, agent, agent),
+        " WHERE agent = :agent AND seq = (SELECT MIN(seq) FROM jobs WHERE agent = :agent)"
+        f" RETURNING {_COLUMNS}",
+        (now,),
     )
 
 
-def dropped(agent: str, id: str) -> Statement:
+def dropped(id: str) -> Statement:
     """A job is over, or taken back; gives its id if it was there."""
-    return Statement("DELETE FROM jobs WHERE agent = ? AND id = ? RETURNING id", (agent, id))
+    return Statement("DELETE FROM jobs WHERE agent = :agent AND id = ? RETURNING id", (id,))
 
 
-def dropped_all(agent: str) -> Statement:
+def dropped_all() -> Statement:
     """Every job is taken back; gives their ids."""
-    return Statement("DELETE FROM jobs WHERE agent = ? RETURNING id", (agent,))
+    return Statement("DELETE FROM jobs WHERE agent = :agent RETURNING id", ())
 
 
-def dropped_by_callback(agent: str, callback: str) -> Statement:
+def dropped_by_callback(callback: str) -> Statement:
     """The jobs of one callback are taken back; gives their ids."""
-    return Statement("DELETE FROM jobs WHERE agent = ? AND callback = ? RETURNING id", (agent, callback))
+    return Statement("DELETE FROM jobs WHERE agent = :agent AND callback = ? RETURNING id", (callback,))

@@ -16,40 +16,37 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-import msgspec
-
+from ..backoff import backoff
+from ..clock import moment_of
 from ..errors import StoreClosed, StoreError
 from ..observe.events import QueueCreate, QueueError, QueueRetry
 from ..settings import check_call
 from ..store.port import Statement
 from ..surface import nearest_method
-from ..tasks import begin
+from ..tasks import begin, stop
 from . import job_queries as queries
 from .callbacks import (
-    Home,
-    Outcome,
     as_retry,
     callback_name,
     find,
-    options_now,
     options_of,
     packed,
     read_retry,
-    run_callback,
+    run_stored,
     short_id,
     unpacked,
     write_retry,
 )
 from .job_queries import JobRow
+from .parts import Parts
 from .retry import Retry, is_superseded
-from .when import as_datetime
 
 __all__ = ["Job", "Jobs"]
 
 log = logging.getLogger("everthink.runtime")
 
-LONGEST_PAUSE = 60.0
-"""Seconds between two looks at a database that is away, at most."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between two looks at a database that is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ class Job:
 class Jobs:
     """The queue of one agent."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Parts) -> None:
         self._home = home
         self._task: asyncio.Future[None] | None = None
         self._is_open = False
@@ -90,7 +87,7 @@ class Jobs:
         retry = as_retry(retry)
         now = home.clock.now_ms()
         row = JobRow(short_id(), name, packed(payload), write_retry(retry), now, started_at=None, starts=0)
-        await home.store.apply([queries.queued(home.id, row)])
+        await home.store.apply([queries.queued(row)])
         home.emit(QueueCreate(callback=name, id=row.id))
         if self._is_stopped:
             home.wake_at(now)  # code that outlived this instance: the next one does it
@@ -100,16 +97,16 @@ class Jobs:
     async def dequeue(self, id: str) -> bool:
         """See `Agent.dequeue`."""
         check_call("dequeue", id=id)
-        return bool(await self._drop(queries.dropped(self._home.id, id)))
+        return bool(await self._drop(queries.dropped(id)))
 
     async def dequeue_all(self) -> int:
         """See `Agent.dequeue_all`."""
-        return await self._drop(queries.dropped_all(self._home.id))
+        return await self._drop(queries.dropped_all())
 
     async def dequeue_all_by_callback(self, callback: str | Callable[..., Any]) -> int:
         """See `Agent.dequeue_all_by_callback`."""
         name = callback if isinstance(callback, str) else callback_name(self._home.agent, callback)
-        dropped = await self._drop(queries.dropped_by_callback(self._home.id, name))
+        dropped = await self._drop(queries.dropped_by_callback(name))
         if not dropped and find(self._home.agent, name) is None:
             # No error: an earlier version of the agent may have had it.
             near = nearest_method(self._home.agent, name)
@@ -125,12 +122,12 @@ class Jobs:
     async def get(self, id: str) -> Job | None:
         """See `Agent.get_queue`."""
         check_call("get_queue", id=id)
-        rows = await self._home.store.fetch(queries.BY_ID, self._home.id, id)
+        rows = await self._home.store.fetch(queries.BY_ID, id)
         return _job(JobRow.of(rows[0])) if rows else None
 
     async def matching(self, key: str | None = None, value: Any = None) -> list[Job]:
         """See `Agent.get_queues`."""
-        rows = await self._home.store.fetch(queries.ALL, self._home.id)
+        rows = await self._home.store.fetch(queries.ALL)
         jobs = [_job(JobRow.of(row)) for row in rows]
         return jobs if key is None else [job for job in jobs if _has(job.payload, key, value)]
 
@@ -145,13 +142,7 @@ class Jobs:
     async def stop(self, grace: float) -> None:
         """Begin nothing more; a callback that runs gets `grace` seconds and is then cancelled."""
         self._is_open, self._is_stopped = False, True
-        running = self._task
-        if running is None or running.done():
-            return
-        if grace > 0:
-            await asyncio.wait({running}, timeout=grace)
-        running.cancel()
-        await asyncio.wait({running}, timeout=1)
+        await stop(self._task, grace)
 
     @property
     def running(self) -> list[asyncio.Future[Any]]:
@@ -179,7 +170,7 @@ class Jobs:
     async def _run(self) -> None:
         home = self._home
         finished: list[Statement] = []
-        with home.hold():
+        with home.holds.take():
             while self._is_open and (self._has_news or finished):
                 self._has_news = False
                 row = await self._next(finished)
@@ -188,19 +179,19 @@ class Jobs:
                     continue
                 self._has_news = True
                 if await self._perform(row):
-                    finished = [queries.dropped(home.id, row.id)]
+                    finished = [queries.dropped(row.id)]
             if finished:
                 await self._write(finished)
 
     async def _next(self, finished: Sequence[Statement]) -> JobRow | None:
         """Remove what is done and take the next one, in one commit."""
         home = self._home
-        rows = await self._write([*finished, queries.claimed(home.id, now=home.clock.now_ms())])
+        rows = await self._write([*finished, queries.claimed(now=home.clock.now_ms())])
         return JobRow.of(rows[-1][0]) if rows and rows[-1] else None
 
     async def _write(self, commit: Sequence[Statement]) -> list[Any]:
         """Write, however long the database is away: a job that is done must not run again."""
-        pause = 1.0
+        failures = 0
         while True:
             try:
                 return await self._home.store.apply(commit)
@@ -208,14 +199,15 @@ class Jobs:
                 self._is_open = False
                 return []
             except StoreError as error:
+                failures += 1
+                pause = backoff(failures, first=FIRST_PAUSE, most=LONGEST_PAUSE)
                 log.warning("the queue of %s waits %g s for the database: %s", self._home.id, pause, error)
             await self._home.clock.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _perform(self, row: JobRow) -> bool:
         """Run one job. False when it was cut off by our own end and belongs to the next process."""
         home = self._home
-        outcome = await self._call(row)
+        outcome = await run_stored(home, row, _job, QueueRetry, otherwise="the job is removed")
         error = outcome.error
         if error is None:
             return True
@@ -232,32 +224,14 @@ class Jobs:
         await home.report(error)
         return True
 
-    async def _call(self, row: JobRow) -> Outcome:
-        home = self._home
-        method = find(home.agent, row.callback)
-        if method is None:
-            log.error("%s has no method %r; the job is removed", home.id, row.callback)
-            return Outcome(0)
-        try:
-            item = _job(row)
-        except msgspec.DecodeError as error:
-            return Outcome(0, error)
-        options = options_now(home.agent, item.retry)
-
-        def again(attempt: int) -> None:
-            most = cast("int", options.max_attempts)
-            home.emit(QueueRetry(callback=row.callback, id=row.id, attempt=attempt, max_attempts=most))
-
-        return await run_callback(home, method, item.payload, item, options, again)
-
 
 def _job(row: JobRow) -> Job:
     return Job(
         row.id,
         row.callback,
         unpacked(row.payload),
-        as_datetime(row.created_at),
-        started_at=None if row.started_at is None else as_datetime(row.started_at),
+        moment_of(row.created_at),
+        started_at=None if row.started_at is None else moment_of(row.started_at),
         starts=row.starts,
         retry=read_retry(row.retry),
     )

@@ -23,8 +23,8 @@ TABLES = (
 )
 
 _COLUMNS = "task_id, schedule_hash, task_hash, alarm_id, next_run_at"
-ALL = f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE agent = ? ORDER BY task_id"
-ONE = f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE agent = ? AND task_id = ?"
+ALL = f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE agent = :agent ORDER BY task_id"
+ONE = f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE agent = :agent AND task_id = ?"
 
 
 class TaskRow(NamedTuple):
@@ -42,37 +42,35 @@ class TaskRow(NamedTuple):
         return cls(*row)
 
 
-def declared(agent: str, id: str, *, schedule_hash: str, task_hash: str, now: int) -> Statement:
+def declared(id: str, *, schedule_hash: str, task_hash: str, now: int) -> Statement:
     """A task that is new, or has another schedule than before: it has no timer yet."""
     return Statement(
         "INSERT INTO scheduled_tasks"
         " (agent, task_id, schedule_hash, task_hash, alarm_id, next_run_at, created_at, updated_at)"
-        " VALUES (?, ?, ?, ?, NULL, NULL, ?, ?) ON CONFLICT (agent, task_id) DO UPDATE SET"
+        " VALUES (:agent, ?, ?, ?, NULL, NULL, ?, ?) ON CONFLICT (agent, task_id) DO UPDATE SET"
         " schedule_hash = excluded.schedule_hash, task_hash = excluded.task_hash, alarm_id = NULL,"
         " next_run_at = NULL, updated_at = excluded.updated_at",
-        (agent, id, schedule_hash, task_hash, now, now),
+        (id, schedule_hash, task_hash, now, now),
     )
 
 
-def renamed(agent: str, id: str, *, task_hash: str, now: int) -> Statement:
+def renamed(id: str, *, task_hash: str, now: int) -> Statement:
     """What the task does has changed; when it runs has not."""
     return Statement(
-        "UPDATE scheduled_tasks SET task_hash = ?, updated_at = ? WHERE agent = ? AND task_id = ?",
-        (task_hash, now, agent, id),
+        "UPDATE scheduled_tasks SET task_hash = ?, updated_at = ? WHERE agent = :agent AND task_id = ?",
+        (task_hash, now, id),
     )
 
 
-def advanced(
-    agent: str, id: str, *, schedule_hash: str, alarm_id: str, next_run_at: int, now: int
-) -> Statement:
+def advanced(id: str, *, schedule_hash: str, alarm_id: str, next_run_at: int, now: int) -> Statement:
     """The timer of the next occurrence, unless the schedule has changed meanwhile."""
     return Statement(
         "UPDATE scheduled_tasks SET alarm_id = ?, next_run_at = ?, updated_at = ?"
-        " WHERE agent = ? AND task_id = ? AND schedule_hash = ?",
-        (alarm_id, next_run_at, now, agent, id, schedule_hash),
+        " WHERE agent = :agent AND task_id = ? AND schedule_hash = ?",
+        (alarm_id, next_run_at, now, id, schedule_hash),
     )
 
 
-def forgotten(agent: str, id: str) -> Statement:
+def forgotten(id: str) -> Statement:
     """The task is not declared any more."""
-    return Statement("DELETE FROM scheduled_tasks WHERE agent = ? AND task_id = ?", (agent, id))
+    return Statement("DELETE FROM scheduled_tasks WHERE agent = :agent AND task_id = ?", (id,))

@@ -1,6 +1,6 @@
 """Try again: the options, the loop, and which failures pass by themselves.
 
-    Agent.retry, jobs, alarms --> retry(fn) --> fn(1), wait, fn(2), ...
+    Agent.retry, jobs, alarms --> retrying(fn) --> fn(1), wait, fn(2), ...
 
 Full jitter: each wait is a random part of a bound that doubles up to a maximum, so callers that
 failed together do not come back together. The last error is raised as it was.
@@ -8,14 +8,15 @@ failed together do not come back together. The last error is raised as it was.
 
 from __future__ import annotations
 
-import inspect
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from ..clock import Clock, SystemClock
+from ..backoff import backoff
+from ..calling import awaited
+from ..clock import Clock
 from ..errors import InvalidRetry, LeaseLost, StoreClosed, StoreUnavailable, TurnInterrupted
 from ..settings import check_returned
 
@@ -27,7 +28,6 @@ __all__ = [
     "is_superseded",
     "is_transient",
     "jittered",
-    "retry",
     "retrying",
 ]
 
@@ -105,25 +105,6 @@ DEFAULTS = Retry(3, 0.1, 3.0)
 # --- the loop
 
 
-async def retry(
-    fn: Callable[[int], T | Awaitable[T]],
-    *,
-    max_attempts: int = 3,
-    base_delay: float = 0.1,
-    max_delay: float = 3.0,
-    should_retry: Callable[[Exception, int], bool | Awaitable[bool]] | None = None,
-    clock: Clock | None = None,
-    random: Callable[[], float] = random.random,
-) -> T:
-    """Call `fn(attempt)`, with 1 and up, until it returns; the last error is raised when it never does.
-
-    `should_retry(error, next_attempt)` may return False to stop at once with that error. Raises
-    `InvalidRetry` before the first call when the options make no sense.
-    """
-    options = Retry(max_attempts, base_delay, max_delay)
-    return await retrying(fn, options, should_retry=should_retry, clock=clock or SystemClock(), random=random)
-
-
 async def retrying(
     fn: Callable[[int], T | Awaitable[T]],
     options: Retry,
@@ -132,13 +113,15 @@ async def retrying(
     clock: Clock,
     random: Callable[[], float] = random.random,
 ) -> T:
-    """`retry`, for those who have the options in one piece."""
+    """Call `fn(attempt)`, with 1 and up, until it returns; the last error is raised when it never does.
+
+    `should_retry(error, next_attempt)` may return False to stop at once with that error.
+    """
     complete = options.over(DEFAULTS)
     attempt = 1
     while True:
         try:
-            result = fn(attempt)
-            return await cast("Awaitable[T]", result) if inspect.isawaitable(result) else cast("T", result)
+            return await awaited(fn(attempt))
         except Exception as error:
             if attempt >= cast("int", complete.max_attempts):
                 raise
@@ -154,8 +137,7 @@ async def _wants_more(
 ) -> bool:
     if should_retry is None:
         return True
-    answer = should_retry(error, attempt)
-    answer = await answer if inspect.isawaitable(answer) else answer
+    answer = await awaited(should_retry(error, attempt))
     check_returned("should_retry", answer)
     return answer is True
 
@@ -163,8 +145,9 @@ async def _wants_more(
 def jittered(failed: int, options: Retry, random: Callable[[], float]) -> float:
     """Seconds to wait after attempt number `failed`: whole milliseconds, from 0 to below the bound."""
     complete = options.over(DEFAULTS)
-    bound = min(
-        2.0 ** min(failed, 60) * cast("float", complete.base_delay), cast("float", complete.max_delay)
+    # The first bound is twice the base: half of it is waited on the average.
+    bound = backoff(
+        failed + 1, first=cast("float", complete.base_delay), most=cast("float", complete.max_delay)
     )
     return math.floor(random() * bound * 1000) / 1000
 

@@ -10,20 +10,23 @@ an occurrence which is tried again after a crash is the same one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from ..calling import call_hook
-from ..clock import Clock
+from ..clock import moment_of
 from ..door.submissions import Submissions
 from ..errors import InvalidScheduledTask
+from ..hooks.runner import HookRunner
 from ..settings import shown
-from ..store.port import Store
 from . import queries
+from .alarms import Alarms
+from .callbacks import options_of
+from .declared import Declared, declare
 from .occurrence import next_occurrence
+from .parts import Parts
 from .queries import TaskRow
-from .task import Declared, TaskContext, declare
+from .retry import retrying
+from .task import TaskContext
 
 __all__ = ["CALLBACK", "Tasks"]
 
@@ -33,84 +36,31 @@ CALLBACK = "_run_scheduled_task"
 """The method that a task's timer calls."""
 
 
-class Timers(Protocol):
-    """Timers that survive. `schedules/alarms.py` is it."""
-
-    async def schedule(
-        self, when: Any, callback: Any, payload: Any = None, *, idempotent: bool = False
-    ) -> Any:
-        """Call a method of the agent at a time."""
-        ...
-
-    async def get(self, id: str) -> Any:
-        """A timer by its id, or `None`."""
-        ...
-
-    async def cancel(self, id: str) -> bool:
-        """Take a timer back."""
-        ...
-
-
-class Diary(Protocol):
-    """What declared tasks need of the place where their agent lives."""
-
-    id: str
-    store: Store
-    clock: Clock
-    submissions: Submissions
-
-    @property
-    def alarms(self) -> Timers:
-        """The agent's timers."""
-        ...
-
-    @property
-    def agent(self) -> Any:
-        """The agent that declares them."""
-        ...
-
-    def overrides(self, hook: str) -> bool:
-        """True when the developer wrote that hook."""
-        ...
-
-    async def retry(self, fn: Callable[[int], Any], given: Any, should_retry: Any) -> Any:
-        """Try a function again as the options say."""
-        ...
-
-    def as_retry(self, given: Any, where: str) -> Any:
-        """The options, also when they are written as a dict. Raises when they make no sense."""
-        ...
-
-    async def report(self, error: BaseException) -> None:
-        """Give a failure that nobody waits for to the agent's `on_error`."""
-        ...
-
-
 class Tasks:
     """The declared tasks of one agent."""
 
-    def __init__(self, diary: Diary) -> None:
-        self._diary = diary
+    __slots__ = ("_alarms", "_diary", "_hooks", "_submissions")
+
+    def __init__(self, parts: Parts, alarms: Alarms, submissions: Submissions, hooks: HookRunner) -> None:
+        self._diary, self._alarms, self._submissions = parts, alarms, submissions
+        self._hooks = hooks
 
     async def reconcile(self) -> None:
         """Bring timers in line with what is declared now. Raises when a declaration cannot be read."""
         diary = self._diary
-        rows = {row[0]: TaskRow.of(row) for row in await diary.store.fetch(queries.ALL, diary.id)}
-        if not rows and not diary.overrides("get_scheduled_tasks"):
+        rows = {row[0]: TaskRow.of(row) for row in await diary.store.fetch(queries.ALL)}
+        if not rows and not self._hooks.overrides("get_scheduled_tasks"):
             return
         declared = await self._declared()
         for task in declared.values():
             await self._bring_in_line(task, rows.pop(task.id, None))
         for row in rows.values():
             await self._take_back(row)
-            await diary.store.apply([queries.forgotten(diary.id, row.task_id)])
+            await diary.store.apply([queries.forgotten(row.task_id)])
 
     async def _declared(self) -> dict[str, Declared]:
-        agent = self._diary.agent
-        tasks = await call_hook(agent.get_scheduled_tasks)
-        zone = await call_hook(agent.get_default_timezone)
-        given = cast("Mapping[str, Any]", tasks)
-        return declare(given, cast("str | None", zone), self._diary.as_retry, agent)
+        tasks, zone = await self._hooks.get_scheduled_tasks(), await self._hooks.get_default_timezone()
+        return declare(tasks, zone, self._hooks.agent)
 
     async def _bring_in_line(self, task: Declared, row: TaskRow | None) -> None:
         diary, now = self._diary, self._diary.clock.now_ms()
@@ -118,26 +68,25 @@ class Tasks:
             if row is not None:
                 await self._take_back(row)
             hashes = {"schedule_hash": task.schedule_hash, "task_hash": task.task_hash}
-            await diary.store.apply([queries.declared(diary.id, task.id, **hashes, now=now)])
+            await diary.store.apply([queries.declared(task.id, **hashes, now=now)])
             await self._put_on(task, next_occurrence(task.schedule, now=now))
             return
-        if row.alarm_id is None or await diary.alarms.get(row.alarm_id) is None:
+        if row.alarm_id is None or await self._alarms.get(row.alarm_id) is None:
             # Cut off between row and timer, or somebody took the timer: the time that was meant stays.
             due = row.next_run_at if row.next_run_at is not None else next_occurrence(task.schedule, now=now)
             await self._put_on(task, due)
         if row.task_hash != task.task_hash:
-            await diary.store.apply([queries.renamed(diary.id, task.id, task_hash=task.task_hash, now=now)])
+            await diary.store.apply([queries.renamed(task.id, task_hash=task.task_hash, now=now)])
 
     async def _take_back(self, row: TaskRow) -> None:
         if row.alarm_id is not None:
-            await self._diary.alarms.cancel(row.alarm_id)
+            await self._alarms.cancel(row.alarm_id)
 
     async def _put_on(self, task: Declared, due: int) -> None:
         diary = self._diary
         payload = {"taskId": task.id, "scheduleHash": task.schedule_hash, "scheduledFor": due}
-        alarm = await diary.alarms.schedule(_moment(due), CALLBACK, payload, idempotent=True)
+        alarm = await self._alarms.schedule(moment_of(due), CALLBACK, payload, idempotent=True)
         row = queries.advanced(
-            diary.id,
             task.id,
             schedule_hash=task.schedule_hash,
             alarm_id=alarm.id,
@@ -152,7 +101,7 @@ class Tasks:
         """Run the occurrence that a timer names, and put on the next timer. What it raises is reported."""
         id, schedule_hash, due = _read(payload)
         diary = self._diary
-        rows = await diary.store.fetch(queries.ONE, diary.id, id)
+        rows = await diary.store.fetch(queries.ONE, id)
         row = TaskRow.of(rows[0]) if rows else None
         if row is None or row.schedule_hash != schedule_hash or (row.next_run_at or 0) > due:
             return  # a timer of an earlier declaration, or of an occurrence that is over
@@ -166,7 +115,8 @@ class Tasks:
         if task is None or task.schedule_hash != schedule_hash:
             return
         try:
-            await diary.retry(lambda _: self._act(task, due), task.task.retry, None)
+            options = options_of(diary.agent, task.task.retry)
+            await retrying(lambda _: self._act(task, due), options, clock=diary.clock)
         except Exception as error:
             log.error("scheduled task %s of %s failed", id, diary.id, exc_info=error)
             await diary.report(error)
@@ -177,11 +127,10 @@ class Tasks:
         """The declarations cannot be read now: look again in a minute, for the same occurrence."""
         diary, due = self._diary, cast("int", row.next_run_at)
         payload = {"taskId": row.task_id, "scheduleHash": row.schedule_hash, "scheduledFor": due}
-        alarm = await diary.alarms.schedule(_moment(diary.clock.now_ms() + 60_000), CALLBACK, payload)
+        alarm = await self._alarms.schedule(moment_of(diary.clock.now_ms() + 60_000), CALLBACK, payload)
         await diary.store.apply(
             [
                 queries.advanced(
-                    diary.id,
                     row.task_id,
                     schedule_hash=row.schedule_hash,
                     alarm_id=alarm.id,
@@ -198,7 +147,7 @@ class Tasks:
         if task.prompt is None:
             context = TaskContext(
                 task_id=declared.id,
-                scheduled_for=_moment(due),
+                scheduled_for=moment_of(due),
                 occurrence_key=occurrence,
                 idempotency_key=key,
                 schedule=declared.schedule.text,
@@ -224,11 +173,7 @@ class Tasks:
             "scheduledFor": due,
             "schedule": declared.schedule.text,
         }
-        await diary.submissions.accept(text, idempotency_key=key, metadata=marks)
-
-
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
+        await self._submissions.accept(text, idempotency_key=key, metadata=marks)
 
 
 def _read(payload: Any) -> tuple[str, str, int]:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from ..clock import moment_of, ms_of
 from ..errors import InvalidSchedule
 
 __all__ = [
     "LONGEST_INTERVAL",
     "Kind",
     "Moment",
-    "as_datetime",
     "as_ms",
     "cron_after",
     "every",
@@ -31,7 +31,6 @@ LONGEST_INTERVAL = 30 * 24 * 3600
 LONGEST_CRON = 256
 LONGEST_DELAY = 10 * 365 * 24 * 3600
 """Seconds. Nobody waits for longer by a number; seconds since 1970 have been more since 1980."""
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_MS = 253_402_300_799_000
 """The last second of the year 9999, where `datetime` ends."""
 KEPT = "Nothing was scheduled."
@@ -111,7 +110,7 @@ def cron_after(cron: str, after: int) -> int:
     if len(cron) > LONGEST_CRON:
         raise InvalidSchedule(f"A cron expression of {len(cron)} characters is too long.", kept=KEPT)
     try:
-        return as_ms(next(CronSim(cron, as_datetime(after))))
+        return as_ms(next(CronSim(cron, moment_of(after))))
     except (CronSimError, StopIteration, ValueError, OverflowError, AssertionError) as error:
         raise InvalidSchedule(
             f"Invalid cron expression {cron!r}: {_trouble(cron, str(error))}.",
@@ -178,9 +177,4 @@ def as_ms(instant: datetime, *, kept: str = KEPT) -> int:
             kept=kept,
             next_step="Give an aware datetime: datetime(2027, 1, 1, 9, tzinfo=ZoneInfo('Europe/London')).",
         )
-    return (instant - EPOCH) // timedelta(milliseconds=1)
-
-
-def as_datetime(ms: int) -> datetime:
-    """Milliseconds since 1970 as an aware datetime in UTC."""
-    return EPOCH + timedelta(milliseconds=ms)
+    return ms_of(instant)

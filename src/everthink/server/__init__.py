@@ -1,0 +1,11 @@
+"""What an app that serves people names: who is connected, what they may do, how much is taken of them.
+
+from everthink.server import Connection, Granted, Limits
+"""
+
+from ..identity import Granted
+from ..limits import Limits
+from ..runtime.rpc import StreamingResponse
+from .connections import Connection
+
+__all__ = ["Connection", "Granted", "Limits", "StreamingResponse"]

@@ -4,6 +4,9 @@
 
 A body that is handed over whole is the server's to keep for as long as the client likes. In pieces it stays
 ours: it is counted with what waits for sockets, and who costs most is cut off when there is too much.
+
+Every answer has headers that tell a browser not to guess, not to keep, not to frame. An application that says
+something else in the same header knows better: nothing is overwritten.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import Send
 
 from .waiting import Buffers, Long
 
-__all__ = ["Answer", "Told"]
+__all__ = ["HEADERS", "Answer", "Told", "with_headers", "with_headers_on"]
 
 log = logging.getLogger("everthink.server")
 
@@ -40,7 +44,8 @@ class Answer:
     def __init__(
         self, send: Send, buffers: Buffers, cut: Callable[[], None] | None, long: Long | None = None
     ) -> None:
-        self._send, self._buffers, self._cut, self._long = send, buffers, cut, long
+        self._send, self._buffers, self._cut = send, buffers, cut
+        self._longs = [] if long is None else [long]
         self._left = 0
         self._is_held = self._is_over = False
 
@@ -64,13 +69,7 @@ class Answer:
             self._left = 0
             self._let_loose()
 
-    @property
-    def cost(self) -> float:
-        """The bytes that wait here; of a shared text, its part."""
-        long = self._long
-        return self._left if long is None else len(long) / max(long.holders, 1)
-
-    def give_up(self) -> None:
+    def _give_up(self) -> None:
         """Cut off a client that does not read."""
         log.warning("an answer is not read: %d bytes wait; it is cut off", self._left)
         self._is_over = True
@@ -80,14 +79,47 @@ class Answer:
 
     def _hold(self) -> None:
         self._is_held = True
-        if self._long is not None:
-            self._buffers.share(self._long)
-        self._buffers.hold(self, self._left if self._long is None else 0)
+        for long in self._longs:
+            self._buffers.share(long)
+        self._buffers.hold(self._give_up, 0 if self._longs else self._left, self._longs)
 
     def _let_loose(self) -> None:
         if not self._is_held:
             return
         self._is_held = False
-        self._buffers.forget(self)
-        if self._long is not None:
-            self._buffers.unshare(self._long)
+        self._buffers.forget(self._give_up)
+        for long in self._longs:
+            self._buffers.unshare(long)
+
+
+# --- headers
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    # Conversations are private: not in a cache on the way, not on a disk that others use.
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    # Addresses hold the names of conversations.
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def with_headers(send: Send) -> Send:
+    """`send` for an HTTP request, with `HEADERS` where the answer has none of its own."""
+
+    async def sending(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message.setdefault("headers", [])  # they may be left out
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sending
+
+
+def with_headers_on(response: Response) -> Response:
+    """The same for the response that refuses a socket."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response

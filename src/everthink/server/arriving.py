@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import ClassVar, Protocol
+from collections.abc import Callable
+from typing import ClassVar
 
-__all__ = ["Arriving", "Begun"]
+__all__ = ["Arriving", "LetGo"]
 
 log = logging.getLogger("everthink.server")
 
@@ -20,33 +21,26 @@ LIGHT = 4 * 1024
 """Whoever holds no more makes no room by going."""
 
 
-class Begun(Protocol):
-    """Somebody who has begun to say something."""
-
-    @property
-    def address(self) -> str:
-        """Where they are."""
-        ...
-
-    def let_go(self) -> None:
-        """Drop what has arrived, and refuse the rest."""
-        ...
+LetGo = Callable[[], None]
+"""Drops what has arrived of somebody, and refuses the rest. It is what they are known by."""
 
 
 class Arriving:
     """Everything that has begun to arrive, oldest first."""
 
     in_all: ClassVar[int] = 0
-    _held: ClassVar[dict[Begun, int]] = {}
+    # From which address, and how many bytes.
+    _held: ClassVar[dict[LetGo, tuple[str, int]]] = {}
 
     @classmethod
-    def hold(cls, one: Begun, size: int) -> None:
+    def hold(cls, let_go: LetGo, size: int, address: str = "") -> None:
         """So many bytes of this one are here now; 0: it has come to its end."""
-        cls.in_all += size - cls._held.get(one, 0)
+        _, before = cls._held.get(let_go, ("", 0))
+        cls.in_all += size - before
         if size:
-            cls._held[one] = size
+            cls._held[let_go] = address, size
         else:
-            cls._held.pop(one, None)
+            cls._held.pop(let_go, None)
 
     @classmethod
     def keep_within(cls, most: int) -> None:
@@ -54,12 +48,12 @@ class Arriving:
         if cls.in_all <= most:
             return
         by_address: Counter[str] = Counter()
-        for one, held in cls._held.items():
-            by_address[one.address] += held
+        for address, held in cls._held.values():
+            by_address[address] += held
         [(heaviest, _)] = by_address.most_common(1)
-        for one, held in cls._held.items():
-            if held > LIGHT and one.address == heaviest:
+        for let_go, (address, held) in cls._held.items():
+            if held > LIGHT and address == heaviest:
                 log.warning("what does not end is refused: %d bytes have begun to arrive in all", cls.in_all)
-                cls.hold(one, 0)
-                one.let_go()
+                cls.hold(let_go, 0)
+                let_go()
                 return

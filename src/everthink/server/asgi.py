@@ -1,6 +1,6 @@
 """The ASGI edge: addresses to agents, HTTP and sockets to halls.
 
-    uvicorn --scope--> Gate --> a row of its tables: /agents/{class}/{name} --> ChatSockets     (routes.py)
+    uvicorn --scope--> Gate --> a row of its tables: /agents/{class}/{name} --> AgentSockets     (routes.py)
 
 Nothing is accepted before the host, the address, the origin and the application's own checks are fine.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,17 +30,18 @@ from ..access.access import (
 from ..access.crowd import Crowd, place_of
 from ..access.expiry import close_when_expired
 from ..address import from_address, kebab
-from ..calling import call_hook
+from ..calling import awaited
 from ..clock import Clock
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
 from ..limits import Limits
 from ..messages import encode_json
+from ..runtime.actor import Actor
 from ..runtime.directory import MAX_NAME
-from .answers import Answer, Told
+from .agent_sockets import AgentSockets
+from .answers import Answer, Told, with_headers, with_headers_on
 from .bodies import bounded
 from .chat_sockets import ChatSockets
 from .connections import Connection
-from .headers import with_headers, with_headers_on
 from .reading import arrived
 from .routes import Found, Route, Routes, segments_of
 from .waiting import Buffers
@@ -98,6 +98,8 @@ class Served:
     cors: bool | dict[str, str]
     open: Callable[[], Awaitable[Directory]]
     close: Callable[[], Awaitable[None]]
+    chats: Callable[[type[Any] | None], bool]
+    """True for a class whose agents have a conversation."""
     other: Callable[[Request], Awaitable[Response]]
     """Answers what is not about an agent."""
 
@@ -107,7 +109,7 @@ class _Way:
     """What an HTTP request does with an agent."""
 
     action: Action
-    answer: Callable[[ChatSockets], Awaitable[Response]]
+    answer: Callable[[AgentSockets], Awaitable[Response]]
     nobody: Response
     """The answer when there is no such agent, for one that `makes_none`."""
     makes_none: bool
@@ -130,7 +132,7 @@ class Gate:
             Route(f"{agent}/sub/**", self._no_child), Route(f"{agent}/**", self._admit_to)
         )
         # Each belongs to its actor, and goes when that leaves memory.
-        self._halls: weakref.WeakValueDictionary[str, ChatSockets] = weakref.WeakValueDictionary()
+        self._met: weakref.WeakValueDictionary[str, AgentSockets] = weakref.WeakValueDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, one socket, or the server's life."""
@@ -177,7 +179,7 @@ class Gate:
             return
         cls, name, entered = found
         try:
-            hall = await self._hall(socket, cls, name)
+            sockets = await self._sockets_of(socket, cls, name)
         except AgentSetAside:
             await socket.accept()
             await socket.close(1013, SET_ASIDE)
@@ -192,13 +194,13 @@ class Gate:
             await socket.accept()
             await socket.close(1011, "The agent could not be started")
             return
-        if isinstance(hall, Response):
-            await deny(socket, receive, hall)
+        if isinstance(sockets, Response):
+            await deny(socket, receive, sockets)
             return
         await socket.accept()
         if (wants_raw := getattr(transport, "wants_raw", None)) is not None:
             wants_raw()  # ours has it: batched_websocket.py
-        await self._serve(socket, hall, entered, transport)
+        await self._serve(socket, sockets, entered, transport)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -217,9 +219,9 @@ class Gate:
 
     def close(self, agent: str | None = None) -> None:
         """Close the connections of one agent, or all, with a code clients come back from."""
-        for id in [agent] if agent is not None else list(self._halls):
-            if (hall := self._halls.pop(id, None)) is not None:
-                hall.close_all(1012, "Service restart")
+        for id in [agent] if agent is not None else list(self._met):
+            if (sockets := self._met.pop(id, None)) is not None:
+                sockets.close_all(1012, "Service restart")
 
     # --- finding the agent
 
@@ -240,7 +242,7 @@ class Gate:
             )
         return cls, name
 
-    async def _hall(self, connection: HTTPConnection, cls: Any, name: str) -> ChatSockets | Response:
+    async def _sockets_of(self, connection: HTTPConnection, cls: Any, name: str) -> AgentSockets | Response:
         """Where to meet the agent, which is made if need be; or why it is not."""
         directory = await self._served.open()
         if not await directory.exists(cls, name):
@@ -249,12 +251,11 @@ class Gate:
                 self._no_room(connection, refused, cls.__name__, name)
                 return refused
         actor = await directory.reach(cls, name)
-        hall = self._halls.get(actor.id)
-        if hall is None or hall.actor is not actor:
-            hall = self._halls[actor.id] = ChatSockets(actor, self._access)
-            actor.hall = hall
-            actor.state_box.changed = hall.state_changed
-        return hall
+        sockets = self._met.get(actor.id)
+        if sockets is None or sockets.actor is not actor:
+            sockets = _meet(actor, self._access)
+            actor.sockets = self._met[actor.id] = sockets
+        return sockets
 
     def _no_room(self, connection: HTTPConnection, refused: Response, cls: str = "", name: str = "") -> None:
         """Tell observers of somebody for whom there is no room."""
@@ -289,8 +290,7 @@ class Gate:
 
     async def _other(self, request: Request) -> Response:
         """What the app itself answers, in any of the forms that `on_request` may answer in."""
-        answer: Any = self._served.other(request)
-        answer = await answer if inspect.isawaitable(answer) else answer
+        answer: Any = await awaited(self._served.other(request))
         if isinstance(answer, Response):
             return answer
         return PlainTextResponse("Not Found", 404) if answer is None else JSONResponse(answer)
@@ -300,16 +300,20 @@ class Gate:
         return agent if isinstance(agent, Response) else _no_children(request)
 
     async def _conversation(self, request: Request, found: Found[Any]) -> Response:
-        async def tell(hall: ChatSockets) -> Response:
-            await hall.actor.session.refresh()
-            return Told(hall.told)
+        if not self._served.chats(self._served.classes.get(found.values["class"])):
+            return await self._on_request(request, found)
+
+        async def tell(sockets: AgentSockets) -> Response:
+            assert isinstance(sockets, ChatSockets)
+            await sockets.chat.session.refresh()
+            return Told(sockets.told)
 
         return await self._agent_http(request, found, _Way("read", tell, JSONResponse([]), makes_none=True))
 
     async def _on_request(self, request: Request, found: Found[Any]) -> Response:
-        async def answer(hall: ChatSockets) -> Response:
-            with hall.actor.hold(), bounded(request, self._served.limits) as given:
-                answer = await call_hook(hall.actor.agent.on_request, given)
+        async def answer(sockets: AgentSockets) -> Response:
+            with sockets.actor.hold(), bounded(request, self._served.limits) as given:
+                answer = await sockets.actor.hooks.on_request(given)
             if answer is None:
                 return PlainTextResponse("Not implemented", 404)
             return answer if isinstance(answer, Response) else JSONResponse(answer)
@@ -345,8 +349,8 @@ class Gate:
         try:
             if way.makes_none and not await (await self._served.open()).exists(cls, name):
                 return way.nobody
-            hall = await self._hall(request, cls, name)
-            return hall if isinstance(hall, Response) else await way.answer(hall)
+            sockets = await self._sockets_of(request, cls, name)
+            return sockets if isinstance(sockets, Response) else await way.answer(sockets)
         except AgentSetAside as error:
             return PlainTextResponse(str(error), 503)
         except (AgentElsewhere, LeaseLost) as error:
@@ -385,14 +389,14 @@ class Gate:
         return entered if isinstance(entered, Response) else (cls, name, entered)
 
     async def _serve(
-        self, socket: WebSocket, hall: ChatSockets, entered: Pass, transport: asyncio.Transport | None
+        self, socket: WebSocket, sockets: AgentSockets, entered: Pass, transport: asyncio.Transport | None
     ) -> None:
-        id, key = hall.names_for(socket.query_params.get("_pk"), entered.mark)
+        id, key = sockets.names_for(socket.query_params.get("_pk"), entered.mark)
         connection = Connection(
             id,
             socket,
             socket,
-            agent_id=hall.actor.id,
+            agent_id=sockets.actor.id,
             cut=transport.abort if transport else None,
             now=getattr(transport, "send_frames", None),  # ours has it: batched_websocket.py
             taken=getattr(transport, "until_taken", None),
@@ -403,25 +407,25 @@ class Gate:
         connection.mark, connection.key = entered.mark, key
         connection.permissions, connection.until = entered.permissions, entered.until
         connection.address, connection.called = address_of(socket), socket.scope.get("everthink.name")
-        call_off = close_when_expired(connection, hall.actor.clock)
+        call_off = close_when_expired(connection.until, connection.close, sockets.actor.clock)
         pump: asyncio.Task[None] | None = None
         ended = (1006, "")
         try:
             # The greeting waits in the buffer until the connect hook has agreed.
-            await hall.join(connection, socket)
+            await sockets.join(connection, socket)
         except Exception as error:  # noqa: BLE001 - the connect hook said no
-            hall.actor.log_hook_error("on_connect", error)
+            sockets.actor.hooks.log_error("on_connect", error)
             ended = (1011, "Uncaught exception during session setup")
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 await socket.send_text(encode_json({"error": UNTOLD}).decode())
                 await socket.close(*ended)
         else:
             pump = asyncio.create_task(connection.pump(), name=f"socket {connection.id}")
-            ended = await self._listen(connection, socket, hall)
+            ended = await self._listen(connection, socket, sockets)
         finally:
             call_off()
             connection.is_open = False
-            await hall.leave(connection, *ended)
+            await sockets.leave(connection, *ended)
             if pump is not None:
                 pump.cancel()
                 with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):
@@ -430,7 +434,9 @@ class Gate:
                 # The server shuts down, and would wait for ever for a reader that does not read.
                 connection.cut_later()
 
-    async def _listen(self, connection: Connection, socket: WebSocket, hall: ChatSockets) -> tuple[int, str]:
+    async def _listen(
+        self, connection: Connection, socket: WebSocket, sockets: AgentSockets
+    ) -> tuple[int, str]:
         """Receive until the connection ends. How it was closed."""
         handled = 0
         try:
@@ -439,7 +445,7 @@ class Gate:
                 if event["type"] == "websocket.disconnect":
                     return event.get("code", 1006), event.get("reason") or ""
                 message, event = arrived(event), {}
-                received = hall.receive(connection, message)
+                received = sockets.receive(connection, message)
                 message = b""  # a long one is not kept here while it is handled
                 await received
                 handled += 1
@@ -493,3 +499,10 @@ def _holds(transport: asyncio.Transport) -> bool:
     with contextlib.suppress(RuntimeError):  # uvloop's, once it is closed
         return transport.get_write_buffer_size() > 0
     return False
+
+
+def _meet(actor: Actor, access: Access) -> AgentSockets:
+    """Where clients meet an agent."""
+    if actor.chat is None:
+        return AgentSockets(actor, access)
+    return ChatSockets(actor, actor.chat, access)

@@ -1,6 +1,6 @@
 """What somebody says to an agent: questions, a clear, results of the browser's tools, approvals.
 
-    ChatSockets --frame--> Asking --> door/requests.py, runtime/control.py
+    ChatSockets --frame--> Asking --> door/requests.py, door/answers.py
 
 A window must not wait for ever: whatever becomes of its question, it is told. An answer to a question that
 is not open changes nothing, and is told to the audit.
@@ -11,17 +11,17 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ..access.audit import AgentAuditor
-from ..door.requests import ChatRequest, Dropped, accept_request, bounded_tools, trailing
+from ..door.chat_request import ChatRequest, Dropped
+from ..door.requests import bounded_tools, trailing
 from ..errors import AgentError, CommitInDoubt, LeaseLost
 from ..messages import encode_json
-from ..runtime import control
-from ..runtime.actor import Actor
+from ..runtime.chat import Chat
 from ..store.port import Statement
 from ..turn.ending import explain
 from ..wire import frames as wire
 from ..wire.body import ChatBody, read_body
-from .audience import Audience
+from .audience import ChatAudience
+from .audit import AgentAuditor
 from .connections import Connection
 from .publishing import clearing
 
@@ -35,18 +35,18 @@ NOT_OPEN = "no question of this id is open"
 class Asking:
     """What connections ask of one agent, and answer it."""
 
-    def __init__(self, actor: Actor, audience: Audience, audit: AgentAuditor) -> None:
-        self._actor, self._audience, self._audit = actor, audience, audit
+    def __init__(self, chat: Chat, audience: ChatAudience, audit: AgentAuditor) -> None:
+        self._chat, self._host, self._audience, self._audit = chat, chat.host, audience, audit
 
     # --- questions
 
     async def request(self, connection: Connection, frame: wire.UseChat) -> None:
         """A chat window asks."""
-        actor = self._actor
+        host, requests = self._host, self._chat.requests
         try:
-            body = read_body(frame, new_id=actor.new_id, limits=actor.limits, trusts=actor.trusts_clients)
+            body = read_body(frame, new_id=host.new_id, limits=host.limits, trusts=requests.trusts_clients)
         except AgentError as error:
-            said = await explain(actor, error, "parse", frame.id, False, identity=connection.who)
+            said = await explain(host, error, "parse", frame.id, False, identity=connection.who)
             # What cannot be read is in its list, and goes with each request.
             self._audience.correct(connection)
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
@@ -58,15 +58,15 @@ class Asking:
         frame.init.body = None  # it may be long, and has been read
         tools = connection.client_tools if body.client_tools is None else body.client_tools
         try:
-            accepted = await accept_request(actor, _request(connection, frame.id, body, tools))
+            accepted = await requests.accept(_request(connection, frame.id, body, tools))
             connection.client_tools = tools
         except (CommitInDoubt, LeaseLost) as error:
             # The agent has left memory, this socket is closed: the window comes back and sees what is stored.
             log.info("the request %s is not answered: %s", frame.id, error)
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the window must not wait for ever
-            said = await explain(actor, error, "persist", frame.id, False, identity=connection.who)
-            if body.messages and actor.session.find(body.messages[-1].id) is not None:
+            said = await explain(host, error, "persist", frame.id, False, identity=connection.who)
+            if body.messages and host.session.find(body.messages[-1].id) is not None:
                 # It shows a change of what was said; nothing new is lost by it.
                 self._audience.correct(connection)
             connection.send(wire.ResponseFrame(frame.id, said.shown, True, error=True))
@@ -78,16 +78,11 @@ class Asking:
 
     async def clear(self, connection: Connection) -> None:
         """A connection empties the conversation."""
-        actor, token = self._actor, clearing.set(connection.key)
+        token = clearing.set(connection.key)
         try:
             for one in self._audience.connections:
                 one.client_tools = []
-            actor.open_tools, actor.tools_by = [], None
-            actor.last_body = actor.body_by = None
-            kept = ("openTools", "openToolsBy", "lastBody", "lastBodyBy")
-            forget = [actor.save_value(key, None) for key in kept]
-            await actor.store.apply(forget)
-            await control.clear(actor)
+            await self._chat.clear()
         finally:
             clearing.reset(token)
         self._audit.tell(connection, "clear")
@@ -96,46 +91,43 @@ class Asking:
 
     async def tool_answered(self, connection: Connection, frame: wire.ToolAnswered) -> None:
         """A tool of the browser has run."""
-        actor, more = self._actor, self._wish(connection, frame.auto_continue)
+        chat, limits, more = self._chat, self._host.limits, self._wish(connection, frame.auto_continue)
         if frame.client_tools:
             try:
-                bounded_tools(frame.client_tools, actor.limits)
+                bounded_tools(frame.client_tools, limits)
             except AgentError as error:
                 log.info("a tool result is ignored: %s", error)
                 return
-            more.append(actor.save_value("openTools", frame.client_tools))
-            more.append(actor.save_value("openToolsBy", connection.mark))
+            more += chat.browser.declared(frame.client_tools, connection.mark)
         output, failed, text = frame.output, frame.state == "output-error", frame.error_text
         size = len(encode_json([output, text]))
-        if size > actor.limits.tool_result_bytes:
+        if size > limits.tool_result_bytes:
             output, failed = None, True
-            text = f"The result has {size} bytes, more than {actor.limits.tool_result_bytes}."
-        changed = await control.apply_result(
-            actor,
+            text = f"The result has {size} bytes, more than {limits.tool_result_bytes}."
+        changed = await chat.answers.apply_result(
             frame.tool_call_id,
             output,
             is_error=failed,
             error_text=text,
             more=more,
-            is_strangers=True,
+            is_strangers=not self._chat.requests.trusts_clients,
             by=connection.who,
         )
         if changed:
             if frame.client_tools:
-                connection.client_tools = actor.open_tools = frame.client_tools
-                actor.tools_by = connection.mark
+                connection.client_tools = frame.client_tools
+                chat.browser.declare(frame.client_tools, connection.mark)
             self._answered(connection, frame.auto_continue)
         else:
             self._audit.tell(connection, "answer", frame.tool_call_id, NOT_OPEN)
 
     async def approved(self, connection: Connection, frame: wire.ApprovalAnswered) -> None:
         """Somebody said yes or no to a call."""
-        changed = await control.apply_approval(
-            self._actor,
+        changed = await self._chat.answers.apply_approval(
             frame.tool_call_id,
             frame.approved,
             more=self._wish(connection, frame.auto_continue),
-            is_strangers=True,
+            is_strangers=not self._chat.requests.trusts_clients,
             by=connection.who,
         )
         if changed:
@@ -147,13 +139,13 @@ class Asking:
     def _wish(self, connection: Connection, goes_on: bool) -> list[Statement]:
         if not goes_on:
             return []
-        wish = self._actor.continuations.wish(
+        wish = self._chat.continuations.wish(
             connection.key, is_readonly=connection.is_readonly, identity=connection.who
         )
         return [wish]
 
     def _answered(self, connection: Connection, goes_on: bool) -> None:
-        self._actor.continuations.answered(
+        self._chat.continuations.answered(
             auto_continue=goes_on,
             owner=connection.key,
             is_readonly=connection.is_readonly,

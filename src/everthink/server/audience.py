@@ -1,6 +1,7 @@
-"""Who reads along: the connections of one agent, and what is sent to many of them at once.
+"""Who is connected to one agent, and what is sent to many of them at once.
 
-    publishing, resuming --frame--> Audience --Parcel--> connections
+    AgentSockets --frame--> Audience --Parcel--> connections
+    publishing, resuming --frame--> ChatAudience: those who read a conversation along
 
 A frame is encoded once, whoever reads it. Somebody who joins in the middle of a stream is held out of live
 chunks until the stream has been told from its start.
@@ -13,43 +14,28 @@ from collections.abc import Iterable, Sequence
 
 from ..chunks import NOTHING_NEW
 from ..journal.feed_state import FeedState
+from ..limits import Limits
 from ..messages import Message, encode_json
-from ..runtime.actor import Actor
+from ..turn.host import Host
 from ..wire import frames as wire
 from ..wire.codec import encode
 from .connections import Connection, Parcel
 from .waiting import Latest, Long
 
-__all__ = ["Audience"]
+__all__ = ["Audience", "ChatAudience"]
 
 CORRECTED_EVERY = 1.0
 """Seconds between two snapshots for a client that asks for what it may not do."""
 
 
-def _greeted(messages: Sequence[Message]) -> bytes:
-    return encode_json(wire.ChatMessages(list(messages), connect=True))
-
-
 class Audience:
     """The connections of one agent."""
 
-    def __init__(self, actor: Actor, state: FeedState) -> None:
-        self._actor, self._state = actor, state
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self.connections: list[Connection] = []
         self.present: list[Connection] = []
         """Those who are being greeted as well: their ids are taken."""
-        self.held: set[Connection] = set()
-        """Offered the stream and not acked: they get no live chunks."""
-        self.parked: dict[Connection, None] = {}
-        """Told that something will stream: they are offered it when it does."""
-        self.expecting: set[Connection] = set()
-        """Those who asked for the stream before it began: their windows go on with it themselves."""
-        # Were shown how things are because they may not change them; True: and tried again since.
-        self._corrected: dict[Connection, bool] = {}
-        # The conversation as those read it who have just come, and who ask for it.
-        self._greeting, self._told = Latest(), Latest()
-
-    # --- who is here
 
     def names_for(self, asked: str | None, mark: str | None) -> tuple[str, str]:
         """The id and the key of a connection that calls itself `asked`, of the person with this mark.
@@ -58,7 +44,7 @@ class Audience:
         person has now is not given again. The key is the same whoever else is there.
         """
         fresh = str(uuid.uuid4())
-        if not asked or not asked.isprintable() or len(asked) > self._actor.limits.id_chars:
+        if not asked or not asked.isprintable() or len(asked) > self._limits.id_chars:
             asked = fresh
         is_taken = any(c.id == asked and c.mark != mark for c in self.present)
         return fresh if is_taken else asked, asked if mark is None else f"{asked}\n{mark}"
@@ -72,36 +58,6 @@ class Audience:
         for present in (self.connections, self.present):
             if connection in present:
                 present.remove(connection)
-        self._corrected.pop(connection, None)
-        self.held.discard(connection)
-        self.parked.pop(connection, None)
-        self.expecting.discard(connection)
-
-    # --- the conversation
-
-    @property
-    def messages(self) -> list[Message]:
-        """The conversation for a window.
-
-        Without the answer of a continuation that streams, be its beginning stored because somebody wrote in
-        the middle: windows add what they are streamed to the message before.
-        """
-        path, active = self._actor.session.path, self._state.active
-        if active is None or not active.continuation:
-            return list(path)
-        return [message for message in path if message.id != active.message_id]
-
-    @property
-    def told(self) -> Long:
-        """The same as JSON."""
-        return self._told.of(self.messages, encode_json)
-
-    @property
-    def greeting(self) -> Long:
-        """The same as the frame for somebody who has just come."""
-        return self._greeting.of(self.messages, _greeted)
-
-    # --- sending
 
     def broadcast(self, message: str, *, without: Iterable[str] = ()) -> None:
         """Send text to every connection except those ids."""
@@ -127,6 +83,62 @@ class Audience:
             for connection in readers:
                 connection.send_all(parcel)
 
+
+def _greeted(messages: Sequence[Message]) -> bytes:
+    return encode_json(wire.ChatMessages(list(messages), connect=True))
+
+
+class ChatAudience(Audience):
+    """The connections of one agent that chats."""
+
+    def __init__(self, host: Host, state: FeedState) -> None:
+        super().__init__(host.limits)
+        self._host, self._state = host, state
+        self.held: set[Connection] = set()
+        """Offered the stream and not acked: they get no live chunks."""
+        self.parked: dict[Connection, None] = {}
+        """Told that something will stream: they are offered it when it does."""
+        self.expecting: set[Connection] = set()
+        """Those who asked for the stream before it began: their windows go on with it themselves."""
+        # Were shown how things are because they may not change them; True: and tried again since.
+        self._corrected: dict[Connection, bool] = {}
+        # The conversation as those read it who have just come, and who ask for it.
+        self._greeting, self._told = Latest(), Latest()
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        super().forget(connection)
+        self._corrected.pop(connection, None)
+        self.held.discard(connection)
+        self.parked.pop(connection, None)
+        self.expecting.discard(connection)
+
+    # --- the conversation
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation for a window.
+
+        Without the answer of a continuation that streams, be its beginning stored because somebody wrote in
+        the middle: windows add what they are streamed to the message before.
+        """
+        path, active = self._host.session.path, self._state.active
+        if active is None or not active.continuation:
+            return list(path)
+        return [message for message in path if message.id != active.message_id]
+
+    @property
+    def told(self) -> Long:
+        """The same as JSON."""
+        return self._told.of(self.messages, encode_json)
+
+    @property
+    def greeting(self) -> Long:
+        """The same as the frame for somebody who has just come."""
+        return self._greeting.of(self.messages, _greeted)
+
+    # --- showing it
+
     def snapshot(self, *, without: str | None = None, among: set[Connection] | None = None) -> None:
         """Show the conversation as it is now."""
         self.tell(wire.ChatMessages(self.messages), without=without, among=among)
@@ -149,7 +161,7 @@ class Audience:
             if self._corrected.pop(connection, False):
                 self.correct(connection)
 
-        self._actor.clock.call_later(CORRECTED_EVERY, again, housekeeping=True)
+        self._host.clock.call_later(CORRECTED_EVERY, again, housekeeping=True)
 
     # --- offering the stream
 

@@ -1,11 +1,11 @@
-"""uvicorn's WebSocket protocol, cheaper: frames of one breath go out together, ready-made ones at once.
+"""uvicorn's WebSocket protocol, cheaper: frames of one tick of the loop go out together, some at once.
 
     Connection --frames--> _BatchedWebSocket --> socket
          └--text--> Starlette, uvicorn, websockets --bytes--┘
 
 A burst of a model is hundreds of frames, and a system call for each is most of what a frame costs. The
-first write of a breath of the event loop is done at once, so a slow stream is as quick as without us; what
-follows in the same breath is joined and written at its end. Order is kept.
+first write in a tick of the event loop is done at once, so a slow stream is as quick as without us; what
+follows in the same tick is joined and written at its end. Order is kept.
 
 `everthink serve` and `dev` use it. With your own uvicorn:
 `--ws everthink.server.batched_websocket:BatchedProtocol`.
@@ -38,7 +38,7 @@ class _LoopTick:
         self._waiting: list[_BatchedWebSocket] = []
 
     def begin(self) -> None:
-        """Something was written: this breath has an end."""
+        """Something was written: this tick has an end."""
         if not self._is_running:
             self._is_running = True
             self._loop.call_soon(self._end)
@@ -55,33 +55,33 @@ class _LoopTick:
             socket.flush()
 
 
-_breaths: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopTick] = WeakKeyDictionary()
+_ticks: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopTick] = WeakKeyDictionary()
 
 
 class _BatchedWebSocket(Reins):
-    """A transport that joins what is written within one breath."""
+    """A transport that joins what is written within one tick."""
 
-    __slots__ = ("_breath", "_out", "_protocol", "_seen", "_size")
+    __slots__ = ("_out", "_protocol", "_seen", "_size", "_tick")
 
     def __init__(
-        self, transport: asyncio.Transport, breath: _LoopTick, protocol: GuardedProtocol | None = None
+        self, transport: asyncio.Transport, tick: _LoopTick, protocol: GuardedProtocol | None = None
     ) -> None:
         super().__init__(transport)
-        self._breath, self._protocol = breath, protocol
+        self._tick, self._protocol = tick, protocol
         self._out: list[bytes] = []
         self._size = 0
         self._seen = -1
 
     def write(self, data: bytes) -> None:
-        """Write soon: at once when it is the first in this breath."""
-        breath = self._breath
-        if self._seen != breath.number:
-            self._seen = breath.number
-            breath.begin()
+        """Write soon: at once when it is the first in this tick."""
+        tick = self._tick
+        if self._seen != tick.number:
+            self._seen = tick.number
+            tick.begin()
             self._transport.write(data)
             return
         if not self._out:
-            breath.wait(self)
+            tick.wait(self)
         self._out.append(data)
         self._size += len(data)
         if self._size >= LARGEST:
@@ -143,12 +143,12 @@ class BatchedProtocol(GuardedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Put ours around the transport."""
-        breath = _breaths.get(self.loop)
-        if breath is None:
-            breath = _breaths[self.loop] = _LoopTick(self.loop)
-        # Of another uvicorn we know less: everything goes its way.
+        tick = _ticks.get(self.loop)
+        if tick is None:
+            tick = _ticks[self.loop] = _LoopTick(self.loop)
+        # Another version of uvicorn may write in ways that we do not know: then nothing is joined.
         known = all(hasattr(self, name) for name in ("handshake_complete", "writable", "close_sent", "conn"))
-        ours = _BatchedWebSocket(cast("asyncio.Transport", transport), breath, self if known else None)
+        ours = _BatchedWebSocket(cast("asyncio.Transport", transport), tick, self if known else None)
         super().connection_made(cast("Any", ours))
 
     def connection_lost(self, exc: Exception | None) -> None:

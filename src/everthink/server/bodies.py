@@ -42,7 +42,7 @@ class _Body:
     """`receive` of a request whose body is being read."""
 
     def __init__(self, receive: Receive, address: str, limits: Limits) -> None:
-        self._receive, self.address, self._limits = receive, address, limits
+        self._receive, self._address, self._limits = receive, address, limits
         self._read = 0
         # What has arrived, and how long was waited, since the last step.
         self._step, self._waited = 0, 0.0
@@ -65,7 +65,7 @@ class _Body:
     def stop_counting(self) -> None:
         """Nobody waits for the rest."""
         self._counts = False
-        Arriving.hold(self, 0)
+        Arriving.hold(self._let_go, 0)
 
     async def _in_time(self) -> Message:
         loop = asyncio.get_running_loop()
@@ -97,10 +97,10 @@ class _Body:
             self._step, self._waited = 0, 0.0
         self._has_ended = not message.get("more_body", False)
         if self._counts:
-            Arriving.hold(self, 0 if self._has_ended else self._read)
+            Arriving.hold(self._let_go, 0 if self._has_ended else self._read, self._address)
             Arriving.keep_within(self._limits.buffered_bytes)
 
-    def let_go(self) -> None:
+    def _let_go(self) -> None:
         """Too much has begun to arrive: the request is refused, at the next piece at the latest."""
         self._is_let_go = True
         if self._patience is not None:

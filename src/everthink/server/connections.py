@@ -24,7 +24,6 @@ from ..settings import nearest, shown
 from ..wire.codec import encode
 from ..wire.frames import ServerFrame
 from ..wire.offers import Offers
-from .goodbye import goodbye
 from .waiting import Buffers, Long
 
 __all__ = ["Connection", "Parcel", "Socket"]
@@ -44,6 +43,11 @@ STALL = 30.0
 """Seconds in which a reader takes something; an app has its own."""
 PATIENCE = 10.0
 """Seconds a client gets to read what was sent before the connection was closed."""
+SENDABLE = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
+"""The codes below 3000 that may be sent (RFC 6455, 7.4; 1005, 1006 and 1015 are none)."""
+POLICY_VIOLATION = 1008
+LONGEST_REASON = 123
+"""Bytes: a frame of this kind has 125, and the code takes two."""
 
 
 class Socket(Protocol):
@@ -236,16 +240,11 @@ class Connection:
         self._largest = max(self._largest, size)
         self._rouse()
         if self._buffered > max(MAX_BUFFERED, MAX_FRAMES * self._largest):
-            self.give_up()
+            self._give_up()
         else:
-            self._buffers.hold(self, self._own)
+            self._buffers.hold(self._give_up, self._own, self._longs)
 
-    @property
-    def cost(self) -> float:
-        """The bytes that are kept for it; of what others wait for as well, its part."""
-        return self._own + sum(len(long) / long.holders for long in self._longs)
-
-    def give_up(self) -> None:
+    def _give_up(self) -> None:
         """Close a connection that does not read. What waits is dropped; it may come back and resume."""
         log.warning("connection %s does not read: %d bytes wait; it is closed", self.id, self._buffered)
         self._drop()
@@ -257,7 +256,7 @@ class Connection:
         self._longs.clear()
         self._out.clear()
         self._buffered = self._own = self._at = 0
-        self._buffers.forget(self)
+        self._buffers.forget(self._give_up)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection after what was sent so far.
@@ -266,7 +265,7 @@ class Connection:
         bytes. Another code is told in the log, and 1008 is sent; a longer reason is cut.
         """
         if self._closing is None:
-            self._closing = goodbye(code, reason)
+            self._closing = _goodbye(code, reason)
             self._rouse()
             self.cut_later()
 
@@ -282,7 +281,7 @@ class Connection:
     async def _write(self) -> None:
         """Write some of what waits, once what was written is taken."""
         if self._taken is not None and not await self._taken(self._stall):
-            self.give_up()
+            self._give_up()
         if not self._out:
             return
         text = self._out[0]
@@ -297,9 +296,9 @@ class Connection:
 
     def _settle(self) -> None:
         if self._out:
-            self._buffers.hold(self, self._own)
+            self._buffers.hold(self._give_up, self._own, self._longs)
         else:
-            self._buffers.forget(self)
+            self._buffers.forget(self._give_up)
 
     async def _write_long(self, long: Long) -> None:
         """One fragment: all that the socket has to keep. Or all of it, where that cannot be."""
@@ -336,3 +335,27 @@ class Connection:
         finally:
             self.is_open = False
             self._drop()
+
+
+def _goodbye(code: Any, reason: Any) -> tuple[int, str]:
+    """The code and reason that are sent. What cannot be is replaced, and told in the log."""
+    is_whole = isinstance(code, int) and not isinstance(code, bool)
+    if not is_whole or not (code in SENDABLE or 3000 <= code <= 4999):
+        log.error(
+            "connection.close(%r) is no code that may be sent; %d is. Use 1000, or one of your own from 3000"
+            " to 4999.",
+            code,
+            POLICY_VIOLATION,
+        )
+        code = POLICY_VIOLATION
+    text = reason if isinstance(reason, str) else "" if reason is None else str(reason)
+    data = text.encode(errors="replace")
+    if len(data) > LONGEST_REASON:
+        log.warning(
+            "the reason of connection.close(%d, …) has %d bytes; %d are sent.",
+            code,
+            len(data),
+            LONGEST_REASON,
+        )
+        text = data[:LONGEST_REASON].decode(errors="ignore")
+    return code, text

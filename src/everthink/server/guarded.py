@@ -35,7 +35,7 @@ __all__ = ["GuardedProtocol", "PatientProtocol", "Reins"]
 log = logging.getLogger("everthink.server")
 
 PORTION = 4 * 1024
-BREATH = 0.005
+AT_A_STRETCH = 0.005
 """After so many seconds of reading others have their turn."""
 UNREAD_PONGS = 256 * 1024
 TRY_AGAIN_LATER = 1013
@@ -113,7 +113,7 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
         """What has not been read never will be."""
         self._unread, self._at = b"", 0
         self.frames = []
-        Arriving.hold(self, 0)
+        Arriving.hold(self._let_go, 0)
         super().connection_lost(exc)
 
     # --- beginning and end
@@ -151,7 +151,7 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
 
     def _read_on(self) -> None:
         self._goes_on = False
-        until = time.perf_counter() + BREATH
+        until = time.perf_counter() + AT_A_STRETCH
         while self._at < len(self._unread) and not self.read_paused and not self.transport.is_closing():
             portion = self._unread[self._at : self._at + PORTION]
             self._at += len(portion)
@@ -228,15 +228,16 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
     # --- what waits for its end
 
     def _weigh(self) -> None:
-        Arriving.hold(self, len(self.conn.reader.buffer) + sum(map(len, self.frames)))
+        size = len(self.conn.reader.buffer) + sum(map(len, self.frames))
+        Arriving.hold(self._let_go, size, self._address)
         Arriving.keep_within(self.limits.buffered_bytes)
 
     @property
-    def address(self) -> str:
+    def _address(self) -> str:
         """Who is at the other end: of a proxy, itself."""
         return self.client[0] if self.client else ""
 
-    def let_go(self) -> None:
+    def _let_go(self) -> None:
         """Close it: too much has begun to arrive."""
         self._unread, self._at, self.frames = b"", 0, []
         self.conn.reader.buffer.clear()

@@ -15,11 +15,13 @@ from typing import Literal, assert_never
 from ..journal.feed import (
     ChunksStored,
     Cleared,
+    ContinuationDropped,
     FeedEvent,
     HistoryChanged,
     MessageUpdated,
     RecoveryChanged,
     SessionTold,
+    StateChanged,
     TurnAccepted,
     TurnEnded,
     TurnRewound,
@@ -27,10 +29,10 @@ from ..journal.feed import (
 )
 from ..journal.feed_state import Ended, FeedState, Said
 from ..journal.turn import Turn
-from ..runtime.actor import Actor
 from ..session.compaction import CompactionFailed, SessionNews
+from ..turn.host import Host
 from ..wire import frames as wire
-from .audience import Audience
+from .audience import ChatAudience
 from .connections import Connection
 from .resuming import chunk_frames, replayed_frames
 
@@ -43,8 +45,8 @@ clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink
 class Publisher:
     """Tells the audience of one agent what happens."""
 
-    def __init__(self, actor: Actor, audience: Audience, state: FeedState) -> None:
-        self._actor, self._audience, self._state = actor, audience, state
+    def __init__(self, host: Host, audience: ChatAudience, state: FeedState) -> None:
+        self._host, self._audience, self._state = host, audience, state
 
     def see(self, shown: FeedEvent) -> None:
         """Tell of an event."""
@@ -72,6 +74,10 @@ class Publisher:
                 tell(wire.Recovering(recovering, turn.request_id))
             case SessionTold(news):
                 tell(_session_frame(news))
+            case ContinuationDropped():
+                self._audience.dismiss()
+            case StateChanged():
+                pass  # `AgentSockets` tells of it
             case Cleared():
                 self._audience.dismiss()
                 tell(wire.ClearChat(), without=clearing.get())
@@ -133,7 +139,7 @@ class Publisher:
         if ended.was_active:
             self._audience.held.clear()
         if status == "skipped" and not ended.was_active:
-            stale = turn.generation != self._actor.generation
+            stale = turn.generation != self._host.generation
             self._audience.tell(_done(turn, "skipped"), only=None if stale else turn.origin)
         elif status == "error" and not shown.streamed:
             self._audience.tell(_failure(turn, shown.error or "", done=True))
@@ -184,7 +190,7 @@ class Publisher:
 
     def _show_cut(self, turn: Turn) -> None:
         """Show whoever asked what was stored of a message that was too large; the others see nothing else."""
-        for message in self._actor.session.path:
+        for message in self._host.session.path:
             if message.id in turn.cut:
                 self._audience.tell(wire.MessageChanged(message), only=turn.origin)
 

@@ -3,7 +3,7 @@
     probe, ack --> Resuming --frames--> one connection        what to say is decided in wire/resume.py
 
 Readers who join in the middle are held out of live chunks until they ack; then they get all chunks from the
-start and go on live, without a gap: both happen in one breath of the event loop.
+start and go on live, without a gap: there is no await in between.
 
 A turn that ended left its answer in the conversation, which every connection has got since. So the chunks
 of one are told again only where the conversation does not hold what they say.
@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
 from ..chunks import NOTHING_NEW
 from ..chunks import encode as encode_chunk
-from ..journal import queries
 from ..journal.feed_state import FeedState, Over
+from ..journal.read import texts_of
 from ..journal.segments import readable
-from ..runtime.actor import Actor
+from ..runtime.chat import Chat
+from ..turn.host import Host
+from ..turn.last_failure import Failure
 from ..wire import frames as wire
 from ..wire.codec import encode
 from ..wire.resume import Ended, Failed, Ignore, Nothing, Offer, Replay, View, Wait, answer_ack, answer_probe
-from .audience import Audience
+from .audience import ChatAudience
 from .connections import Connection, Parcel
 
 __all__ = [
@@ -49,8 +50,8 @@ class _Call(msgspec.Struct, rename="camel"):
 class Resuming:
     """What those are told who ask one agent for its stream."""
 
-    def __init__(self, actor: Actor, audience: Audience, state: FeedState) -> None:
-        self._actor, self._audience, self._state = actor, audience, state
+    def __init__(self, chat: Chat, audience: ChatAudience, state: FeedState) -> None:
+        self._chat, self._host, self._audience, self._state = chat, chat.host, audience, state
 
     def probed(self, connection: Connection, probe: str | None) -> None:
         """A connection asks what there is to resume."""
@@ -68,10 +69,10 @@ class Resuming:
 
     async def acked(self, connection: Connection, id: str) -> None:
         """A connection takes a stream that it was offered."""
-        answer, failure = answer_ack(self._view(), id), self._actor.last_failure
+        answer, failure = answer_ack(self._view(), id), self._host.last_failure.value
         # What is not known costs nothing to say; the rest is told once for each offer.
         is_long = not isinstance(answer, Ignore) and (not isinstance(answer, Ended) or id in self._state.over)
-        if is_long and not connection.offers.take(id, self._actor.limits.replays):
+        if is_long and not connection.offers.take(id, self._host.limits.replays):
             self._audience.held.discard(connection)  # it goes on live from here
             return
         match answer:
@@ -79,19 +80,19 @@ class Resuming:
                 self._replay(connection)
             case Failed():
                 if failure is not None:
-                    await tell_failure(self._actor, connection, failure)
+                    await tell_failure(self._host, connection, failure)
             case Ended():
-                await tell_end(self._actor, connection, id, self._state.over.get(id))
+                await tell_end(self._host, connection, id, self._state.over.get(id))
             case Ignore():
                 pass
 
     def _view(self) -> View:
-        active, armed = self._state.active, self._actor.continuations.pending
+        active, armed = self._state.active, self._chat.continuations.pending
         accepted = self._state.accepted.values()
         waiting = next((t for t in accepted if t.trigger == "auto-continuation"), None)
         newest = next((t for t in reversed(accepted) if t is not waiting), None)
         owner = active.origin if active and active.trigger == "auto-continuation" else None
-        failure = self._actor.last_failure
+        failure = self._host.last_failure.value
         pending = (armed.request_id, armed.owner) if armed else None
         if waiting is not None:
             pending = (waiting.request_id, waiting.origin)
@@ -100,7 +101,7 @@ class Resuming:
             active_owner=owner if self._audience.has(owner) else None,
             continuation=pending[0] if pending else None,
             continuation_owner=pending[1] if pending and self._audience.has(pending[1]) else None,
-            failed=failure["id"] if failure else None,
+            failed=failure.request_id if failure else None,
             accepted=newest.request_id if newest else None,
         )
 
@@ -163,33 +164,32 @@ def _elsewhere(bodies: Sequence[str]) -> set[int]:
 # --- turns that are over
 
 
-async def stored_bodies(actor: Actor, turn: str) -> list[str]:
+async def stored_bodies(host: Host, turn: str) -> list[str]:
     """The chunks of a turn as far as they are kept, each as JSON text."""
-    rows = await actor.store.fetch(queries.SEGMENTS, actor.id, turn)
-    return [encode_chunk(chunk) for chunk in readable(row[0] for row in rows)]
+    return [encode_chunk(chunk) for chunk in readable(await texts_of(host.store, turn))]
 
 
-async def tell_failure(actor: Actor, connection: Connection, failure: dict[str, Any]) -> None:
+async def tell_failure(host: Host, connection: Connection, failure: Failure) -> None:
     """The chunks of the turn that failed last, then its error.
 
     Those of a continuation are in the conversation: see `tell_end`.
     """
-    id, continues = failure["id"], failure.get("continuation", False)
-    bodies = [] if continues else await stored_bodies(actor, failure["turn"])
+    id, continues = failure.request_id, failure.continuation
+    bodies = [] if continues else await stored_bodies(host, failure.turn)
     connection.send_all(replayed_frames(id, bodies, continuation=continues, is_late=True))
     connection.send(
         wire.ResponseFrame(
             id,
-            failure["error"],
+            failure.error,
             True,
             error=True,
             continuation=continues,
-            message_ids=failure.get("messageIds") or None,
+            message_ids=failure.message_ids or None,
         )
     )
 
 
-async def tell_end(actor: Actor, connection: Connection, id: str, over: Over | None) -> None:
+async def tell_end(host: Host, connection: Connection, id: str, over: Over | None) -> None:
     """A turn is over. Its chunks come first if the conversation does not hold what they say.
 
     Otherwise a continuation's would be shown twice: a window adds them to the message before.
@@ -197,7 +197,7 @@ async def tell_end(actor: Actor, connection: Connection, id: str, over: Over | N
     if over is None:
         connection.send(wire.ResponseFrame(id, "", True, replay=True))
         return
-    bodies = [] if over.is_stored else await stored_bodies(actor, over.turn)
+    bodies = [] if over.is_stored else await stored_bodies(host, over.turn)
     connection.send_all(replayed_frames(id, bodies, continuation=over.continuation, is_late=True))
     connection.send(
         wire.ResponseFrame(

@@ -3,7 +3,7 @@
     CallMethod --> Calls.begin --> answer_call --> CallResult, or several of a streaming method
 
 A connection has so many calls at once, and each is asked about first (`authorize`). Only methods marked with
-`@callable` are reached, and nothing runs to find out which those are. What they raise is told to the caller
+`@exposed` are reached, and nothing runs to find out which those are. What they raise is told to the caller
 in its own words, so that one may raise what is meant to be read; what the database said is not.
 Where it was raised is in the log.
 """
@@ -11,12 +11,11 @@ Where it was raised is in the log.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from typing import Any
 
 from ..access.access import Access
-from ..access.audit import AgentAuditor
+from ..calling import awaited
 from ..current import current_connection
 from ..errors import UNTOLD, StoreError
 from ..masking import mask
@@ -24,10 +23,11 @@ from ..observe.events import Rpc, RpcError
 from ..runtime.actor import Actor
 from ..runtime.rpc import (
     StreamingResponse,
-    callable_of,
+    exposed_method,
     has_method,
 )
 from ..wire import frames as wire
+from .audit import AgentAuditor
 from .connections import Connection
 
 __all__ = ["Calls", "answer_call"]
@@ -59,7 +59,7 @@ class Calls:
     async def _answer(self, connection: Connection, frame: wire.CallMethod) -> None:
         actor = self._actor
         why = await self._access.may_call(connection.identity, actor.cls, actor.name)
-        is_offered = callable_of(actor.cls, frame.method) is not None
+        is_offered = exposed_method(actor.cls, frame.method) is not None
         reason = "not authorized" if why is not None else None if is_offered else "not callable"
         self._audit.tell(connection, "call", frame.method, reason)
         if why is not None:
@@ -78,9 +78,9 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
     def answer(fields: dict[str, Any]) -> None:
         connection.send(wire.CallResult(call.id, **fields))
 
-    info = callable_of(type(agent), call.method)
+    info = exposed_method(actor.cls, call.method)
     if info is None:
-        exists = not call.method.startswith("_") and has_method(type(agent), call.method)
+        exists = not call.method.startswith("_") and has_method(actor.cls, call.method)
         what = "is not callable" if exists else "does not exist"
         answer({"success": False, "error": f"Method {call.method} {what}"})
         return
@@ -89,8 +89,7 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
     stream = StreamingResponse(answer)
     try:
         method = getattr(agent, call.method)
-        result = method(stream, *call.args) if info.streaming else method(*call.args)
-        result = await result if inspect.isawaitable(result) else result
+        result = await awaited(method(stream, *call.args) if info.streaming else method(*call.args))
         if info.streaming:
             stream.end(result)  # unless it did so itself: nobody else will, and the caller has no time limit
         else:
@@ -103,7 +102,7 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
             text = f"Method {call.method} takes other arguments than these {len(call.args)}"
         else:
             log.warning(
-                "%s: @callable %s, which a client called, raised", actor.id, call.method, exc_info=error
+                "%s: @exposed %s, which a client called, raised", actor.id, call.method, exc_info=error
             )
         actor.emit(RpcError(method=call.method, error=text if str(error) else type(error).__name__))
         if not stream.is_closed:

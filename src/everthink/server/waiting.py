@@ -11,11 +11,10 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from ..messages import Message
 
-__all__ = ["Buffers", "Latest", "Long", "Waiting"]
+__all__ = ["Buffers", "GiveUp", "Latest", "Long"]
 
 
 class Long:
@@ -53,17 +52,8 @@ def _are_same(some: Sequence[Message], others: Sequence[Message]) -> bool:
     return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
-class Waiting(Protocol):
-    """Somebody for whom something waits."""
-
-    @property
-    def cost(self) -> float:
-        """The bytes that are kept for them; of what others wait for as well, their part."""
-        ...
-
-    def give_up(self) -> None:
-        """Drop all that waits, and close."""
-        ...
+GiveUp = Callable[[], None]
+"""Drops all that waits for somebody, and closes. It is what they are known by."""
 
 
 class Buffers:
@@ -71,20 +61,28 @@ class Buffers:
 
     def __init__(self, most: int) -> None:
         self._most, self._in_all = most, 0
-        self._waiting: dict[Waiting, int] = {}
+        # The bytes that are for nobody else, and, in the list of whoever waits, the texts that may be.
+        self._waiting: dict[GiveUp, tuple[int, Sequence[Long]]] = {}
 
-    def hold(self, one: Waiting, size: int) -> None:
+    def hold(self, give_up: GiveUp, size: int, longs: Sequence[Long]) -> None:
         """So much waits for this one now, besides what it shares. Too much in all: who costs most goes."""
-        self._in_all += size - self._waiting.get(one, 0)
-        self._waiting[one] = size
+        before, _ = self._waiting.get(give_up, (0, ()))
+        self._in_all += size - before
+        self._waiting[give_up] = size, longs
         while self._in_all > self._most and self._waiting:
-            slowest = max(self._waiting, key=lambda one: one.cost)
-            slowest.give_up()
+            slowest = max(self._waiting, key=self._cost)
+            slowest()
             self.forget(slowest)
 
-    def forget(self, one: Waiting) -> None:
+    def _cost(self, give_up: GiveUp) -> float:
+        """The bytes that are kept for this one; of what others wait for as well, its part."""
+        size, longs = self._waiting[give_up]
+        return size + sum(len(long) / max(long.holders, 1) for long in longs)
+
+    def forget(self, give_up: GiveUp) -> None:
         """Nothing waits for this one."""
-        self._in_all -= self._waiting.pop(one, 0)
+        size, _ = self._waiting.pop(give_up, (0, ()))
+        self._in_all -= size
 
     def share(self, long: Long) -> None:
         """One more waits for it, who is held next."""

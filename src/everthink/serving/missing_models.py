@@ -18,6 +18,8 @@ import string
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from ..agent import Agent
+from ..calling import awaited
 from ..errors import AgentError, MissingExtra, MissingKey
 from ..think import Think
 from .target import Loaded
@@ -57,7 +59,7 @@ DEMO_HINT = 'To look around without a key, use the model "demo".'
 def use_demo_models(loaded: Loaded) -> None:
     """Let agents whose provider is not set up answer with the demo model, and note which."""
     loaded.notes += odd_keys()
-    for cls, _ in loaded.agents:
+    for cls, _ in loaded.chatting:
         if cls.get_model is not Think.get_model:
             _with_fallback(cls, loaded.stand_ins)
         elif (error := _trouble(cls.model)) is None:
@@ -70,12 +72,12 @@ def use_demo_models(loaded: Loaded) -> None:
             loaded.notes.append(f"{cls.__name__} cannot answer. {_words(error)}")
 
 
-def what_is_missing(classes: Iterable[type[Think]]) -> list[str]:
+def what_is_missing(classes: Iterable[type[Agent]]) -> list[str]:
     """A sentence for every agent whose model cannot be asked as things are."""
     return [
         f"{cls.__name__} cannot answer. {_words(error)}"
         for cls in classes
-        if cls.get_model is Think.get_model and (error := _trouble(cls.model))
+        if issubclass(cls, Think) and cls.get_model is Think.get_model and (error := _trouble(cls.model))
     ]
 
 
@@ -131,7 +133,7 @@ def _with_fallback(cls: type[Think], stand_ins: dict[str, str]) -> None:
         return "demo"
 
     async def later(chosen: Any) -> Any:
-        chosen = await chosen if inspect.isawaitable(chosen) else chosen
+        chosen = await awaited(chosen)
         await load_provider(chosen)  # not on the event loop
         return stood_in(chosen)
 

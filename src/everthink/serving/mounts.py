@@ -86,12 +86,12 @@ class WithLifespan:
         try:
             await self._asgi(scope, receive, sending)
         except Exception as error:
-            letter = None if has_started else _letter_in(error)
-            if letter is None and failed:
+            ours = None if has_started else _own_error(error)
+            if ours is None and failed:
                 await send(failed)
-            if letter is None:
+            if ours is None:
                 raise
-            await send({"type": "lifespan.startup.failed", "message": str(letter)})
+            await send({"type": "lifespan.startup.failed", "message": str(ours)})
         else:
             if failed:
                 await send(failed)
@@ -111,8 +111,8 @@ class WithLifespan:
             await app.close()
 
 
-def _letter_in(error: BaseException) -> AgentError | None:
-    """The letter in what was raised: itself, or the only one of a group."""
+def _own_error(error: BaseException) -> AgentError | None:
+    """The error of ours in what was raised: itself, or the only one of a group."""
     while isinstance(error, BaseExceptionGroup):
         inside = cast("BaseExceptionGroup[BaseException]", error).exceptions
         if len(inside) != 1:

@@ -63,7 +63,7 @@ def print_json(value: Any) -> None:
 
 
 def complain(error: BaseException) -> None:
-    """An error as a letter: what happened, what was kept, what to do next."""
+    """An error in sentences: what happened, what was kept, what to do next."""
     if isinstance(error, AgentError):
         say_error(_heading(error.what))
         for line in (error.kept, error.next_step):
@@ -80,7 +80,7 @@ def complain(error: BaseException) -> None:
 
 
 def told(error: BaseException) -> bool:
-    """True when `error` is told as a letter; False when the developer wants to see the traceback."""
+    """True when `error` is told in sentences; False when the developer wants to see the traceback."""
     if os.environ.get("EVERTHINK_TRACEBACK"):
         return False
     complain(error)

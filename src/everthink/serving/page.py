@@ -21,7 +21,7 @@ from ..access.origins import Hosts
 from ..address import kebab
 from ..devtools.inspector import Inspector
 from ..models.demo import DemoModel
-from ..server.headers import with_headers
+from ..server.answers import with_headers
 from .sign_in import TOKEN, SignIn
 from .target import Loaded
 
@@ -75,7 +75,7 @@ class WithPage:
         self._sign_in = SignIn(loaded.app) if loaded.app else None
         # The page knows agents by their names alone, wherever they are.
         self._elsewhere: dict[str, str] = {}
-        for cls, address in loaded.agents:
+        for cls, address in loaded.chatting:
             if "{" not in address:
                 self._elsewhere.setdefault(f"/agents/{kebab(cls.__name__)}/", f"{address}/")
 
@@ -162,7 +162,7 @@ class WithPage:
                 **_introduction(cls),
                 **self._stand_in(cls),
             }
-            for cls, address in self._loaded.agents
+            for cls, address in self._loaded.chatting
         ]
 
     def _stand_in(self, cls: type) -> dict[str, str]:
@@ -204,8 +204,8 @@ def _introduction(cls: type) -> dict[str, Any]:
 class Broken:
     """Stands in for an application that could not be loaded, until its files change."""
 
-    def __init__(self, letter: str) -> None:
-        self._letter = letter
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Say what is wrong."""
@@ -218,7 +218,7 @@ class Broken:
             # 1012 makes clients come back; the upgrade is refused, which they take the same way.
             await send({"type": "websocket.close", "code": 1012})
         else:
-            text = f"{self._letter}\n\nSave a file when it is mended: the server starts again by itself.\n"
+            text = f"{self._text}\n\nSave a file when it is mended: the server starts again by itself.\n"
             await _respond(send, 503, TYPES[".txt"], text.encode(), head=scope["method"] == "HEAD")
 
 

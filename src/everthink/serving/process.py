@@ -124,7 +124,7 @@ def run(
 
 
 def listen(host: str, port: int, *, tries: int = 1) -> socket.socket:
-    """A listening socket at the first free port from `port` on. Raises a letter when there is none."""
+    """A listening socket at the first free port from `port` on. Raises an `AgentError` when there is none."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     last = OSError(0, "there is no such port")
     for candidate in range(port, min(port + tries, 65536)) if port else [0]:

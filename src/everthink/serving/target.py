@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from ..address import kebab
+from ..agent import Agent
 from ..app.app import DEFAULT_STORE, App
 from ..errors import AgentError, DiscoveryFailed
 from ..settings import nearest, shown
@@ -58,7 +59,7 @@ class Asked:
         """What else may be typed where a target is not needed."""
         return " Or leave it out: everthink dev" if self.command == "dev" else ""
 
-    def app(self, cls: type[Think]) -> App:
+    def app(self, cls: type[Agent]) -> App:
         """An app of one agent class."""
         return App(cls, **self.options)
 
@@ -96,7 +97,7 @@ class Loaded:
             self.mounts = [("", self.app)]
 
     @property
-    def agents(self) -> list[tuple[type[Think], str]]:
+    def agents(self) -> list[tuple[type[Agent], str]]:
         """The classes of its agents, each with where it is, without names."""
         return [
             (cls, f"{path}/{'/'.join([*app.prefix, kebab(cls.__name__)])}")
@@ -105,13 +106,18 @@ class Loaded:
         ]
 
     @property
+    def chatting(self) -> list[tuple[type[Think], str]]:
+        """Those of them that chat."""
+        return [(cls, address) for cls, address in self.agents if issubclass(cls, Think)]
+
+    @property
     def routes(self) -> list[str]:
         """The addresses of its agents, without names."""
         return [address for _, address in self.agents]
 
 
 def load(target: str | None, *, ask: Asked | None = None) -> Loaded:
-    """Find what `target` names. Raises a letter when there is no such thing, or when it is broken."""
+    """Find what `target` names. Raises an `AgentError` when there is no such thing, or when it is broken."""
     ask = ask or Asked()
     if target is None and not Path("agents").is_dir():
         from ..devtools.demo import Demo
@@ -220,10 +226,10 @@ def _in_file(path: Path, ask: Asked) -> Loaded:
 
 def _is_agent(thing: Any, module: str | None = None) -> bool:
     """True for an agent class; with a module, for one that is defined there."""
-    if not isinstance(thing, type) or thing is Think:
+    if not isinstance(thing, type) or thing in (Agent, Think):
         return False
     cls = cast("type[object]", thing)
-    return issubclass(cls, Think) and module in (None, cls.__module__)
+    return issubclass(cls, Agent) and module in (None, cls.__module__)
 
 
 def _named(target: str, ask: Asked) -> Loaded:
@@ -311,7 +317,7 @@ def _import(name: str, folder: str, target: str = "", ask: Asked | None = None) 
     try:
         return importlib.import_module(name)
     except AgentError:
-        raise  # App.discover at the top of their module, say: a letter already.
+        raise  # App.discover at the top of their module, say: an error of ours already.
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if ask and missing and (name + ".").startswith(missing + "."):

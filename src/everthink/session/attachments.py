@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 
-from ..store.port import Statement, Store
+from ..store.port import AgentStore, Statement
 from .media import Blob
 
 __all__ = ["TABLES", "cleared", "kept", "read_attachment"]
@@ -25,35 +25,36 @@ TABLES = (
     )""",
 )
 
-_ONE = "SELECT content FROM attachments WHERE agent = ? AND path = ?"
+_ONE = "SELECT content FROM attachments WHERE agent = :agent AND path = ?"
 
 
-def kept(agent: str, session: str, blob: Blob, *, now: int) -> Statement:
+def kept(session: str, blob: Blob, *, now: int) -> Statement:
     """Keep a file that a message of `session` held."""
     content = base64.b64encode(blob.data).decode()
     return Statement(
         "INSERT INTO attachments (agent, path, session, media_type, size, content, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, path) DO NOTHING",
-        (agent, blob.path, session, blob.media_type, len(blob.data), content, now),
+        " VALUES (:agent, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, path) DO NOTHING",
+        (blob.path, session, blob.media_type, len(blob.data), content, now),
     )
 
 
-def cleared(agent: str, session: str) -> Statement:
+def cleared(session: str) -> Statement:
     """Forget the files of a session, except those that a fork of it still names.
 
     Anybody can type a path. What we copied into a fork is as old as the fork itself; what was typed is not.
     """
     return Statement(
-        "DELETE FROM attachments WHERE agent = ? AND session = ? AND NOT EXISTS (SELECT 1 FROM messages m"
+        "DELETE FROM attachments WHERE agent = :agent AND session = ?"
+        " AND NOT EXISTS (SELECT 1 FROM messages m"
         " JOIN sessions s ON s.agent = m.agent AND s.id = m.session"
         " WHERE m.agent = attachments.agent AND m.session <> attachments.session"
         " AND s.parent_session IS NOT NULL AND m.created_at <= s.created_at"
         " AND m.content LIKE '%preserved at ' || attachments.path || ']%')",
-        (agent, session),
+        (session,),
     )
 
 
-async def read_attachment(store: Store, agent: str, path: str) -> bytes | None:
+async def read_attachment(store: AgentStore, path: str) -> bytes | None:
     """The bytes of a file, or `None` when there is none at that path."""
-    rows = await store.fetch(_ONE, agent, path)
+    rows = await store.fetch(_ONE, path)
     return base64.b64decode(rows[0][0]) if rows else None

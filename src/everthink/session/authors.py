@@ -5,9 +5,11 @@ A row holds a mark of the person (`identity.mark_of`), never who it is.
 
 from __future__ import annotations
 
-from ..store.port import Statement
+from collections.abc import Sequence
 
-__all__ = ["AT_ONCE", "AUTHORS", "TABLES", "cleared", "wrote"]
+from ..store.port import AgentStore, Statement
+
+__all__ = ["TABLES", "authors_of", "cleared", "wrote"]
 
 TABLES = (
     """CREATE TABLE authors (
@@ -18,24 +20,36 @@ TABLES = (
     ) /* clustered */""",
 )
 
-AT_ONCE = 50
-AUTHORS = f"SELECT message, author FROM authors WHERE agent = ? AND message IN ({', '.join('?' * AT_ONCE)})"
+_AT_ONCE = 50
+_AUTHORS = (
+    f"SELECT message, author FROM authors WHERE agent = :agent AND message IN ({', '.join('?' * _AT_ONCE)})"
+)
 
 
-def wrote(agent: str, message: str, *, author: str) -> Statement:
+async def authors_of(store: AgentStore, messages: Sequence[str]) -> list[str | None]:
+    """The mark of who wrote each of these messages; `None` where nobody in particular is known."""
+    found: dict[str, str] = {}
+    for start in range(0, len(messages), _AT_ONCE):
+        asked = list(messages[start : start + _AT_ONCE])
+        asked += asked[-1:] * (_AT_ONCE - len(asked))  # one text, however many are asked for
+        found |= {row[0]: row[1] for row in await store.fetch(_AUTHORS, *asked)}
+    return [found.get(message) for message in messages]
+
+
+def wrote(message: str, *, author: str) -> Statement:
     """The person with this mark wrote a message. Whoever was first stays."""
     return Statement(
-        "INSERT INTO authors (agent, message, author) VALUES (?, ?, ?)"
+        "INSERT INTO authors (agent, message, author) VALUES (:agent, ?, ?)"
         " ON CONFLICT (agent, message) DO NOTHING",
-        (agent, message, author),
+        (message, author),
     )
 
 
-def cleared(agent: str, session: str) -> Statement:
+def cleared(session: str) -> Statement:
     """Forget who wrote the messages of a session, except those that a fork of it still holds."""
     is_in = "EXISTS (SELECT 1 FROM messages m WHERE m.agent = authors.agent AND m.id = authors.message"
     return Statement(
-        f"DELETE FROM authors WHERE agent = ? AND {is_in} AND m.session = ?)"
+        f"DELETE FROM authors WHERE agent = :agent AND {is_in} AND m.session = ?)"
         f" AND NOT {is_in} AND m.session <> ?)",
-        (agent, session, session),
+        (session, session),
     )

@@ -12,16 +12,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
+from ..calling import awaited
 from ..errors import UNTOLD, AgentError, CompactionNotSetUp, InvalidSettings, is_for_people
 from ..messages import Message
 from ..models.tokens import TokenCounter
 from ..settings import shown, with_article
 from .overlay import Overlay
 from .summary import CompactContext, CompactFunction, Compaction
+from .tree import Tree
 
 __all__ = [
     "CompactionFailed",
@@ -64,37 +66,26 @@ class CompactionFailed:
 SessionNews = SessionStatus | CompactionFailed
 
 
-class Conversation(Protocol):
-    """What a compaction needs of its session."""
-
-    async def get_history(self, leaf_id: str | None = None) -> list[Message]:
-        """A path as it is shown."""
-        ...
-
-    async def overlays_in(self, messages: Sequence[Message]) -> list[Overlay]:
-        """The compactions that stand among `messages`."""
-        ...
-
-    async def count(self, counter: TokenCounter | None) -> int:
-        """What the conversation weighs in tokens, with its prompt."""
-        ...
-
-    def tell(self, news: SessionNews) -> None:
-        """Tell whoever watches."""
-        ...
-
-    async def cover(
-        self, first: str, last: str, summary: str, *, reason: str, tokens_before: int
-    ) -> Overlay | None:
-        """Store an overlay and read the path again. `None` when one of its ends is gone."""
-        ...
+Cover = Callable[[str, str, str, CompactionReason, int], Awaitable[Overlay | None]]
+"""Stores a summary over the messages from the first id to the second, and reads the path again: with why, and
+with the tokens before. `None` when one of the ends is gone."""
 
 
 class Compactor:
-    """The compaction of one session: its settings, and carrying it out."""
+    """The compaction of one conversation: its settings, and carrying it out.
 
-    def __init__(self, session: Conversation) -> None:
-        self._session = session
+    `count` says what the conversation weighs in tokens, with its prompt; `tell` tells whoever watches.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        *,
+        count: Callable[[TokenCounter | None], Awaitable[int]],
+        tell: Callable[[SessionNews], None],
+        cover: Cover,
+    ) -> None:
+        self._tree, self._count, self._tell, self._cover = tree, count, tell, cover
         self.fn: CompactFunction | None = None
         self.threshold: int | None = None
         self.counter: TokenCounter | None = None
@@ -113,7 +104,7 @@ class Compactor:
     async def estimate(self) -> int:
         """What the conversation weighs now. A counter that raises is reported and counts as nothing."""
         try:
-            return await self._session.count(self.counter)
+            return await self._count(self.counter)
         except Exception as error:  # noqa: BLE001 - whatever a developer's counter raises
             await self._failed(error)
             return 0
@@ -171,7 +162,7 @@ class Compactor:
     async def _told(self, leaf_id: str | None, reason: CompactionReason, before: int) -> Compaction | None:
         """Shorten, and tell whoever watches that it begins and that it is over."""
         self._busy = asyncio.current_task()
-        self._session.tell(SessionStatus("compacting", before, self.threshold))
+        self._tell(SessionStatus("compacting", before, self.threshold))
         done: Compaction | None = None
         try:
             done = await self._compact(leaf_id, reason, before)
@@ -179,44 +170,40 @@ class Compactor:
             # Whatever happened: nobody is left looking at "compacting".
             self._busy = None
             after = before if done is None else await self.estimate()
-            told = None if done is None else before
-            self._session.tell(SessionStatus("idle", after, self.threshold, told))
+            tokens_before = None if done is None else before
+            self._tell(SessionStatus("idle", after, self.threshold, tokens_before))
         return done
 
     async def _compact(self, leaf_id: str | None, reason: CompactionReason, before: int) -> Compaction | None:
-        history = await self._session.get_history(leaf_id)
-        overlays = {overlay.message_id: overlay for overlay in await self._session.overlays_in(history)}
+        history = await self._tree.get_history(leaf_id)
+        overlays = {overlay.message_id: overlay for overlay in await self._tree.overlays_in(history)}
         try:
             result = await self._ask(history)
         except Exception as error:
             log.warning("a compaction failed; the conversation is as it was", exc_info=error)
-            self._session.tell(_failure(error))
+            self._tell(_failure(error))
             self._failed_at = before
             return None
         self._failed_at = 0
         ends = None if result is None else _ends(result, history, overlays)
         if result is None or ends is None:
             return None
-        made = await self._session.cover(*ends, result.summary, reason=reason, tokens_before=before)
+        made = await self._cover(*ends, result.summary, reason, before)
         return None if made is None else Compaction(*ends, result.summary)
 
     async def _ask(self, history: list[Message]) -> Compaction | None:
         assert self.fn is not None
-        answer: Any = self.fn(history, CompactContext(token_counter=self.counter))
-        if inspect.isawaitable(answer):
-            answer = await answer
+        answer: Any = await awaited(self.fn(history, CompactContext(token_counter=self.counter)))
         return _compaction(answer, self.fn)
 
     async def _failed(self, error: Exception) -> None:
         """Report what went wrong around a compaction; what the handler raises is only logged."""
         log.warning("a compaction failed; the conversation is as it was", exc_info=error)
-        self._session.tell(_failure(error))
+        self._tell(_failure(error))
         if self.on_error is None:
             return
         try:
-            answer = self.on_error(error)
-            if inspect.isawaitable(answer):
-                await answer
+            await awaited(self.on_error(error))
         except Exception:
             log.exception("the handler of compaction errors raised")
 

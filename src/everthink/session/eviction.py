@@ -9,48 +9,42 @@ whole or its file in place.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 from ..clock import Clock
 from ..observe.events import ChatMediaEvicted, EventBody
-from ..store.port import Store
 from . import attachments
 from .media import EVICTED_FOLDER, MediaEviction, aged, evicted, eviction_of
 from .session import Session
 
-__all__ = ["Evictor"]
+__all__ = ["Evictor", "Parts"]
 
 log = logging.getLogger("everthink.session")
 
 
-class Home(Protocol):
-    """The agent, as the evictor sees it."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """The parts of an agent that its evictor uses."""
 
     id: str
-    store: Store
-    session: Session
     clock: Clock
-
-    @property
-    def media_eviction(self) -> Any:
-        """The agent's setting."""
-        ...
-
-    def emit(self, event: EventBody) -> None:
-        """Tell observers."""
-        ...
-
-    def background(self, work: Awaitable[Any]) -> None:
-        """Keep a task alive until it ends."""
-        ...
+    live: Callable[[], Session]
+    """The session that turns run in."""
+    setting: Callable[[], Any]
+    """The agent's `media_eviction` as it is now."""
+    emit: Callable[[EventBody], None]
+    """Tells observers."""
+    background: Callable[[Awaitable[Any]], None]
+    """Keeps a task alive until it ends."""
 
 
 class Evictor:
     """Keeps the messages of one agent light."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Parts) -> None:
         self._home = home
         self._is_running = False
         # By session, messages that are large because somebody wrote much: there is nothing to take out.
@@ -58,8 +52,8 @@ class Evictor:
 
     def start_pass(self) -> None:
         """Look at old messages in the background, if some may be too heavy and nobody does so already."""
-        settings = eviction_of(self._home.media_eviction)
-        session = self._home.session
+        settings = eviction_of(self._home.setting())
+        session = self._home.live()
         if settings is None or self._is_running or session.heaviest < settings.min_part_bytes:
             return
         if len(session.path) <= settings.keep_recent_messages and not session.is_partial:
@@ -76,7 +70,7 @@ class Evictor:
 
     async def run_pass(self, settings: MediaEviction) -> bool:
         """Look at so many rows as one pass may. True when there are more."""
-        home, session = self._home, self._home.session
+        home, session = self._home, self._home.live()
         seen = self._seen.setdefault(session.id, set())
         # Ids are chosen by clients and may be the same in two sessions: their files must not be.
         folder = f"{EVICTED_FOLDER}/{quote(session.id, safe='')}" if session.id else EVICTED_FOLDER
@@ -96,7 +90,7 @@ class Evictor:
                     seen.add(id)
                     continue
                 now = home.clock.now_ms()
-                files = [attachments.kept(home.id, session.id, blob, now=now) for blob in lighter.blobs]
+                files = [attachments.kept(session.id, blob, now=now) for blob in lighter.blobs]
                 await session.rewrite(lighter.message, *files)
             seen.add(id)  # what was taken out is not there a second time
             total["messages"] += 1

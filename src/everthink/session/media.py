@@ -110,7 +110,7 @@ def evicted(
     parts = [pass_.part(part) for part in message.parts]
     if not pass_.taken:
         return None
-    lighter = Message(message.id, message.role, parts, message.metadata, message.createdAt)
+    lighter = message.with_parts(parts)
     return Evicted(lighter, tuple(pass_.blobs), pass_.taken, pass_.bytes)
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from ..clock import ms_of
 from ..messages import Message
 
 __all__ = ["OVERLAY_PREFIX", "Overlay", "applied", "by_last", "is_overlay"]
@@ -31,7 +33,7 @@ class Overlay:
     """Why it was made: `"asked"`, `"threshold"`, `"reactive"` or `"proactive"`."""
     tokens_before: int
     """What the conversation was estimated at before it."""
-    created_at: int
+    created_at: datetime
     seq: int = 0
     """Grows with each overlay of the session."""
     first: int = 0
@@ -47,7 +49,7 @@ class Overlay:
     def message(self) -> Message:
         """The message shown in place of the range."""
         said = Message(self.message_id, "assistant", [{"type": "text", "text": self.summary}])
-        return said.stored(self.created_at)
+        return said.stored(ms_of(self.created_at))
 
 
 def is_overlay(message: Message) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from ..messages import Message, read_stored
-from ..store.port import Store
+from ..store.port import AgentStore
 from . import queries
 from .overlay import Overlay, by_last
 
@@ -71,16 +71,16 @@ class Shape:
 class PathReader:
     """The rows of one session, for reading."""
 
-    __slots__ = ("_agent", "_session", "_store", "unreadable")
+    __slots__ = ("_session", "_store", "unreadable")
 
-    def __init__(self, store: Store, agent: str, session: str) -> None:
-        self._store, self._agent, self._session = store, agent, session
+    def __init__(self, store: AgentStore, session: str) -> None:
+        self._store, self._session = store, session
         self.unreadable: Callable[[str, Exception], None] | None = None
         """Told of a row that holds no message, with what stood in the way."""
 
     async def fetch(self, sql: str, *params: Any) -> list[Sequence[Any]]:
         """Rows of this session."""
-        return await self._store.fetch(sql, self._agent, self._session, *params)
+        return await self._store.fetch(sql, self._session, *params)
 
     async def overlays(self) -> list[Overlay]:
         """The compactions whose ends exist, oldest first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..clock import moment_of, ms_of
 from ..messages import Message, stored_content
 from ..store.port import Row, Statement, TextIndex
 from .overlay import Overlay
@@ -76,16 +77,16 @@ MEMORY = (
     TextIndex("messages", "content", parts=True, size="bytes"),
 )
 
-ONE = "SELECT role, content, parent, created_at FROM messages WHERE agent = ? AND session = ? AND id = ?"
+ONE = "SELECT role, content, parent, created_at FROM messages WHERE agent = :agent AND session = ? AND id = ?"
 
 BRANCHES = (
-    "SELECT id, role, content, created_at FROM messages WHERE agent = ? AND session = ? AND parent = ?"
+    "SELECT id, role, content, created_at FROM messages WHERE agent = :agent AND session = ? AND parent = ?"
     " ORDER BY created_at, seq"
 )
 
 # The newest messages of a session, without what they say.
 TREE = (
-    "SELECT id, parent, role, created_at, seq FROM messages WHERE agent = ? AND session = ?"
+    "SELECT id, parent, role, created_at, seq FROM messages WHERE agent = :agent AND session = ?"
     " ORDER BY seq DESC LIMIT ?"
 )
 
@@ -93,7 +94,7 @@ COUNTS = "SELECT agent, COUNT(*) AS messages FROM messages GROUP BY agent"
 
 LAST = "SELECT MAX(created_at) FROM messages WHERE agent = ?"
 
-PLACE = "SELECT seq FROM messages WHERE agent = ? AND session = ? AND id = ?"
+PLACE = "SELECT seq FROM messages WHERE agent = :agent AND session = ? AND id = ?"
 
 # A child is always stored after its parent, so the newest row is the tip, and a path is found by going
 # back. A recursive query would follow the parents directly, but PostgreSQL plans one badly for as long as
@@ -101,7 +102,7 @@ PLACE = "SELECT seq FROM messages WHERE agent = ? AND session = ? AND id = ?"
 PAGE = 500
 BEFORE = (
     "SELECT id, parent, role, seq, COALESCE(bytes, LENGTH(content)), created_at FROM messages"
-    " WHERE agent = ? AND session = ? AND seq < ? ORDER BY seq DESC LIMIT 500"
+    " WHERE agent = :agent AND session = ? AND seq < ? ORDER BY seq DESC LIMIT 500"
 )
 
 # The same with the contents of small rows: at most 4 MiB, and mostly all there is to read.
@@ -109,22 +110,23 @@ SMALL_PAGE = 250
 BEFORE_WITH_CONTENTS = (
     "SELECT id, parent, role, seq, COALESCE(bytes, LENGTH(content)), created_at,"
     " CASE WHEN COALESCE(bytes, LENGTH(content)) <= 16384 THEN content END FROM messages"
-    " WHERE agent = ? AND session = ? AND seq < ? ORDER BY seq DESC LIMIT 250"
+    " WHERE agent = :agent AND session = ? AND seq < ? ORDER BY seq DESC LIMIT 250"
 )
 
 ROWS = (
-    "SELECT id, parent, role, content, seq FROM messages WHERE agent = ? AND session = ? AND seq < ?"
+    "SELECT id, parent, role, content, seq FROM messages WHERE agent = :agent AND session = ? AND seq < ?"
     " ORDER BY seq DESC LIMIT 200"
 )
 
 BETWEEN = (
-    "SELECT id, role, content FROM messages WHERE agent = ? AND session = ? AND seq >= ? AND seq <= ?"
+    "SELECT id, role, content FROM messages WHERE agent = :agent AND session = ? AND seq >= ? AND seq <= ?"
     " ORDER BY seq"
 )
 
 KNOWN_AT_ONCE = 50
 KNOWN = (
-    f"SELECT id FROM messages WHERE agent = ? AND session = ? AND id IN ({', '.join('?' * KNOWN_AT_ONCE)})"
+    "SELECT id FROM messages WHERE agent = :agent AND session = ?"
+    f" AND id IN ({', '.join('?' * KNOWN_AT_ONCE)})"
 )
 
 # An overlay that lost one of its ends covers nothing any more.
@@ -133,11 +135,11 @@ COMPACTIONS = (
     " f.seq, f.parent FROM compactions c"
     " JOIN messages f ON f.agent = c.agent AND f.session = c.session AND f.id = c.from_message"
     " JOIN messages t ON t.agent = c.agent AND t.session = c.session AND t.id = c.to_message"
-    " WHERE c.agent = ? AND c.session = ? ORDER BY c.seq"
+    " WHERE c.agent = :agent AND c.session = ? ORDER BY c.seq"
 )
 COMPACTION = COMPACTIONS.replace(" ORDER BY", " AND c.id = ? ORDER BY")
 COMPACTIONS_ENDING = COMPACTIONS.replace(" ORDER BY", " AND t.seq >= ? AND t.seq <= ? ORDER BY")
-LAST_COMPACTION = "SELECT COALESCE(MAX(seq), 0) FROM compactions WHERE agent = ? AND session = ?"
+LAST_COMPACTION = "SELECT COALESCE(MAX(seq), 0) FROM compactions WHERE agent = :agent AND session = ?"
 
 DEEPEST = 10_000
 """So many ancestors of a message are read."""
@@ -160,7 +162,7 @@ def first_asked(agents: int) -> str:
 
 
 def appended(
-    agent: str, session: str, message: Message, *, seq: int, parent: str | None, now: int, guard: bool = False
+    session: str, message: Message, *, seq: int, parent: str | None, now: int, guard: bool = False
 ) -> Statement:
     """Store a new message. Returns its id; nothing when the id is known, whose row stays as it is.
 
@@ -169,8 +171,8 @@ def appended(
     content, size = _sized(message)
     return Statement(
         "INSERT INTO messages (agent, session, id, seq, parent, role, content, created_at, bytes)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, session, id) DO NOTHING RETURNING id",
-        (agent, session, message.id, seq, parent, message.role, content, now, size),
+        " VALUES (:agent, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, session, id) DO NOTHING RETURNING id",
+        (session, message.id, seq, parent, message.role, content, now, size),
         guard=guard,
     )
 
@@ -185,76 +187,79 @@ def _sized(message: Message) -> tuple[str, int]:
     return content, len(content) if content.isascii() else len(content.encode())
 
 
-def updated(agent: str, session: str, message: Message) -> Statement:
+def updated(session: str, message: Message) -> Statement:
     """Replace a message's content. Returns its id; nothing when there is no such message."""
     content, size = _sized(message)
     return Statement(
-        "UPDATE messages SET content = ?, bytes = ? WHERE agent = ? AND session = ? AND id = ? RETURNING id",
-        (content, size, agent, session, message.id),
+        "UPDATE messages SET content = ?, bytes = ?"
+        " WHERE agent = :agent AND session = ? AND id = ? RETURNING id",
+        (content, size, session, message.id),
     )
 
 
-def reparented(agent: str, session: str, *, old: str, new: str | None) -> Statement:
+def reparented(session: str, *, old: str, new: str | None) -> Statement:
     """Hang the children of `old` under `new`."""
     return Statement(
-        "UPDATE messages SET parent = ? WHERE agent = ? AND session = ? AND parent = ?",
-        (new, agent, session, old),
+        "UPDATE messages SET parent = ? WHERE agent = :agent AND session = ? AND parent = ?",
+        (new, session, old),
     )
 
 
-def moved(agent: str, session: str, id: str, *, below: str | None, seq: int) -> list[Statement]:
+def moved(session: str, id: str, *, below: str | None, seq: int) -> list[Statement]:
     """Hang a message under another, as the newest. What hung below it hangs below its parent."""
     return [
         Statement(
             "UPDATE messages SET parent ="
-            " (SELECT m.parent FROM messages m WHERE m.agent = ? AND m.session = ? AND m.id = ?)"
-            " WHERE agent = ? AND session = ? AND parent = ?",
-            (agent, session, id, agent, session, id),
+            " (SELECT m.parent FROM messages m WHERE m.agent = :agent AND m.session = ? AND m.id = ?)"
+            " WHERE agent = :agent AND session = ? AND parent = ?",
+            (session, id, session, id),
         ),
         Statement(
-            "UPDATE messages SET parent = ?, seq = ? WHERE agent = ? AND session = ? AND id = ?",
-            (below, seq, agent, session, id),
+            "UPDATE messages SET parent = ?, seq = ? WHERE agent = :agent AND session = ? AND id = ?",
+            (below, seq, session, id),
         ),
     ]
 
 
-def selected(agent: str, session: str, id: str, *, seq: int) -> Statement:
+def selected(session: str, id: str, *, seq: int) -> Statement:
     """Make a message the newest. Returns its id; nothing when something hangs below it: a child is newer."""
     return Statement(
-        "UPDATE messages SET seq = ? WHERE agent = ? AND session = ? AND id = ? AND NOT EXISTS"
-        " (SELECT 1 FROM messages c WHERE c.agent = ? AND c.session = ? AND c.parent = ?) RETURNING id",
-        (seq, agent, session, id, agent, session, id),
+        "UPDATE messages SET seq = ? WHERE agent = :agent AND session = ? AND id = ? AND NOT EXISTS"
+        " (SELECT 1 FROM messages c WHERE c.agent = :agent AND c.session = ? AND c.parent = ?) RETURNING id",
+        (seq, session, id, session, id),
     )
 
 
-def deleted(agent: str, session: str, ids: Sequence[str]) -> list[Statement]:
+def deleted(session: str, ids: Sequence[str]) -> list[Statement]:
     """Remove messages by id, and the overlays that end at one of them: its id may come again."""
-    row = "DELETE FROM messages WHERE agent = ? AND session = ? AND id = ?"
-    ends = "DELETE FROM compactions WHERE agent = ? AND session = ? AND (from_message = ? OR to_message = ?)"
+    row = "DELETE FROM messages WHERE agent = :agent AND session = ? AND id = ?"
+    ends = (
+        "DELETE FROM compactions WHERE agent = :agent AND session = ?"
+        " AND (from_message = ? OR to_message = ?)"
+    )
     return [
         statement
         for id in ids
-        for statement in (Statement(row, (agent, session, id)), Statement(ends, (agent, session, id, id)))
+        for statement in (Statement(row, (session, id)), Statement(ends, (session, id, id)))
     ]
 
 
-def cleared(agent: str, session: str) -> list[Statement]:
+def cleared(session: str) -> list[Statement]:
     """Remove every message of the session, and what stands for them."""
     return [
-        Statement("DELETE FROM messages WHERE agent = ? AND session = ?", (agent, session)),
-        Statement("DELETE FROM compactions WHERE agent = ? AND session = ?", (agent, session)),
+        Statement("DELETE FROM messages WHERE agent = :agent AND session = ?", (session,)),
+        Statement("DELETE FROM compactions WHERE agent = :agent AND session = ?", (session,)),
     ]
 
 
-def compacted(agent: str, session: str, overlay: Overlay) -> Statement:
+def compacted(session: str, overlay: Overlay) -> Statement:
     """Keep an overlay. Returns its id; nothing when one of its ends is gone."""
-    there = "EXISTS (SELECT 1 FROM messages WHERE agent = ? AND session = ? AND id = ?)"
+    there = "EXISTS (SELECT 1 FROM messages WHERE agent = :agent AND session = ? AND id = ?)"
     return Statement(
         "INSERT INTO compactions (agent, session, id, seq, from_message, to_message, summary, reason,"
-        " tokens_before, created_at) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+        " tokens_before, created_at) SELECT :agent, ?, ?, ?, ?, ?, ?, ?, ?, ?"
         f" WHERE {there} AND {there} RETURNING id",
         (
-            agent,
             session,
             overlay.id,
             overlay.seq,
@@ -263,13 +268,14 @@ def compacted(agent: str, session: str, overlay: Overlay) -> Statement:
             overlay.summary,
             overlay.reason,
             overlay.tokens_before,
-            overlay.created_at,
-            *(agent, session, overlay.from_message_id),
-            *(agent, session, overlay.to_message_id),
+            ms_of(overlay.created_at),
+            *(session, overlay.from_message_id),
+            *(session, overlay.to_message_id),
         ),
     )
 
 
 def overlay_of(row: Row) -> Overlay:
     """A row of `COMPACTIONS`."""
-    return Overlay(*row)
+    id, first, last, summary, reason, tokens, created, *place = row
+    return Overlay(id, first, last, summary, reason, tokens, moment_of(created), *place)

@@ -73,9 +73,7 @@ def repair(messages: Iterable[Message], mend: Callable[[Part], Part] = as_interr
             continue
         parts = [_mended(part, mend, found) for part in message.parts]
         if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
-            found.messages.append(
-                Message(message.id, message.role, parts, message.metadata, createdAt=message.createdAt)
-            )
+            found.messages.append(message.with_parts(parts))
     return found
 
 

@@ -85,7 +85,7 @@ def clean(message: Message) -> Message:
         parts.append(cleaned)
     if not changed:
         return message
-    return Message(message.id, message.role, parts, message.metadata, createdAt=message.createdAt)
+    return message.with_parts(parts)
 
 
 def _without_ephemeral(part: Part) -> Part:
@@ -176,7 +176,7 @@ def shorten(message: Message, how: Shortening = _USUAL) -> Message:
             part = {**part, "text": _cut_text(part["text"], how.max_text_chars)}
             changed = True
         parts.append(part)
-    return Message(message.id, message.role, parts, message.metadata) if changed else message
+    return message.with_parts(parts) if changed else message
 
 
 def _length(value: Any) -> int:

@@ -13,8 +13,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..clock import moment_of
 from ..context.blocks import ContextBlock, block_options
 from ..context.context import Context
 from ..context.loaded_documents import restored, unloaded_in
@@ -27,7 +29,7 @@ from ..models.tokens import (
     estimate_tokens,
 )
 from ..settings import check_call
-from ..store.port import LONGEST_QUERY, Search, Statement, Store
+from ..store.port import LONGEST_QUERY, AgentStore, Search, Statement
 from . import queries
 from .compaction import (
     CompactionReason,
@@ -62,8 +64,9 @@ class SearchHit:
     """Its text."""
     snippet: str
     """The words around the first hit; hits stand between `**`."""
-    session_id: str = ""
-    created_at: int = 0
+    session_id: str
+    created_at: datetime
+    """When the message was stored."""
 
 
 class Session(Tree):
@@ -81,8 +84,8 @@ class Session(Tree):
     _has_restored = False
     _restored: asyncio.Lock | None = None
 
-    def __init__(self, store: Store, agent: str, *, now: Callable[[], int], id: str = "") -> None:
-        super().__init__(store, agent, now=now, id=id)
+    def __init__(self, store: AgentStore, *, now: Callable[[], int], id: str = "") -> None:
+        super().__init__(store, now=now, id=id)
         # Made when asked for: most sessions of most agents have neither.
         self._blocks: Context | None = None
         self._shortening: Compactor | None = None
@@ -103,13 +106,13 @@ class Session(Tree):
     @property
     def _context(self) -> Context:
         if self._blocks is None:
-            self._blocks = Context(self._store, self._agent, self.id, now=self._now)
+            self._blocks = Context(self._store, self.id, now=self._now)
         return self._blocks
 
     @property
     def _compactor(self) -> Compactor:
         if self._shortening is None:
-            self._shortening = Compactor(self)
+            self._shortening = Compactor(self, count=self.count, tell=self.tell, cover=self.cover)
         return self._shortening
 
     @property
@@ -308,17 +311,17 @@ class Session(Tree):
         to_message_id = self.row_id(to_message_id)
         if not any(row.id == from_message_id for row in await self.get_history_row_stats(to_message_id)):
             return None
-        return await self.cover(from_message_id, to_message_id, summary, reason="asked", tokens_before=0)
+        return await self.cover(from_message_id, to_message_id, summary, "asked", 0)
 
     async def cover(
-        self, first: str, last: str, summary: str, *, reason: str, tokens_before: int
+        self, first: str, last: str, summary: str, reason: str, tokens_before: int
     ) -> Overlay | None:
         """Store an overlay, read the path again and render the prompt anew."""
         stored_seq = await self._shelf.last_overlay()
         seq = self._last_cover = 1 + max(self._last_cover, stored_seq)
         now = self._now()
-        overlay = Overlay(f"{now:x}-{seq}", first, last, summary, reason, tokens_before, now, seq)
-        stored = queries.compacted(self._agent, self.id, overlay)
+        overlay = Overlay(f"{now:x}-{seq}", first, last, summary, reason, tokens_before, moment_of(now), seq)
+        stored = queries.compacted(self.id, overlay)
         applied = self._store.apply([stored, *self._context.unfrozen()])
         try:
             [rows, *_] = await asyncio.shield(applied)
@@ -361,7 +364,6 @@ class Session(Tree):
             Search(
                 "messages",
                 ("id", "role", "created_at"),
-                self._agent,
                 tuple(query[:LONGEST_QUERY].split()),
                 is_phrase=True,
                 where="session = ?",
@@ -369,7 +371,7 @@ class Session(Tree):
                 limit=limit,
             )
         )
-        return [SearchHit(id, role, text, snip, self.id, at) for id, role, at, text, snip in rows]
+        return [SearchHit(id, role, text, snip, self.id, moment_of(at)) for id, role, at, text, snip in rows]
 
     # --- writing
 
@@ -420,7 +422,7 @@ class Session(Tree):
         if self.unreadable is not None:
             self.unreadable(id, error)
         else:
-            log.warning("message %s of %s cannot be read and is left out: %s", id, self._agent, error)
+            log.warning("message %s of %s cannot be read and is left out: %s", id, self._store.agent, error)
 
     def _hydrated(self, shape: Shape) -> None:
         if self.hydrated is not None:

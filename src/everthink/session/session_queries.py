@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
+from ..clock import moment_of, ms_of
 from ..store.port import Row, Statement
 
 __all__ = ["ALL", "ONE", "TABLES", "SessionInfo", "created", "ended", "info_of", "removed", "renamed", "used"]
@@ -30,13 +32,15 @@ _COLUMNS = (
     "id, name, parent_session, model, source, input_tokens, output_tokens, estimated_cost, end_reason,"
     " created_at, updated_at"
 )
-ONE = f"SELECT {_COLUMNS} FROM sessions WHERE agent = ? AND id = ?"
-ALL = f"SELECT {_COLUMNS} FROM sessions WHERE agent = ? ORDER BY updated_at DESC, created_at DESC, id DESC"
+ONE = f"SELECT {_COLUMNS} FROM sessions WHERE agent = :agent AND id = ?"
+ALL = (
+    f"SELECT {_COLUMNS} FROM sessions WHERE agent = :agent ORDER BY updated_at DESC, created_at DESC, id DESC"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What is known about a session besides what was said in it. Times are ms since 1970."""
+    """What is known about a session besides what was said in it."""
 
     id: str
     name: str
@@ -49,22 +53,22 @@ class SessionInfo:
     estimated_cost: float
     end_reason: str | None
     """`"compaction"` when it went on in another session."""
-    created_at: int
-    updated_at: int
+    created_at: datetime
+    updated_at: datetime
 
 
 def info_of(row: Row) -> SessionInfo:
     """A row of `ONE` or `ALL`."""
-    return SessionInfo(*row)
+    *about, created, updated = row
+    return SessionInfo(*about, created_at=moment_of(created), updated_at=moment_of(updated))
 
 
-def created(agent: str, info: SessionInfo) -> Statement:
+def created(info: SessionInfo) -> Statement:
     """Note a new session. One that exists stays as it is."""
     return Statement(
-        f"INSERT INTO sessions (agent, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        f"INSERT INTO sessions (agent, {_COLUMNS}) VALUES (:agent, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (agent, id) DO NOTHING",
         (
-            agent,
             info.id,
             info.name,
             info.parent_session_id,
@@ -74,40 +78,41 @@ def created(agent: str, info: SessionInfo) -> Statement:
             info.output_tokens,
             info.estimated_cost,
             info.end_reason,
-            info.created_at,
-            info.updated_at,
+            ms_of(info.created_at),
+            ms_of(info.updated_at),
         ),
     )
 
 
-def used(agent: str, id: str, *, input: int, output: int, cost: float, now: int, name: str = "") -> Statement:
+def used(id: str, *, input: int, output: int, cost: float, now: int, name: str = "") -> Statement:
     """Add to a session's totals, and say that it was used now. Notes the session when it is not yet."""
     return Statement(
-        f"INSERT INTO sessions (agent, {_COLUMNS}) VALUES (?, ?, ?, NULL, NULL, NULL, ?, ?, ?, NULL, ?, ?)"
+        f"INSERT INTO sessions (agent, {_COLUMNS})"
+        " VALUES (:agent, ?, ?, NULL, NULL, NULL, ?, ?, ?, NULL, ?, ?)"
         " ON CONFLICT (agent, id) DO UPDATE SET input_tokens = sessions.input_tokens + excluded.input_tokens,"
         " output_tokens = sessions.output_tokens + excluded.output_tokens,"
         " estimated_cost = sessions.estimated_cost + excluded.estimated_cost,"
         " updated_at = excluded.updated_at",
-        (agent, id, name, input, output, cost, now, now),
+        (id, name, input, output, cost, now, now),
     )
 
 
-def renamed(agent: str, id: str, name: str, *, now: int) -> Statement:
+def renamed(id: str, name: str, *, now: int) -> Statement:
     """Give a session another name. Returns its id; nothing when there is none."""
     return Statement(
-        "UPDATE sessions SET name = ?, updated_at = ? WHERE agent = ? AND id = ? RETURNING id",
-        (name, now, agent, id),
+        "UPDATE sessions SET name = ?, updated_at = ? WHERE agent = :agent AND id = ? RETURNING id",
+        (name, now, id),
     )
 
 
-def ended(agent: str, id: str, *, reason: str, now: int) -> Statement:
+def ended(id: str, *, reason: str, now: int) -> Statement:
     """Say why a session does not go on."""
     return Statement(
-        "UPDATE sessions SET end_reason = ?, updated_at = ? WHERE agent = ? AND id = ?",
-        (reason, now, agent, id),
+        "UPDATE sessions SET end_reason = ?, updated_at = ? WHERE agent = :agent AND id = ?",
+        (reason, now, id),
     )
 
 
-def removed(agent: str, id: str) -> Statement:
+def removed(id: str) -> Statement:
     """Forget a session. Returns its id; nothing when there is none."""
-    return Statement("DELETE FROM sessions WHERE agent = ? AND id = ? RETURNING id", (agent, id))
+    return Statement("DELETE FROM sessions WHERE agent = :agent AND id = ? RETURNING id", (id,))

@@ -9,13 +9,14 @@ and cost nothing until somebody reads them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from ..clock import moment_of
 from ..errors import SessionBusy, UnknownSession
 from ..messages import UNSET, Message, Unset
-from ..store.port import LONGEST_QUERY, Search, Store
+from ..store.port import LONGEST_QUERY, AgentStore, Search
 from . import session_queries as queries
 from .session import SearchHit, Session
 from .session_queries import SessionInfo
@@ -24,7 +25,7 @@ from .tree import Plan
 if TYPE_CHECKING:
     from ..tools.tool import Tool
 
-__all__ = ["MAIN", "SessionInfo", "Sessions"]
+__all__ = ["MAIN", "Parts", "SessionInfo", "Sessions"]
 
 MAIN = ""
 """The id of the session that every agent has."""
@@ -33,35 +34,27 @@ FORKED = "Fork of {}"
 CARRIED_ON = "# What was said in the session before this one\n\n"
 
 
-class Home(Protocol):
-    """The agent, as its sessions see it."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """The parts of an agent that its sessions use."""
 
     id: str
-    store: Store
-    session: Session
-
-    @property
-    def new_id(self) -> Callable[[], str]:
-        """Gives a fresh id."""
-        ...
-
-    def now(self) -> int:
-        """The time in ms."""
-        ...
-
-    async def make_session(self, id: str) -> Session:
-        """A session set up as the developer asked for."""
-        ...
-
-    async def switch_session(self, session: Session) -> None:
-        """Make a session the live one. Raises `SessionBusy` while a turn runs or waits."""
-        ...
+    store: AgentStore
+    new_id: Callable[[], str]
+    now: Callable[[], int]
+    """The time in ms."""
+    live: Callable[[], Session]
+    """The session that turns run in."""
+    make: Callable[[str], Awaitable[Session]]
+    """A session of that id, set up as the developer asked for."""
+    switch: Callable[[Session], Awaitable[None]]
+    """Makes a session the live one. Raises `SessionBusy` while a turn runs or waits."""
 
 
 class Sessions:
     """The sessions of one agent."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Parts) -> None:
         self._home = home
         self._known: dict[str, Session] = {}
         self._making: dict[str, asyncio.Lock] = {}
@@ -71,19 +64,19 @@ class Sessions:
     @property
     def live(self) -> Session:
         """The session that turns run in."""
-        return self._home.session
+        return self._home.live()
 
     async def session(self, id: str) -> Session:
         """A session to read from or write to, also one that is not live."""
-        if id == self._home.session.id:
-            return self._home.session
+        if id == self.live.id:
+            return self.live
         # Two objects for one session would give out the same numbers twice.
         async with self._making.setdefault(id, asyncio.Lock()):
-            if id == self._home.session.id:
-                return self._home.session
+            if id == self.live.id:
+                return self.live
             session = self._known.get(id)
             if session is None:
-                session = await self._home.make_session(id)
+                session = await self._home.make(id)
                 await session.load()
                 self._known[id] = session
             return session
@@ -91,14 +84,14 @@ class Sessions:
     async def open(self, id: str) -> SessionInfo:
         """Make a session the live one. Raises `SessionBusy` while a turn runs or waits."""
         info = await self._required(id)
-        if id != self._home.session.id:
+        if id != self.live.id:
             opened = await self.session(id)
             await opened.load()
-            before = self._home.session
+            before = self.live
             if opened is before:
                 return info  # opened by somebody else meanwhile
             self._known[before.id] = before
-            await self._home.switch_session(opened)
+            await self._home.switch(opened)
             self._known.pop(id, None)
         return info
 
@@ -114,17 +107,17 @@ class Sessions:
     ) -> SessionInfo:
         """A new, empty session."""
         made = self._fresh(name, parent_session_id, model, source)
-        await self._home.store.apply([queries.created(self._home.id, made)])
+        await self._home.store.apply([queries.created(made)])
         return made
 
     async def get(self, id: str) -> SessionInfo | None:
         """What is known about a session; `None` when there is none of that id."""
-        rows = await self._home.store.fetch(queries.ONE, self._home.id, id)
+        rows = await self._home.store.fetch(queries.ONE, id)
         return queries.info_of(rows[0]) if rows else None
 
     async def list(self) -> list[SessionInfo]:
         """Every session, the one used last first. The main one is among them once it was used."""
-        rows = await self._home.store.fetch(queries.ALL, self._home.id)
+        rows = await self._home.store.fetch(queries.ALL)
         return [queries.info_of(row) for row in rows]
 
     async def rename(self, id: str, name: str) -> None:
@@ -132,7 +125,7 @@ class Sessions:
         if id == MAIN:
             await self._note_main()
         home = self._home
-        [rows] = await home.store.apply([queries.renamed(home.id, id, name, now=home.now())])
+        [rows] = await home.store.apply([queries.renamed(id, name, now=home.now())])
         if not rows:
             raise _unknown(id)
 
@@ -142,14 +135,14 @@ class Sessions:
         One that is not there, or not any more, is as good as removed.
         """
         home = self._home
-        if id == home.session.id:
+        if id == self.live.id:
             raise SessionBusy(
                 "The live session cannot be deleted.",
                 kept="It is as it was.",
                 next_step="Open another one first, or empty this one with clear_messages().",
             )
         session = await self.session(id)
-        await home.store.apply([*session.plan_delete(), queries.removed(home.id, id)])
+        await home.store.apply([*session.plan_delete(), queries.removed(id)])
         self._known.pop(id, None)
 
     async def fork(self, id: str, at_message_id: str, new_name: str | None = None) -> SessionInfo:
@@ -160,7 +153,7 @@ class Sessions:
         name = new_name if new_name is not None else FORKED.format((info and info.name) or "the conversation")
         made = self._fresh(name, id, info.model if info else None, info.source if info else None)
         copies = [
-            Message(self._home.new_id(), one.role, one.parts, one.metadata, createdAt=one.createdAt)
+            Message(self._home.new_id(), one.role, one.parts, one.metadata, created_text=one.created_text)
             for one in await source.get_history(at_message_id)
         ]
         return await self._begin(made, copies, *self._touched(id))
@@ -171,7 +164,7 @@ class Sessions:
         name = new_name if new_name is not None else info.name or "Compacted"
         made = self._fresh(name, id, info.model, info.source)
         begun = Message(home.new_id(), "assistant", [{"type": "text", "text": CARRIED_ON + summary}])
-        over = queries.ended(home.id, id, reason="compaction", now=home.now())
+        over = queries.ended(id, reason="compaction", now=home.now())
         return await self._begin(made, [begun], over)
 
     async def add_usage(
@@ -183,7 +176,6 @@ class Sessions:
         await home.store.apply(
             [
                 queries.used(
-                    home.id,
                     id,
                     input=input_tokens,
                     output=output_tokens,
@@ -239,7 +231,7 @@ class Sessions:
 
     async def clear_messages(self, id: str) -> None:
         """Empty a session. The live one is emptied with `Think.clear_messages`, which stops its turns."""
-        if id == self._home.session.id:
+        if id == self.live.id:
             raise SessionBusy(
                 "The live session is emptied with clear_messages() of the agent.", kept="It is as it was."
             )
@@ -253,12 +245,14 @@ class Sessions:
             Search(
                 "messages",
                 ("id", "role", "session", "created_at"),
-                self._home.id,
                 tuple(query[:LONGEST_QUERY].split()),
                 limit=limit,
             )
         )
-        return [SearchHit(id, role, text, snip, session, at) for id, role, session, at, text, snip in rows]
+        return [
+            SearchHit(id, role, text, snip, session, moment_of(at))
+            for id, role, session, at, text, snip in rows
+        ]
 
     def tools(self) -> dict[str, Tool]:
         """`session_search`: lets the model look through all sessions."""
@@ -283,7 +277,7 @@ class Sessions:
     # --- helpers
 
     def _fresh(self, name: str, parent: str | None, model: str | None, source: str | None) -> SessionInfo:
-        now = self._home.now()
+        now = moment_of(self._home.now())
         return SessionInfo(self._home.new_id(), name, parent, model, source, 0, 0, 0.0, None, now, now)
 
     async def _begin(
@@ -292,10 +286,10 @@ class Sessions:
         """Note a new session with its first messages in one commit: a crash leaves both or neither."""
         target = await self.session(made.id)
         plan = target.plan_append(messages)
-        now = self._home.now()  # no copy is younger than its session (session/attachments.py)
+        now = moment_of(self._home.now())  # no copy is younger than its session (session/attachments.py)
         made = replace(made, created_at=now, updated_at=now)
         try:
-            await target.write(plan, queries.created(self._home.id, made), *more)
+            await target.write(plan, queries.created(made), *more)
         except BaseException:
             self._known.pop(made.id, None)
             raise
@@ -310,13 +304,13 @@ class Sessions:
         return info
 
     async def _note_main(self) -> None:
-        home, now = self._home, self._home.now()
+        home, now = self._home, moment_of(self._home.now())
         main = SessionInfo(MAIN, "", None, None, None, 0, 0, 0.0, None, now, now)
-        await home.store.apply([queries.created(home.id, main)])
+        await home.store.apply([queries.created(main)])
 
     def _touched(self, id: str) -> Sequence[queries.Statement]:
         home = self._home
-        return [queries.used(home.id, id, input=0, output=0, cost=0.0, now=home.now())]
+        return [queries.used(id, input=0, output=0, cost=0.0, now=home.now())]
 
     async def _touch(self, id: str) -> None:
         await self._home.store.apply(self._touched(id))

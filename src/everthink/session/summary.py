@@ -9,7 +9,6 @@ a long middle is summarized in pieces, each of which updates the summary of thos
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 from bisect import bisect_right
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, cast
 
+from ..calling import awaited
 from ..errors import ModelError
 from ..messages import SETTLED_STATES, Message, Part, encode_json, is_tool_part, tool_name
 from ..models.port import Failed, Finish, Model, Request, Settings, TextDelta, TextPart, UserMessage
@@ -42,7 +42,6 @@ __all__ = [
     "Summarize",
     "create_compact_function",
     "model_summarizer",
-    "sanitize_tool_pairs",
 ]
 
 log = logging.getLogger("everthink.session")
@@ -221,8 +220,7 @@ async def _end(
 
 async def _count(message: Message, own: MessageCounter | None, session: TokenCounter | None) -> int:
     if own is not None:
-        given = own([message])
-        return as_count(await given if inspect.isawaitable(given) else given)
+        return as_count(await awaited(own([message])))
     if session is not None:
         return await counted(session, TokenCount([message]))
     return estimate_message(message)
@@ -241,8 +239,7 @@ async def _summarized(summarize: Summarize, middle: list[Message], summary: str,
             log.warning("a summary of %d characters is too long to be updated; it is cut", len(summary))
             summary = _head(summary, limit // 2)
         text = turns.take(limit - _size(_prompt(summary, "", budget)))
-        given = summarize(_prompt(summary, text, budget))
-        said = await given if inspect.isawaitable(given) else given
+        said = await awaited(summarize(_prompt(summary, text, budget)))
         if not isinstance(said, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not always typed
             raise TypeError(f"summarize returned a {type(said).__name__}, not text. Nothing was compacted.")
         summary = said.strip()
@@ -336,54 +333,6 @@ def _name(part: Part) -> str:
     return str(part.get("toolName") or tool_name(part)) if _is_bare_result(part) else tool_name(part)
 
 
-# --- calls and results -------------------------------------------------------------------
-
-
-def sanitize_tool_pairs(messages: Sequence[Message]) -> list[Message]:
-    """`messages` with every call answered and every result asked for, after some were taken out.
-
-    Results whose call is gone are dropped, and messages that held nothing else with them. A call
-    whose result is gone is followed by a message that says where to look.
-    """
-    asked: set[str] = set()
-    answered = {part["toolCallId"] for m in messages for part in m.tool_parts if _has_outcome(part)}
-    kept: list[Message] = []
-    for message in messages:
-        parts: list[Part] = []
-        open_calls: dict[str, str] = {}
-        for part in message.parts:
-            if is_tool_part(part):
-                id = part["toolCallId"]
-                if _is_bare_result(part):
-                    if id not in asked:
-                        continue
-                else:
-                    asked.add(id)
-                    if id not in answered:
-                        open_calls[id] = tool_name(part)
-            parts.append(part)
-        if parts:
-            same = len(parts) == len(message.parts)
-            kept.append(
-                message
-                if same
-                else Message(message.id, message.role, parts, message.metadata, message.createdAt)
-            )
-        kept += [_stub(id, name) for id, name in open_calls.items()]
-    return kept
-
-
-def _stub(call_id: str, name: str) -> Message:
-    part = {
-        "type": "tool-result",
-        "toolCallId": call_id,
-        "toolName": name,
-        "state": "output-available",
-        "output": "The result of this call is part of the summary above.",
-    }
-    return Message(f"stub-{call_id}", "assistant", [part])
-
-
 def _is_bare_result(part: Part) -> bool:
     """True for a result that stands apart from its call, as older messages have them."""
     return part.get("type") == "tool-result" and "input" not in part
@@ -427,8 +376,7 @@ def model_summarizer(
 async def _resolved(model: Model | Callable[[], Model | Awaitable[Model]]) -> Model:
     if hasattr(model, "stream"):
         return cast("Model", model)
-    given = cast("Callable[[], Model | Awaitable[Model]]", model)()
-    return await given if inspect.isawaitable(given) else given
+    return await awaited(cast("Callable[[], Model | Awaitable[Model]]", model)())
 
 
 def _check(finish: Finish, name: str) -> None:

@@ -19,7 +19,7 @@ from ..errors import InvalidMessage, UnknownMessage
 from ..messages import UNSET, Message, Unset, encode_json
 from ..models.tokens import estimate_message
 from ..settings import check_call
-from ..store.port import Rows, Statement, Store
+from ..store.port import AgentStore, Rows, Statement
 from . import attachments, authors, queries
 from .overlay import OVERLAY_PREFIX, Overlay, applied, is_overlay
 from .path_reader import (
@@ -72,17 +72,17 @@ class Tree:
     # There is one for each session, and without a dict it weighs a kilobyte less.
     # fmt: off
     __slots__ = (
-        "__dict__", "__weakref__", "_added", "_agent", "_budget", "_confirmed", "_cut", "_floor",
+        "__dict__", "__weakref__", "_added", "_budget", "_confirmed", "_cut", "_floor",
         "_is_partial", "_is_windowed", "_leaf", "_leaf_seq", "_met", "_now", "_overlays", "_path",
         "_places", "_planned", "_read", "_seq", "_shelf", "_stale", "_store", "_tip", "_tip_seq",
         "_weights", "heaviest", "id", "tell_cut",
     )
     # fmt: on
 
-    def __init__(self, store: Store, agent: str, *, now: Callable[[], int], id: str = "") -> None:
+    def __init__(self, store: AgentStore, *, now: Callable[[], int], id: str = "") -> None:
         self.id = id
-        self._store, self._agent, self._now = store, agent, now
-        self._shelf = PathReader(store, agent, id)
+        self._store, self._now = store, now
+        self._shelf = PathReader(store, id)
         # The confirmed active path as it is shown, what each message weighs in tokens (-1: not estimated),
         # and where each id stands in it. The last message that a summary covers stands where that does.
         self._path: list[Message] = []
@@ -211,7 +211,7 @@ class Tree:
 
     async def get_message(self, id: str) -> Message | None:
         """A message by id, on whichever branch, also one that a summary covers."""
-        rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
+        rows = await self._store.fetch(queries.ONE, self.id, id)
         if not rows:
             return None
         role, content, _, at = rows[0]
@@ -219,11 +219,11 @@ class Tree:
 
     async def has(self, id: str) -> bool:
         """True when this session holds the message, on whichever branch."""
-        return id in self._places or bool(await self._store.fetch(queries.ONE, self._agent, self.id, id))
+        return id in self._places or bool(await self._store.fetch(queries.ONE, self.id, id))
 
     async def get_parent(self, id: str) -> str | None:
         """The id of the message that this one follows; `None` for a root."""
-        rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
+        rows = await self._store.fetch(queries.ONE, self.id, id)
         return rows[0][2] if rows else None
 
     async def get_history(self, leaf_id: str | None = None) -> list[Message]:
@@ -274,7 +274,7 @@ class Tree:
 
     async def get_branches(self, id: str) -> list[Message]:
         """The direct children of a message, oldest first."""
-        rows = await self._store.fetch(queries.BRANCHES, self._agent, self.id, id)
+        rows = await self._store.fetch(queries.BRANCHES, self.id, id)
         return [message for row in rows if (message := self._shelf.parsed(*row))]
 
     async def get_path_length(self, leaf_id: str | None = None) -> int:
@@ -300,9 +300,7 @@ class Tree:
             now = self._now()
             message = self._fitted(message).stored(now)
             self._seq += 1
-            statement = queries.appended(
-                self._agent, self.id, message, seq=self._seq, parent=above, now=now, guard=is_new
-            )
+            statement = queries.appended(self.id, message, seq=self._seq, parent=above, now=now, guard=is_new)
             plan.statements.append(statement)
             size = queries.bytes_of(statement)
             self.heaviest = max(self.heaviest, size)
@@ -319,7 +317,7 @@ class Tree:
         plan = Plan()
         for message in messages:
             message = self._fitted(message)
-            plan.statements.append(queries.updated(self._agent, self.id, message))
+            plan.statements.append(queries.updated(self.id, message))
             plan.writes.append((message, None, None))
         return plan
 
@@ -336,7 +334,7 @@ class Tree:
         """
         for id in ids:
             self._seq += 1
-            plan.moves += queries.moved(self._agent, self.id, id, below=self._tip, seq=self._seq)
+            plan.moves += queries.moved(self.id, id, below=self._tip, seq=self._seq)
             self._tip, self._tip_seq = id, self._seq
 
     def plan_clear(self) -> list[Statement]:
@@ -344,9 +342,9 @@ class Tree:
         self._tip, self._tip_seq = None, self._seq
         self._met.clear()
         return [
-            authors.cleared(self._agent, self.id),  # while it can be seen which messages go
-            *queries.cleared(self._agent, self.id),
-            attachments.cleared(self._agent, self.id),
+            authors.cleared(self.id),  # while it can be seen which messages go
+            *queries.cleared(self.id),
+            attachments.cleared(self.id),
         ]
 
     # --- confirming: the commit is durable
@@ -446,16 +444,20 @@ class Tree:
         """Remove messages; what hung below one of them hangs below its parent afterwards."""
         check_call("delete_messages", ids=ids)
         for id in ids:
-            rows = await self._store.fetch(queries.ONE, self._agent, self.id, id)
-            if not rows:
-                continue
-            above: str | None = rows[0][2]
-            await self._store.apply(
-                [
-                    queries.reparented(self._agent, self.id, old=id, new=above),
-                    *queries.deleted(self._agent, self.id, [id]),
-                ]
-            )
+            if removal := await self.plan_removal(id):
+                await self._store.apply(removal)
+        await self.removed()
+
+    async def plan_removal(self, id: str) -> list[Statement]:
+        """What removes a message, if it is stored. Follow the commit with `removed`."""
+        rows = await self._store.fetch(queries.ONE, self.id, id)
+        if not rows:
+            return []
+        above: str | None = rows[0][2]
+        return [queries.reparented(self.id, old=id, new=above), *queries.deleted(self.id, [id])]
+
+    async def removed(self) -> None:
+        """Messages were removed: read the conversation again."""
         self._met.clear()
         self.fail()
         await self.load()
@@ -464,7 +466,7 @@ class Tree:
         """Go on from another branch: make its last message the tip. False when it is none's last."""
         await self.refresh()
         self._seq += 1
-        rows = await self._store.apply([queries.selected(self._agent, self.id, id, seq=self._seq)])
+        rows = await self._store.apply([queries.selected(self.id, id, seq=self._seq)])
         self.fail()
         await self.load()
         return bool(rows[0])

@@ -21,8 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..errors import StoreError
 from .error_texts import closed
-from .outcomes import Job
-from .port import Commit, Rows, Search, Statement, Store
+from .port import Commit, Rows, Search, Store
 
 __all__ = [
     "COUNT_COMMITS",
@@ -36,6 +35,9 @@ __all__ = [
 
 CRASH_AT = "EVERTHINK_CRASH_AT"
 COUNT_COMMITS = "EVERTHINK_COUNT_COMMITS"
+
+_Job = tuple[Commit, str, "asyncio.Future[list[Rows]]"]
+"""A commit that was accepted, whose it is, and who waits for it."""
 
 _POINT = re.compile(r"(\d+)(?::(before|after))?")
 _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE)(?:\s+(?:OR\s+\w+\s+)?(?:INTO|FROM))?\s+(\w+)", re.IGNORECASE)
@@ -83,9 +85,9 @@ class CrashPoints:
         self._store, self._plan = store, plan
         self._loop = asyncio.get_running_loop()
         self._number = 0
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[_Job] = deque()
         # The commit that is being written; the next one begins when it is answered.
-        self._flight: Job | None = None
+        self._flight: _Job | None = None
         self._closing: asyncio.Task[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -100,25 +102,25 @@ class CrashPoints:
                     next_step="Name a file in a folder that exists.",
                 ) from error
 
-    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+    def apply(self, commit: Commit, *, agent: str = "") -> asyncio.Future[list[Rows]]:
         """Write `commit` when those before it are answered. See `Store.apply`."""
         future: asyncio.Future[list[Rows]] = self._loop.create_future()
         if self._closing is not None:
             future.set_exception(closed("whose commits are counted"))
             return future
-        self._waiting.append((tuple(commit), future))
+        self._waiting.append((tuple(commit), agent, future))
         if self._idle.is_set():
             self._idle.clear()
             self._next()
         return future
 
-    async def fetch(self, sql: str, *params: Any) -> Rows:
+    async def fetch(self, sql: str, *params: Any, agent: str = "") -> Rows:
         """Read rows."""
-        return await self._store.fetch(sql, *params)
+        return await self._store.fetch(sql, *params, agent=agent)
 
-    async def search(self, search: Search) -> Rows:
+    async def search(self, search: Search, *, agent: str) -> Rows:
         """Find texts."""
-        return await self._store.search(search)
+        return await self._store.search(search, agent=agent)
 
     async def scrub(self, *, patience: float = 0.0) -> bool:
         """Leave nothing of what was deleted."""
@@ -151,15 +153,15 @@ class CrashPoints:
         if not self._waiting:
             self._idle.set()
             return
-        self._flight = job = self._waiting.popleft()
+        self._flight = commit, agent, _ = self._waiting.popleft()
         self._number += 1
-        self._note(job[0])
+        self._note(commit, agent)
         self._die_if("before")
-        self._store.apply(job[0]).add_done_callback(self._answered)
+        self._store.apply(commit, agent=agent).add_done_callback(self._answered)
 
     def _answered(self, done: asyncio.Future[list[Rows]]) -> None:
         assert self._flight is not None
-        (_, future), self._flight = self._flight, None
+        (*_, future), self._flight = self._flight, None
         self._die_if("after")
         if done.cancelled():
             future.cancel()
@@ -175,20 +177,7 @@ class CrashPoints:
         if self._number == self._plan.at and when == self._plan.when:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _note(self, commit: Commit) -> None:
+    def _note(self, commit: Commit, agent: str) -> None:
         if self._file is not None:
-            line = {"commit": self._number, "agent": _agent(commit), "writes": deeds(commit)}
+            line = {"commit": self._number, "agent": agent or None, "writes": deeds(commit)}
             os.write(self._file, (json.dumps(line) + "\n").encode())
-
-
-def _agent(commit: Commit) -> str | None:
-    """Whose commit this is: the value of the column `agent`, which every table begins with."""
-    return next((value for statement in commit if (value := _agent_of(statement))), None)
-
-
-def _agent_of(statement: Statement) -> str | None:
-    sql, params, *_ = statement
-    before, found, _ = sql.partition("agent = ?")
-    place = before.count("?") if found else 0
-    value = params[place] if place < len(params) else None
-    return value if isinstance(value, str) else None

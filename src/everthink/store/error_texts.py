@@ -21,13 +21,13 @@ def shortened(sql: str, *, limit: int = 100) -> str:
 
 def refused(sql: str, name: str = "") -> CommitRefused:
     """A guard matched nothing."""
-    letter = CommitRefused(
+    refused = CommitRefused(
         f"A commit was refused because its guard matched no row: {shortened(sql)}",
         kept=NOTHING_WRITTEN,
         next_step="Read the row again and decide anew: somebody changed it, or it is not there.",
     )
-    letter.guard = name
-    return letter
+    refused.guard = name
+    return refused
 
 
 def rejected(where: str, reason: object) -> StoreError:
@@ -58,7 +58,7 @@ def closed(where: str) -> StoreClosed:
 
 
 def copied(error: StoreError) -> StoreError:
-    """The same letter for one more reader: a raised error gathers a traceback, so nobody shares one."""
-    letter = type(error)(error.what, kept=error.kept, next_step=error.next_step)
-    letter.__cause__ = error.__cause__
-    return letter
+    """The same error for one more reader: a raised error gathers a traceback, so nobody shares one."""
+    copy = type(error)(error.what, kept=error.kept, next_step=error.next_step)
+    copy.__cause__ = error.__cause__
+    return copy

@@ -1,11 +1,15 @@
 """What the core asks of a database: apply a commit, fetch rows, search texts, scrub, close.
 
-    turn/, session/, submissions --Commit--> store --rows--> back
+    turn/, session/, fibers/ --Commit--> AgentStore --Commit, its agent--> Store --rows--> back
 
 A commit is a value: a list of statements applied atomically, in order. Nobody holds a
 transaction open across an `await`. When `apply` resolves, the commit is durable; when it
 raises, nothing of it was written, unless the error says that this is in doubt (the connection to
 a server was lost in the middle).
+
+Every table of an agent begins with the column `agent`. A statement over it writes `:agent` where the agent's
+id goes, and says nothing of whose it is: an `AgentStore` is one agent's way to the database, and the id goes
+along with each call. What is done for all agents at once is asked of the `Store` itself, with `?` alone.
 
 The SQL is the subset that SQLite >= 3.35 and PostgreSQL >= 14 share: `?` placeholders,
 `ON CONFLICT`, `RETURNING`, JSON as TEXT, times as BIGINT milliseconds. A table definition may
@@ -18,10 +22,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import CoroutineType
 from typing import Any, Literal, NamedTuple, Protocol
 
 __all__ = [
     "LONGEST_QUERY",
+    "AgentStore",
     "Commit",
     "Engine",
     "Migration",
@@ -38,7 +44,7 @@ Rows = list[Row]
 
 
 class Statement(NamedTuple):
-    """One SQL statement with its parameters (str, int, float or None).
+    """One SQL statement with its parameters (str, int, float or None): one for each `?`, none for `:agent`.
 
     A `guard` must touch (or return) at least one row; otherwise the whole commit is
     refused with `CommitRefused`, whose `guard` is the `name` of the one that was not met.
@@ -91,7 +97,7 @@ LONGEST_QUERY = 32 * 200
 
 
 class Search(NamedTuple):
-    """A full-text search over the rows of one agent in a table with a `TextIndex`.
+    """A full-text search over an agent's rows in a table with a `TextIndex`.
 
     `words` are plain words of a person or a model: whatever they contain is looked for, never obeyed.
     The first 32 words count, and the first 200 characters of each. All of them must be in the text,
@@ -101,7 +107,6 @@ class Search(NamedTuple):
 
     table: str
     columns: tuple[str, ...]
-    agent: str
     words: tuple[str, ...]
     is_phrase: bool = False
     where: str = ""
@@ -110,9 +115,13 @@ class Search(NamedTuple):
 
 
 class Store(Protocol):
-    """A database. Adapters: `store/sqlite`, `store/postgres`."""
+    """A database. Adapters: `sqlite`, `postgres`.
 
-    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+    `agent` is whose a call is: what `:agent` stands for. A statement that says `:agent` in a call that is
+    nobody's fails.
+    """
+
+    def apply(self, commit: Commit, *, agent: str = "") -> asyncio.Future[list[Rows]]:
         """Write `commit` atomically. Resolves, once it is durable, to the rows of each statement
         (empty without RETURNING). Commits are applied in the order of the calls.
 
@@ -121,13 +130,13 @@ class Store(Protocol):
         """
         ...
 
-    async def fetch(self, sql: str, *params: Any) -> Rows:
+    async def fetch(self, sql: str, *params: Any, agent: str = "") -> Rows:
         """Read rows. Sees every commit whose `apply` has resolved."""
         ...
 
-    async def search(self, search: Search) -> Rows:
-        """Rows `(*columns, text, snippet)` of the texts that have the words, the best first, of equals
-        the newest. Sees every commit whose `apply` has resolved.
+    async def search(self, search: Search, *, agent: str) -> Rows:
+        """Rows `(*columns, text, snippet)` of the agent's texts that have the words, the best first, of
+        equals the newest. Sees every commit whose `apply` has resolved.
 
         `snippet` is some 24 words around the first hit: hits between `**`, `…` where the text was cut.
         `[]` when there are no words, or none that an index holds: signs alone, and on PostgreSQL what
@@ -148,3 +157,26 @@ class Store(Protocol):
     async def close(self) -> None:
         """Finish the commits already accepted, then release the database."""
         ...
+
+
+class AgentStore:
+    """The database as one agent has it: `:agent` in what it applies and reads is its own id."""
+
+    __slots__ = ("agent", "database")
+
+    def __init__(self, database: Store, agent: str) -> None:
+        self.database = database
+        """What is behind it, for what is not one agent's affair."""
+        self.agent = agent
+
+    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+        """Write a commit of this agent. See `Store.apply`."""
+        return self.database.apply(commit, agent=self.agent)
+
+    def fetch(self, sql: str, *params: Any) -> CoroutineType[Any, Any, Rows]:
+        """Read rows. See `Store.fetch`."""
+        return self.database.fetch(sql, *params, agent=self.agent)
+
+    def search(self, search: Search) -> CoroutineType[Any, Any, Rows]:
+        """Find texts of this agent. See `Store.search`."""
+        return self.database.search(search, agent=self.agent)

@@ -164,19 +164,19 @@ class WatchedStore:
 
     # --- the store
 
-    def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
+    def apply(self, commit: Commit, *, agent: str = "") -> asyncio.Future[list[Rows]]:
         """See `Store.apply`."""
         kept = list(commit)
         self._count(kept)
         if self._gate.is_set() or self._aside is not None:
             if self._is_aside(kept):
-                return self._in_a_task(self._when_released(kept))
+                return self._in_a_task(self._when_released(kept, agent))
             if not self.delay and not self._standing:
-                return self._pass(kept)
+                return self._pass(kept, agent)
         self._standing += 1  # now, so that nobody who comes later overtakes it
-        return self._in_a_task(self._in_line(kept))
+        return self._in_a_task(self._in_line(kept, agent))
 
-    async def fetch(self, sql: str, *params: Any) -> Rows:
+    async def fetch(self, sql: str, *params: Any, agent: str = "") -> Rows:
         """See `Store.fetch`."""
         self.reads.append(sql)
         if (error := self._refuses_read(sql)) is not None:
@@ -184,15 +184,15 @@ class WatchedStore:
         held = self._held_read if self._held_read and self._held_read.takes(sql) else None
         if held:
             await held.stand(after=False)
-        rows = await self._inner.fetch(sql, *params)
+        rows = await self._inner.fetch(sql, *params, agent=agent)
         self._count_rows(sql, rows)
         if held:
             await held.stand(after=True)
         return rows
 
-    async def search(self, search: Search) -> Rows:
+    async def search(self, search: Search, *, agent: str) -> Rows:
         """See `Store.search`."""
-        return await self._inner.search(search)
+        return await self._inner.search(search, agent=agent)
 
     async def scrub(self, *, patience: float = 0.0) -> bool:
         """See `Store.scrub`."""
@@ -217,11 +217,11 @@ class WatchedStore:
         task.add_done_callback(self._at_work.discard)
         return asyncio.shield(task)
 
-    async def _when_released(self, commit: list[Statement]) -> list[Rows]:
+    async def _when_released(self, commit: list[Statement], agent: str) -> list[Rows]:
         await self._stand()
-        return await self._pass(commit)
+        return await self._pass(commit, agent)
 
-    async def _in_line(self, commit: list[Statement]) -> list[Rows]:
+    async def _in_line(self, commit: list[Statement], agent: str) -> list[Rows]:
         """A commit that waits for those before it, for the gate, and for the time."""
         try:
             async with self._line:
@@ -229,7 +229,7 @@ class WatchedStore:
                     await self._stand()
                 if self.delay:
                     await self._clock.sleep(self.delay)
-                passed = self._pass(commit)
+                passed = self._pass(commit, agent)
         finally:
             self._standing -= 1
         return await passed
@@ -238,11 +238,11 @@ class WatchedStore:
         self._waiting.set()
         await self._gate.wait()
 
-    def _pass(self, commit: list[Statement]) -> asyncio.Future[list[Rows]]:
+    def _pass(self, commit: list[Statement], agent: str) -> asyncio.Future[list[Rows]]:
         failure = self._due(commit)
         error = failure.error if failure else self._refuses(commit)
         if error is None:
-            applied = self._inner.apply(commit)
+            applied = self._inner.apply(commit, agent=agent)
             applied.add_done_callback(lambda done: self._note(commit, done))
             return applied
         loop = asyncio.get_running_loop()
@@ -253,7 +253,7 @@ class WatchedStore:
                 lost.set_exception(error)
 
         if failure and failure.stored:
-            applied = self._inner.apply(commit)
+            applied = self._inner.apply(commit, agent=agent)
             applied.add_done_callback(lambda done: self._note(commit, done))
             applied.add_done_callback(lose)
         else:

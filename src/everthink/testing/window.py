@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..door.admission import Admitted
-from ..door.requests import ChatRequest, Dropped, accept_request
+from ..door.chat_request import ChatRequest, Dropped
 from ..journal.feed import ChunksStored, FeedEvent
 from ..journal.fold import Accumulator
 from ..messages import Message
@@ -22,7 +22,8 @@ class Window:
     """What one browser tab believes, and how it asks. For a tab on a real socket see `Client`."""
 
     def __init__(self, home: Actor) -> None:
-        self._home = home
+        assert home.chat is not None, "an agent that does not chat has no windows"
+        self._chat = home.chat
         self.messages: list[Message] = []
         """The conversation as this window has it."""
         self.client_tools: list[dict[str, Any]] = []
@@ -68,7 +69,7 @@ class Window:
         given = options.pop("client_tools", None)
         tools = self.client_tools if given is None else given
         request = ChatRequest(id, copies, trigger=trigger, client_tools=tools, **options)
-        taken = await accept_request(self._home, request)
+        taken = await self._chat.requests.accept(request)
         if isinstance(taken, Admitted):
             self.client_tools = tools
         return taken

@@ -13,22 +13,25 @@ from collections.abc import Iterable
 from typing import Any, Literal, NoReturn, cast
 
 from ..errors import ToolDefinitionError
-from .references import MAX_REFERENCE, resolve
 
 __all__ = [
     "MAX_CHOICES",
     "MAX_DEPTH",
     "MAX_NODES",
+    "MAX_REFERENCE",
     "MAX_SIZE",
     "MAX_VALUES",
     "MAX_WRITTEN_OUT",
     "SchemaBounds",
+    "resolve",
 ]
 
 MAX_NODES = 5_000
 """Keys and values of the schemas of one declaration."""
 MAX_WRITTEN_OUT = 10_000
 """Schemas in them, when each reference stands for what it means, as some providers want them."""
+MAX_REFERENCE = 256
+"""Characters of a reference that is followed."""
 MAX_DEPTH = 32
 """Levels of a schema, references followed."""
 MAX_CHOICES = 64
@@ -153,3 +156,15 @@ class SchemaBounds:
             kept="No tool was taken.",
             next_step="Describe a simpler input, and let the tool itself check the rest.",
         )
+
+
+def resolve(reference: Any, root: Any) -> Any:
+    """What `reference` points to within `root`, `None` when that is nothing."""
+    if not isinstance(reference, str) or len(reference) > MAX_REFERENCE or not reference.startswith("#"):
+        return None
+    node = root
+    for step in reference[1:].split("/")[1:]:
+        if not isinstance(node, dict):
+            return None
+        node = cast("dict[str, Any]", node).get(step.replace("~1", "/").replace("~0", "~"))
+    return node

@@ -11,7 +11,8 @@ Each gives `name -> Tool` in the order of definition, with names that providers 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from ..errors import ToolDefinitionError
@@ -19,9 +20,18 @@ from ..surface import refuse_unknown
 from .bounds import SchemaBounds
 from .tool import Tool, client_tool, tool
 
-__all__ = ["as_tools", "check_client_tools", "client_tools_from", "collect_tools", "tools_of"]
+__all__ = ["ToolSource", "as_tools", "check_client_tools", "client_tools_from", "collect_tools", "tools_of"]
 
 log = logging.getLogger("everthink.tools")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSource:
+    """One of the places that an agent's tools come from. What is said of them is in their `Origin`."""
+
+    name: str
+    get: Callable[[], Awaitable[Mapping[str, Tool]]]
+    """Gives them, by name. Asked in every turn."""
 
 
 def collect_tools(cls: type, *, complete: bool = False) -> dict[str, Tool]:

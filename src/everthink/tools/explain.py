@@ -22,7 +22,7 @@ _LONGEST = 300  # characters of one problem, or of a path in it
 def explain(
     tool: str, errors: Sequence[Mapping[str, Any]], given: Any, parameters: Sequence[str]
 ) -> ToolInputError:
-    """The letter for pydantic's `errors`."""
+    """The error for pydantic's `errors`."""
     problems: dict[tuple[str, str], list[str]] = {}
     for error in errors:
         subject, problem, came = _problem(error, given, parameters)
@@ -36,7 +36,7 @@ def explain(
 
 
 def misfit(tool: str, problems: Sequence[str]) -> ToolInputError:
-    """The letter that lists `problems`."""
+    """The error that lists `problems`."""
     told = [_clean(problem) for problem in problems[:_MOST]]
     if len(problems) > _MOST:
         told.append(f"and {len(problems) - _MOST} more")
@@ -48,7 +48,7 @@ def misfit(tool: str, problems: Sequence[str]) -> ToolInputError:
 
 
 def not_an_object(tool: str, given: Any) -> ToolInputError:
-    """The letter for input that is not a JSON object."""
+    """The error for input that is not a JSON object."""
     return misfit(tool, [f"expected a JSON object, got {describe(given)}"])
 
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, cast
 
+from .bounds import resolve
 from .explain import describe, misfit, not_an_object, path_text
 from .finite import non_finite
-from .references import resolve
 
 __all__ = ["MAX_STEPS", "JsonInput", "misfits"]
 

@@ -3,7 +3,7 @@
     body --value--> jsonable --JSON--> the ledger, the message, the screen
                                   --> model_output --> the next prompt
 
-`jsonable` either gives plain JSON that every later encoder takes, or a letter to whoever wrote
+`jsonable` either gives plain JSON that every later encoder takes, or an error for whoever wrote
 the tool. It copies: a tool that goes on changing its list changes nothing here.
 """
 

@@ -172,7 +172,7 @@ def takes(fn: Callable[..., Any], count: int, *, unread: bool = False) -> bool:
 
 
 def place(fn: Callable[..., Any] | None) -> str:
-    """`name (file:line)` of a function, for letters."""
+    """`name (file:line)` of a function, for errors."""
     plain = _plain_function(fn)
     name = getattr(plain, "__qualname__", None) or repr(fn)
     code = getattr(plain, "__code__", None)
@@ -180,7 +180,7 @@ def place(fn: Callable[..., Any] | None) -> str:
 
 
 def refuse(fn: Callable[..., Any] | None, why: str, next_step: str) -> ToolDefinitionError:
-    """The letter to whoever wrote `fn`."""
+    """The error for whoever wrote `fn`."""
     return ToolDefinitionError(f"{place(fn)} cannot be a tool: {why}.", next_step=next_step)
 
 

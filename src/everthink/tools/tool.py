@@ -15,6 +15,7 @@ import functools
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypedDict, Unpack, cast, overload
 
 from ..errors import InvalidSettings, ToolDefinitionError, ToolInputError
@@ -42,6 +43,8 @@ else:
 Q = ParamSpec("Q")
 
 __all__ = [
+    "APP",
+    "BROWSER",
     "InterruptPolicy",
     "NeedsApproval",
     "OnInterrupt",
@@ -56,10 +59,24 @@ __all__ = [
 InterruptPolicy = Literal["report", "rerun", "reconcile"]
 NeedsApproval = bool | Callable[..., Any]
 OnInterrupt = Literal["report", "rerun"] | Callable[..., Any]
-Origin = Literal[
-    "app", "browser", "memory", "context", "workspace", "sandbox", "fetch", "extension", "mcp", "agent"
-]
-"""Where a tool comes from: the application itself, a browser, or a part of everthink."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where tools come from, and what the capability block says of them."""
+
+    name: str
+    line: str | None = None
+    """Said once for all of them."""
+    where: str | None = None
+    """Where they run, when that is not the server: "in the user's browser". They are named with it."""
+    is_first: bool = False
+    """True when the line comes before all others."""
+
+
+APP = Origin("app")
+"""The application itself."""
+BROWSER = Origin("browser", where="in the user's browser")
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNBOUND: Any = object()
@@ -124,7 +141,7 @@ class Tool(Generic[P, R]):
         self.timeout = timeout
         self.to_model_output = to_model_output
         self.strict = strict
-        self.origin: Origin = origin or ("browser" if body is None else "app")
+        self.origin: Origin = origin or (BROWSER if body is None else APP)
         self._check()
 
     @classmethod
@@ -187,7 +204,7 @@ class Tool(Generic[P, R]):
 
     @property
     def source(self) -> str:
-        """Where it is written, for letters."""
+        """Where it is written, for errors."""
         return place(self._source) if self._source is not None else f"tool {self.name!r}"
 
     def spec(self) -> ToolSpec:

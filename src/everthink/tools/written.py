@@ -1,6 +1,6 @@
 """What has no effect in a tool as it is written: a body that never runs, help for what it does not take.
 
-@tool --> tool.py --does_something, tell_unknown_help--> a letter, where it is written
+@tool --> tool.py --does_something, tell_unknown_help--> an error, where it is written
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..calling import call_hook
-from ..errors import InvalidSettings, NoMessages
+from ..errors import NoMessages
 from ..hooks.given import ReadDict, ReadList
 from ..hooks.values import (
     StopCondition,
@@ -28,7 +27,7 @@ from ..messages import Message, Unset
 from ..models import port as model
 from ..observe.events import ChatTranscriptRepaired
 from ..session.repair import repair
-from ..settings import as_settings, setting, shown
+from ..settings import as_settings
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
 from .convert import unshared
@@ -83,10 +82,9 @@ class Assembled:
 
 async def assemble(host: Host, turn: Turn) -> Assembled:
     """Put the turn together and ask `before_turn`."""
-    agent = host.agent
     tools = await offered(host, turn.client_tools)
     base = await host.session.freeze_system_prompt()
-    base = base or _prompt(await call_hook(agent.get_system_prompt))
+    base = base or await host.hooks.get_system_prompt()
     turn.is_read = False
     history = await mended_history(host, turn)
     messages = as_prompt(host, history, tools)
@@ -95,11 +93,11 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
         raise NoMessages(
             "No messages to send to the model.", next_step="Send a message, or add one with add_messages()."
         )
-    chosen = await host.resolve_model(await call_hook(agent.get_model))
+    chosen = await host.resolve_model(await host.hooks.get_model())
     config: TurnConfig | None = None
-    if host.overrides("before_turn") or host.overrides("before_step"):
+    if host.hooks.overrides("before_turn") or host.hooks.overrides("before_step"):
         messages = unshared(messages)
-    if host.overrides("before_turn"):
+    if host.hooks.overrides("before_turn"):
         context = TurnContext(
             system=await prompt_with(host, base, tools),
             messages=ReadList(messages, "turn.messages", "Return TurnConfig(messages=[…]) from before_turn."),
@@ -114,37 +112,23 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
             metadata=turn.metadata if turn.metadata is not None else _stamped(history),
             identity=turn.identity,
         )
-        answer = await call_hook(agent.before_turn, context)
-        config = None if answer is None else as_settings(TurnConfig, answer, "What before_turn returned")
+        config = await host.hooks.before_turn(context)
     assembled = await _configured(host, config or TurnConfig(), base, messages, tools, chosen)
     assembled.history = list(history)
     return assembled
 
 
 async def offered(host: Host, client_tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """The tools of a turn: the agent's own, those of its memory, and beside them a browser's."""
-    ours = {
-        **host.own_tools(),
-        **as_tools(await call_hook(host.agent.get_tools)),
-        **await host.session.tools(),
-    }
+    """The tools of a turn: those of the agent's sources, and beside them a browser's."""
+    ours: dict[str, Tool] = {}
+    for source in reversed(host.tool_sources()):
+        ours |= await source.get()
     return {**ours, **_beside(host, client_tools, ours)}
 
 
 async def prompt_with(host: Host, base: str, tools: Mapping[str, Tool]) -> str:
     """The prompt `base` with what these tools add to it."""
-    lines = await call_hook(host.agent.get_capability_prompt, tools)
-    if lines is not None and not isinstance(lines, str):
-        raise InvalidSettings(
-            f"get_capability_prompt returned {shown(lines)}.", next_step="Return text, or None for none."
-        )
-    return with_capabilities(base, lines)
-
-
-def _prompt(answer: Any) -> str:
-    if not isinstance(answer, str):
-        raise InvalidSettings(f"get_system_prompt returned {shown(answer)}.", next_step="Return text.")
-    return answer
+    return with_capabilities(base, await host.hooks.get_capability_prompt(tools))
 
 
 def _beside(host: Host, given: Mapping[str, Tool], ours: Mapping[str, Tool]) -> dict[str, Tool]:
@@ -169,7 +153,7 @@ async def _configured(
         tools = {**tools, **as_tools(config.tools, "TurnConfig.tools")}
     override = config.instructions if config.instructions is not None else config.system
     final = list(config.messages) if config.messages is not None else messages
-    max_steps = config.max_steps if config.max_steps is not None else setting(host.agent, "max_steps")
+    max_steps = config.max_steps if config.max_steps is not None else host.hooks.setting("max_steps")
     return Assembled(
         system=override if override is not None else await prompt_with(host, base, tools),
         base=base if override is None else None,
@@ -181,12 +165,12 @@ async def _configured(
         max_steps=max_steps,
         stop_when=_conditions(config.stop_when),
         max_retries=DEFAULT_RETRIES if config.max_retries is None else config.max_retries,
-        send_reasoning=setting(host.agent, "send_reasoning")
+        send_reasoning=host.hooks.setting("send_reasoning")
         if config.send_reasoning is None
         else config.send_reasoning,
         timeouts=_timeouts(config.timeout),
         output=structured(config.output),
-        stall_timeout=setting(host.agent, "chat_stream_stall_timeout")
+        stall_timeout=host.hooks.setting("chat_stream_stall_timeout")
         if config.chat_stream_stall_timeout is None
         else config.chat_stream_stall_timeout,
     )
@@ -254,7 +238,7 @@ async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
         # A turn that goes on answers what it was asked, not what was said meanwhile.
         history = [m for m in await _up_to(host, turn.question) if m.id != turn.message_id]
     history = _asked(host, turn, history)
-    report = repair(host.converter.unchecked(history), host.agent.repair_interrupted_tool_part)
+    report = repair(host.converter.unchecked(history), host.hooks.agent.repair_interrupted_tool_part)
     if report.messages:
         await session.write(session.plan_update(*report.messages))
         mended: Mapping[str, Message] = {m.id: m for m in report.messages}
@@ -278,7 +262,7 @@ def _asked(host: Host, turn: Turn, history: Sequence[Message]) -> Sequence[Messa
     Messages are stored when they arrive, so others may stand before the answers to earlier ones, or between
     a question and its turn. A turn runs in the name of the one who asked, and hears nobody else.
     """
-    waiting, own = set(host.waiting_messages(turn)), set(turn.message_ids)
+    waiting, own = set(host.turns.waiting_messages(turn)), set(turn.message_ids)
     if not waiting and (not own or (history and history[-1].id in own)):
         return history
     said = [message for message in history if message.id not in waiting and message.id not in own]

@@ -16,6 +16,7 @@ from collections.abc import Awaitable
 from typing import Any, cast
 
 from ..abort import AbortController
+from ..backoff import backoff
 from ..errors import CommitRefused, StoreError, StreamCut, StreamStalled
 from ..hooks.values import (
     ChatErrorContext,
@@ -25,28 +26,28 @@ from ..hooks.values import (
 from ..journal import queries
 from ..journal.feed import (
     HistoryChanged,
-    TurnRewound,
     TurnStarted,
 )
 from ..journal.turn import Turn
 from ..journal.turn_input import encode_input
 from ..messages import Message, as_messages
 from ..observe.events import ChatStreamCut, ChatTurnFinish, ChatTurnStart
+from ..session.said_before import refuse_other_words
 from ..store.port import Statement
 from .assemble import assemble
 from .ending import end_as, end_unstarted, fail, read_again, used_by
 from .host import Host
 from .loop import Loop
 from .outcome import Outcome, Postponed
-from .overflow import classified, make_room, overflow_of
+from .overflow import make_room, overflow_of
 from .running import Run
-from .said_before import refuse_other_words
+from .start_over import start_over
 
 __all__ = ["perform", "with_stamps"]
 
 log = logging.getLogger("everthink.turn")
 
-LONGEST_BREATH = 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before a provider that breaks off again and again is asked once more."""
 
 
@@ -70,7 +71,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
         while outcome is None:
             if turn.is_interrupted:
                 if turn.cuts:
-                    await _breathe(host, turn)
+                    await _pause(host, turn)
                 outcome = await host.recovery.pick_up(turn)
             outcome = outcome or await _performed(host, turn, abort)
     except StoreError:
@@ -80,7 +81,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
         log.exception("%s: turn %s failed where nothing was expected to", host.id, turn.id)
         outcome = await fail(host, turn, error, "turn", None)
     finally:
-        host.inflight = None
+        turn.fold = None
     if isinstance(outcome, Postponed):
         return outcome
     await _tidy(host, outcome)
@@ -101,7 +102,7 @@ async def _tidy(host: Host, outcome: Outcome) -> None:
     """Shorten a conversation that this turn has made too long, before the next one is asked anything."""
     if outcome.message is None:
         return
-    host.evictor.start_pass()
+    host.start_eviction()
     try:
         if await host.session.compact_if_due():
             host.feed.publish(HistoryChanged())
@@ -119,7 +120,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
     if turn.signal.aborted:
         return await end_unstarted(host, turn, _stopped(host, turn), fires_response=turn.is_applied)
     run = Run(host, turn)
-    host.inflight = run.fold
+    turn.fold = run.fold
     work = asyncio.ensure_future(_work(run, abort))
     run.signal.on_abort(lambda _: work.cancel())
     run.writer.on_failure = work.cancel
@@ -131,7 +132,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
         raise
     finally:
         run.unlink()
-        host.inflight = None
+        turn.fold = None
     try:
         return await _ended(host, run, work)
     finally:
@@ -147,7 +148,7 @@ async def _work(run: Run, abort: AbortController) -> None:
     finally:
         run.writer.hold()
         if loop.abandon():
-            run.writer.also(queries.abandoned(run.host.id, run.turn.id, now=run.host.clock.now_ms()))
+            run.writer.also(queries.abandoned(run.turn.id, now=run.host.clock.now_ms()))
 
 
 async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | None:
@@ -189,9 +190,9 @@ async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | Non
     turn = run.turn
     stage: Stage = "stream" if run.assembled else "turn" if turn.is_read else "transcript"
     context = ChatErrorContext(stage, turn.is_applied, turn.request_id, identity=turn.identity)
-    kind = await classified(host, failure, context)
+    kind = await host.hooks.classify_chat_error(failure, context)
     is_overflow = kind == "context_overflow" and run.assembled is not None
-    if is_overflow and overflow_of(host.agent.context_overflow).reactive:
+    if is_overflow and overflow_of(host.hooks.agent.context_overflow).reactive:
         try:
             if await _relieved(run) and host.generation == turn.generation:
                 return await _try_again(host, run)
@@ -225,10 +226,7 @@ async def _try_again(host: Host, run: Run) -> None:
     await run.writer.close(used_by(host, run))
     journal = await read_again(host, turn)
     if journal.fold.has_content and not journal.has_settled_results:
-        turn.message_id = host.new_id()
-        await host.store.apply(queries.rewound(host.id, turn.id, message_id=turn.message_id))
-        host.feed.publish(TurnRewound(turn, at_once=True))
-        journal = await read_again(host, turn)
+        journal = await start_over(host, turn, at_once=True)
     turn.journal = journal
 
 
@@ -240,9 +238,9 @@ async def _cut(host: Host, run: Run, cut: StreamCut) -> Outcome | None:
     return await _stalled(host, run, cut)
 
 
-async def _breathe(host: Host, turn: Turn) -> None:
+async def _pause(host: Host, turn: Turn) -> None:
     """Let a provider that broke off without a word come to itself, unless somebody stops the turn."""
-    seconds = min(LONGEST_BREATH, 2.0 ** (turn.cuts - 1))
+    seconds = backoff(turn.cuts, first=FIRST_PAUSE, most=LONGEST_PAUSE)
     resting = asyncio.ensure_future(host.clock.sleep(seconds))
     leave = turn.signal.on_abort(lambda _: resting.cancel())
     try:
@@ -258,7 +256,7 @@ async def _stalled(host: Host, run: Run, stall: StreamStalled | StreamCut) -> Ou
         return await fail(host, turn, stall, "stream", run)
     run.is_closed = True
     try:
-        await run.writer.close([queries.interrupted(host.id, turn.id), *used_by(host, run)])
+        await run.writer.close([queries.interrupted(turn.id), *used_by(host, run)])
     except StoreError as error:
         return await fail(host, turn, error, "stream", run)
     host.recovery.interrupt(turn)
@@ -293,13 +291,17 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
             # Its body and its tools are known only now.
             kept = encode_input(turn, is_applied=True) if turn.trigger == "submission" else None
             now = host.clock.now_ms()
-            more = [queries.started(host.id, turn.id, question=turn.question, input=kept, now=now)]
-            more += turn.brings() if turn.brings is not None else []
+            more = [queries.started(turn.id, question=turn.question, input=kept, now=now)]
+            more += turn.brings.statements() if turn.brings is not None else []
         try:
             if plan.statements or more:
                 await host.session.write(plan, *more)
-        except CommitRefused:
-            return False  # cancelled or reset at this very moment: the row is over already
+        except BaseException as error:
+            if turn.brings is not None and not turn.is_started:
+                turn.brings.undo()
+            if isinstance(error, CommitRefused):
+                return False  # cancelled or reset at this very moment: the row is over already
+            raise
     turn.is_applied = turn.is_started = True
     host.feed.publish(TurnStarted(turn))
     if turn.watch is not None:
@@ -329,4 +331,4 @@ def with_stamps(message: Message, channel: str | None, metadata: dict[str, Any] 
         stamps["channel"] = channel
     if metadata is not None:
         stamps["turnMetadata"] = metadata
-    return Message(message.id, message.role, message.parts, stamps, createdAt=message.createdAt)
+    return message.with_metadata(stamps)

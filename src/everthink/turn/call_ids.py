@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..journal import queries
+from ..journal.ledger import was_called
 from ..messages import Part
 from ..models import port as model
 from .host import Host
@@ -56,7 +56,7 @@ class CallIds:
 
     async def _given(self, id: str) -> str:
         ours = id
-        if id in self._used or await self._host.store.fetch(queries.WAS_CALLED, self._host.id, id):
+        if id in self._used or await was_called(self._host.store, id):
             ours = f"call_{self._host.new_id().replace('-', '')}"  # some providers take 40 characters
         self._used.add(ours)
         self._last[id] = ours

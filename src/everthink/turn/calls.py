@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from .. import chunks as ui
-from ..calling import call_hook, show
+from ..calling import call_hook
 from ..errors import TooDeep, ToolError, ToolInputError, ToolInterrupted, ToolOutputError
 from ..hooks.values import (
     Allow,
@@ -31,7 +31,6 @@ from ..hooks.values import (
     ToolDecision,
     ToolOutcome,
     ToolResult,
-    decision_of,
 )
 from ..journal import queries
 from ..journal.ledger import Asked, approval_of
@@ -186,7 +185,7 @@ class StepCalls:
         try:
             mended = await call_hook(cast("Any", mend), problem)
         except Exception as error:  # noqa: BLE001 - a failing repair is what is wrong with the call now
-            self.run.host.log_hook_error("repair_tool_call", error)
+            self.run.host.hooks.log_error("repair_tool_call", error)
             return _Checked(
                 event.name,
                 checked.input,
@@ -218,7 +217,7 @@ class StepCalls:
         context = self._context(called, tool)
         asks = tool.has_body and bool(tool.needs_approval)
         # Nobody has a say before it runs: its start is committed together with the call itself.
-        runs_now = tool.has_body and not asks and not run.host.overrides("before_tool_call")
+        runs_now = tool.has_body and not asks and not run.host.hooks.overrides("before_tool_call")
         if runs_now:
             self._begun.add(called.tool_call_id)
         run.say(
@@ -270,7 +269,7 @@ class StepCalls:
             )
 
         return ToolContext(
-            agent=self.run.host.agent,
+            agent=self.run.host.hooks.agent,
             tool_name=called.tool_name,
             tool_call_id=called.tool_call_id,
             messages=self.messages,
@@ -328,7 +327,7 @@ class StepCalls:
             failure = error
         if failure is not None:
             self._fail(called, failure, raised_by)
-        duration = (host.clock.monotonic() - began) * 1000
+        duration = host.clock.monotonic() - began
         host.emit(
             ToolCallFinish(
                 request_id=turn.request_id,
@@ -336,7 +335,7 @@ class StepCalls:
                 tool_name=called.tool_name,
                 step_number=self.step,
                 success=failure is None,
-                duration_ms=round(duration),
+                duration_ms=round(duration * 1000),
                 error=str(failure) if failure else None,
                 error_type=type(failure).__name__ if failure else None,
                 output=output,
@@ -354,7 +353,7 @@ class StepCalls:
         metadata: model.ProviderMetadata | None = None,
     ) -> None:
         host = self.run.host
-        if not host.overrides("after_tool_call"):
+        if not host.hooks.overrides("after_tool_call"):
             return
         outcome = ToolOutcome(
             tool_name=called.tool_name,
@@ -365,22 +364,19 @@ class StepCalls:
             provider_metadata=metadata,
             step_number=self.step,
             identity=self._whose(called.tool_call_id),
-            duration_ms=duration,
+            duration=duration,
             success=failure is None,
             output=copy_json(output),
             error=failure,
         )
-        try:
-            await show(host.agent, "after_tool_call", outcome)
-        except Exception as error:  # noqa: BLE001 - the tool has run; nothing can undo that
-            host.log_hook_error("after_tool_call", error)
+        await host.hooks.after_tool_call(outcome)
 
     async def _decide_and_run(
         self, called: CalledTool, tool: Tool, context: ToolContext, call: ToolCall
     ) -> Any:
         host = self.run.host
         given, lenient = called.input, False
-        if host.overrides("before_tool_call"):
+        if host.hooks.overrides("before_tool_call"):
             # What a hook decides about is what runs; it is a copy, and Allow(input=…) changes it.
             call = replace(call, input=tool.completed(called.input))
             match await self._decision(call, tool):
@@ -399,7 +395,7 @@ class StepCalls:
         if called.tool_call_id not in self._begun:
             start = [self._ledger(called, tool, given if lenient else None, started=True)]
             if (asker := self._yes.pop(called.tool_call_id, None)) is not None:
-                start.append(queries.taken(host.id, asker, called.tool_call_id, now=host.clock.now_ms()))
+                start.append(queries.taken(asker, called.tool_call_id, now=host.clock.now_ms()))
             self.run.writer.also(*start)
         await self.run.writer.settled()
         if not tool.streams:
@@ -411,7 +407,7 @@ class StepCalls:
 
     async def _decision(self, call: ToolCall, tool: Tool) -> ToolDecision | None:
         try:
-            decision = decision_of(await call_hook(self.run.host.agent.before_tool_call, call))
+            decision = await self.run.host.hooks.before_tool_call(call)
             if isinstance(decision, Substitute):
                 output = jsonable(decision.output, tool=call.tool_name, by="before_tool_call")
                 decision = Substitute(output, decision.input)
@@ -424,7 +420,6 @@ class StepCalls:
     def _ledger(self, called: CalledTool, tool: Tool, given: Any = None, *, started: bool = False) -> Any:
         host = self.run.host
         return (queries.called if started else queries.asked)(
-            host.id,
             self.run.turn.id,
             call_id=called.tool_call_id,
             tool=called.tool_name,
@@ -477,7 +472,6 @@ class StepCalls:
         if words is not None:
             host.words.keep(self.run.turn.message_id, call_id, words)
         ledger = queries.settled(
-            host.id,
             call_id,
             state=state or ("failed" if is_error else "done"),
             words=words,
@@ -541,7 +535,7 @@ class StepCalls:
             else:
                 self._settle(called, jsonable(found, tool=tool.name))
         except Exception as error:  # noqa: BLE001 - then nobody knows
-            self.run.host.log_hook_error(f"on_interrupt of tool {tool.name}", error)
+            self.run.host.hooks.log_error(f"on_interrupt of tool {tool.name}", error)
             self._report(called, part, began=True)
         outcome = self.outcomes[called.tool_call_id]
         failure = ToolInterrupted(str(outcome.output)) if outcome.is_error else None
@@ -550,8 +544,8 @@ class StepCalls:
     def _report(self, called: CalledTool, part: Part | None, *, began: bool) -> None:
         """Tell the model (and readers) that the call was cut off, in the agent's own words if it has any."""
         host, text, mended = self.run.host, MAY_HAVE_RUN if began else INTERRUPTED_TEXT, None
-        if part is not None and host.overrides("repair_interrupted_tool_part"):
-            mended = mended_by(host.agent.repair_interrupted_tool_part, part)
+        if part is not None and host.hooks.overrides("repair_interrupted_tool_part"):
+            mended = mended_by(host.hooks.agent.repair_interrupted_tool_part, part)
         if mended is not None and mended.get("state") == "output-available" and is_settled(mended):
             self._settle(called, mended.get("output"), state="unknown")
             return
@@ -571,7 +565,7 @@ class StepCalls:
             if not isinstance(answer, model.ApprovalResponse) or answer.call_id not in calls:
                 continue
             part = calls[answer.call_id]
-            asked = await approval_of(self.run.host, part.id, running=self.run.turn.id)
+            asked = await approval_of(self.run.host.store, part.id, running=self.run.turn.id)
             input = part.input if asked is None or asked.input is None else asked.input
             called = CalledTool(part.id, part.name, input)
             self.asked.append(called)
@@ -621,7 +615,7 @@ class StepCalls:
         self.outcomes[call_id] = ToolResult(call_id, called.tool_name, called.input, text, is_error=True)
         self.run.say(
             ui.ToolOutputDenied(call_id),
-            queries.settled(host.id, call_id, state="denied", now=host.clock.now_ms()),
+            queries.settled(call_id, state="denied", now=host.clock.now_ms()),
         )
 
     # --- ending the step

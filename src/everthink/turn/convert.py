@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from ..journal.tool_errors import UNTOLD_TOOL
-from ..messages import Message, Part, is_tool_part, normalize_input, text_of, tool_name
+from ..messages import Message, Part, is_tool_part, normalize_input, steps, text_of, tool_name
 from ..models import port as model
 from ..session.row_size import Shortening, shorten
 from ..tools.output import model_output
@@ -129,22 +129,9 @@ def convert(
             content = [model.TextPart(EMPTY_MESSAGE)] if wrote else []
         return [model.UserMessage(content)] if content else []
     converted: list[model.ModelMessage] = []
-    for block in _blocks(message.parts):
-        converted += _step(block, tools, lambda call_id: words(message.id, call_id) if words else None)
+    for step in filter(None, steps(message.parts)):
+        converted += _step(step, tools, lambda call_id: words(message.id, call_id) if words else None)
     return converted
-
-
-def _blocks(parts: Sequence[Part]) -> Iterable[list[Part]]:
-    block: list[Part] = []
-    for part in parts:
-        if part.get("type") == "step-start":
-            if block:
-                yield block
-            block = []
-        else:
-            block.append(part)
-    if block:
-        yield block
 
 
 def _spoken(part: Part) -> model.TextPart | model.FilePart | None:

@@ -2,25 +2,25 @@
 
     turn/attempt, recovery/, door/ --end_as, fail, end_where_cut, …--> one commit --> TurnEnded, Outcome
 
-The end of a turn is one commit: its last chunks, its message and its row. A failing turn stores
-what it had first, then asks `on_chat_error` what to say, then ends its row.
+The end of a turn is one commit: its last chunks, its message and its row. A failing turn stores what it had
+and that it fails first, then asks `on_chat_error` what to say, then ends its row; if the process dies in
+between, the next one only asks for the words.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from ..calling import ask
-from ..errors import UNTOLD, ModelError, StoreError, is_for_people
+from ..errors import UNTOLD, EarlierFailure, ModelError, StoreError, TurnFailed, is_for_people
 from ..hooks.values import ChatErrorContext, Stage, TurnStatus
 from ..journal import queries
 from ..journal.feed import HistoryChanged, TurnEnded
-from ..journal.read import Journal, keep_answer, read_journal
-from ..journal.turn import Turn
-from ..masking import mask
-from ..messages import Message
+from ..journal.read import Journal, keep_answer, last_chunk, read_journal
+from ..journal.turn import Failing, Turn
+from ..masking import mask, shortened
+from ..messages import Message, encode_json
 from ..observe.events import ChatRequestFailed, MessageError
 from ..session.session_queries import used
 from ..session.tree import Plan
@@ -40,13 +40,15 @@ __all__ = [
     "end_where_cut",
     "explain",
     "fail",
+    "finish_failing",
     "read_again",
-    "remembered",
     "used_by",
 ]
 
 log = logging.getLogger("everthink.turn")
 
+LONGEST = 20_000
+"""Characters of an error that are kept until people are told of it."""
 SEGMENT_GRACE_MS = 10 * 60 * 1000
 """So long the chunks of a turn stay after its end, for readers who come back."""
 
@@ -71,12 +73,14 @@ async def end_as(host: Host, run: Run, status: TurnStatus) -> Outcome:
 async def fail(
     host: Host, turn: Turn, error: Exception, stage: Stage, run: Run | None, kind: str | None = None
 ) -> Outcome:
-    """Store the partial answer, then ask what to say, then end the row."""
+    """Store the partial answer and that the turn fails; then ask what to say; then end the row."""
     message: Message | None = None
     is_kept = True
     if run is not None:
+        first = [_failing(host, turn, error, stage, kind), *used_by(host, run)]
         try:
-            message = await (_store_shown(host, run) if run.writer.is_broken else _store(host, run, []))
+            store = _store_shown if run.writer.is_broken else _store
+            message = await store(host, run, first)
         except StoreError as broken:
             log.error("the partial answer of turn %s could not be stored: %s", turn.id, broken)
             is_kept = False
@@ -87,14 +91,49 @@ async def fail(
     told, text = said.error, said.text
     if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds
         try:
-            last = [remembered(host, turn, said.shown), *(used_by(host, run) if run else [])]
-            await host.store.apply([*closing(host, turn, "error", text), *last])
+            last = host.last_failure.note_turn(turn, said.shown)
+            await host.store.apply([*closing(host, turn, "error", text), last])
         except StoreError as broken:
             log.error("turn %s failed and could not be ended: %s", turn.id, broken)
     streamed = run.writer.streamed if run else False
     close(host, TurnEnded(turn, "error", said.shown, streamed=streamed, stored=message is not None))
     return Outcome(
         turn, "error", error=told, text=text, stage=stage, message=message, fires_response=message is not None
+    )
+
+
+def _failing(host: Host, turn: Turn, error: Exception, stage: Stage, kind: str | None) -> Statement:
+    text = shortened(str(error) or type(error).__name__, LONGEST)
+    failure = Failing(stage, text, kind, is_for_people(error))
+    return queries.failing(turn.id, failure=encode_json(failure).decode())
+
+
+async def finish_failing(host: Host, turn: Turn, failure: Failing) -> Outcome:
+    """End a turn whose process died while it failed: what it said is stored, only the words are missing."""
+    message = host.session.find(turn.message_id) or await host.session.get_message(turn.message_id)
+    last = await last_chunk(host.store, turn.id)
+    has_partial = message is not None
+    error = (
+        TurnFailed(failure.text, request_id=turn.request_id, has_partial=has_partial)
+        if failure.is_for_people
+        else EarlierFailure(failure.text)
+    )
+    stage = cast("Stage", failure.stage)
+    said = await explain(
+        host, error, stage, turn.request_id, turn.is_applied, failure.kind, identity=turn.identity
+    )
+    note = host.last_failure.note_turn(turn, said.shown)
+    await host.store.apply([*closing(host, turn, "error", said.text), note])
+    streamed = last >= 0
+    close(host, TurnEnded(turn, "error", said.shown, streamed=streamed, stored=has_partial))
+    return Outcome(
+        turn,
+        "error",
+        error=said.error,
+        text=said.text,
+        stage=stage,
+        message=message,
+        fires_response=has_partial,
     )
 
 
@@ -116,10 +155,10 @@ async def end_where_cut(
     plan, message = Plan(), None
     if keeps and journal.fold.has_content:
         message = journal.fold.message()
-        plan = keep_answer(host.session, message, turn.parent, host.waiting_messages(turn))
-    last: list[Statement] = [queries.abandoned(host.id, turn.id, now=host.clock.now_ms())]
+        plan = keep_answer(host.session, message, turn.parent, host.turns.waiting_messages(turn))
+    last: list[Statement] = [queries.abandoned(turn.id, now=host.clock.now_ms())]
     if shown is not None:
-        last.append(remembered(host, turn, shown))
+        last.append(host.last_failure.note_turn(turn, shown))
     await host.session.write(plan, *closing(host, turn, status, text), *last)
     if message is not None:
         host.feed.publish(HistoryChanged(turn, "answer"))
@@ -141,7 +180,7 @@ async def end_unstarted(
 async def end_lost(host: Host, turn_id: str, text: str) -> None:
     """End a turn of which only the row is left: its input was a function that died with its process."""
     now = host.clock.now_ms()
-    await host.store.apply([queries.ended(host.id, turn_id, status="skipped", error=text, now=now)])
+    await host.store.apply([queries.ended(turn_id, status="skipped", error=text, now=now)])
 
 
 # --- what is written, and told
@@ -149,7 +188,7 @@ async def end_lost(host: Host, turn_id: str, text: str) -> None:
 
 def closing(host: Host, turn: Turn, status: TurnStatus, error: str | None) -> list[Statement]:
     """What ends a turn, for its last commit."""
-    ended = queries.ended(host.id, turn.id, status=status, error=error, now=host.clock.now_ms())
+    ended = queries.ended(turn.id, status=status, error=error, now=host.clock.now_ms())
     return [ended, *host.recovery.closing(turn, status)]
 
 
@@ -159,23 +198,13 @@ def close(host: Host, ended: TurnEnded) -> None:
     host.recovery.closed(ended.turn, ended.status)
 
 
-def remembered(host: Host, turn: Turn, text: str) -> Statement:
-    """Keep what failed: a chat window that comes later is told."""
-    host.last_failure = {
-        "id": turn.request_id,
-        "turn": turn.id,
-        "error": text,
-        "messageIds": turn.answers,
-        "continuation": turn.continuation,
-    }
-    return host.save_value("lastFailure", host.last_failure)
-
-
 async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     """Store the answer with the turn's last chunks and `last`, in one commit."""
     plan = Plan()
     if run.fold.has_content:
-        plan = keep_answer(host.session, run.fold.message(), run.turn.parent, host.waiting_messages(run.turn))
+        plan = keep_answer(
+            host.session, run.fold.message(), run.turn.parent, host.turns.waiting_messages(run.turn)
+        )
     run.is_closed = True
 
     def confirm() -> None:
@@ -197,16 +226,17 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     return plan.writes[0][0]
 
 
-async def _store_shown(host: Host, run: Run) -> Message | None:
-    """Store what readers have seen of an answer whose chunks could not all be written."""
+async def _store_shown(host: Host, run: Run, more: list[Statement]) -> Message | None:
+    """Store what readers have seen of an answer whose chunks could not all be written, and `more`."""
     run.is_closed = True
     turn = run.turn
     journal = await read_again(host, turn)
     if not journal.fold.has_content:
+        await host.store.apply(more)
         return None
     await host.session.refresh()
-    plan = keep_answer(host.session, journal.fold.message(), turn.parent, host.waiting_messages(turn))
-    await host.session.write(plan)
+    plan = keep_answer(host.session, journal.fold.message(), turn.parent, host.turns.waiting_messages(turn))
+    await host.session.write(plan, *more)
     host.feed.publish(HistoryChanged(run.turn, "answer"))
     return plan.writes[0][0] if plan.writes else None
 
@@ -217,7 +247,7 @@ def _pruning(host: Host) -> list[Statement]:
     if now < host.prunes_at:
         return []
     host.prunes_at = now + SEGMENT_GRACE_MS
-    return [queries.pruned(host.id, before=now - SEGMENT_GRACE_MS)]
+    return [queries.pruned(before=now - SEGMENT_GRACE_MS)]
 
 
 def used_by(host: Host, run: Run) -> list[Statement]:
@@ -225,12 +255,12 @@ def used_by(host: Host, run: Run) -> list[Statement]:
     taken, given = run.usage.input_tokens or 0, run.usage.output_tokens or 0
     if not taken and not given:
         return []
-    return [used(host.id, host.session.id, input=taken, output=given, cost=0.0, now=host.clock.now_ms())]
+    return [used(host.session.id, input=taken, output=given, cost=0.0, now=host.clock.now_ms())]
 
 
 async def read_again(host: Host, turn: Turn) -> Journal:
     """What the journal holds of a turn."""
-    return await read_journal(host, turn.id, message_id=turn.message_id, continuation=turn.continuation)
+    return await read_journal(host.store, turn.id, message_id=turn.message_id, continuation=turn.continuation)
 
 
 # --- words
@@ -263,12 +293,7 @@ async def explain(
     if kind is None and isinstance(error, ModelError) and error.kind == "context_overflow":
         kind = error.kind
     context = ChatErrorContext(stage, persisted, request_id, kind, identity)
-    told: Any = error
-    try:
-        answer = await ask("on_chat_error", host.agent.on_chat_error, error, context)
-        told = error if answer is None else answer
-    except Exception as raised:  # noqa: BLE001 - the original error matters more
-        host.log_hook_error("on_chat_error", raised)
+    told = await host.hooks.on_chat_error(error, context)
     # Whatever was raised, and whoever wrote its words: no key in it is stored or shown.
     text = mask(str(told)) or type(told).__name__
     if not is_for_people(error):

@@ -1,25 +1,29 @@
-"""What a turn asks of the place it runs in: storage, time, ids, hooks and readers arrive through it."""
+"""What the turns of one conversation work with: parts, each made once for its agent.
+
+runtime/chat --makes--> Host --> turn/, door/, recovery/ take from it what they use
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from ..abort import AbortRegistry
 from ..clock import Clock
-from ..hooks.values import Hooks
+from ..hooks.runner import HookRunner
 from ..journal.feed import Feed
-from ..journal.fold import Accumulator
+from ..journal.open_turns import OpenTurns
 from ..journal.tool_errors import ToolErrors
-from ..journal.turn import Turn
 from ..limits import Limits
 from ..models.port import Model
 from ..observe.events import EventBody
-from ..session.eviction import Evictor
 from ..session.session import Session
-from ..store.port import Statement, Store
+from ..store.port import AgentStore, Statement
+from ..tools.collect import ToolSource
 from ..tools.tool import Tool
 from .convert import Converter
+from .last_failure import LastFailure
 
 if TYPE_CHECKING:
     from .outcome import Recoverer
@@ -27,78 +31,42 @@ if TYPE_CHECKING:
 __all__ = ["Host"]
 
 
-class Host(Protocol):
-    """What a turn needs of the place it runs in. `runtime/actor.py` is it."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Host:
+    """The parts that a turn works with. Nothing of a single turn is in here: that is in its `Turn`."""
 
     id: str
-    store: Store
-    session: Session
+    store: AgentStore
     clock: Clock
     limits: Limits
+    hooks: HookRunner
+    new_id: Callable[[], str]
+    emit: Callable[[EventBody], None]
+    """Tells observers. Never raises."""
+    save_value: Callable[[str, Any], Statement]
+    """A statement that keeps a small JSON value (`None` forgets it)."""
+    background: Callable[[Awaitable[Any]], None]
+    """Keeps a task alive until it ends; what it raises is logged."""
+    resolve_model: Callable[[Any], Awaitable[Model]]
+    """Gives a model from its name or itself."""
+    own_tools: Callable[[], Mapping[str, Tool]]
+    """The `@tool` methods, bound."""
+    tool_sources: Callable[[], Sequence[ToolSource]]
+    """Where the tools of a turn come from. Of two tools of one name that of the first source counts."""
+    start_eviction: Callable[[], None]
+    """Takes heavy contents out of old messages, in the background."""
+    session: Session = field(init=False)
+    """The live session. Exchanged when another one is opened."""
     feed: Feed
-    converter: Converter
     words: ToolErrors
-    aborts: AbortRegistry
-    inflight: Accumulator | None
-    last_failure: dict[str, Any] | None
-    """The last turn, when it failed: what a chat window that comes later is told."""
-    prunes_at: int
+    converter: Converter
+    last_failure: LastFailure
+    aborts: AbortRegistry = field(default_factory=AbortRegistry)
+    turns: OpenTurns = field(default_factory=OpenTurns)
+    generation: int = 0
+    """How often the conversation was cleared or reset: a turn of an older one belongs to none. Only the door
+    counts it."""
+    prunes_at: int = 0
     """When chunks of ended turns are next dropped (ms)."""
-
-    @property
-    def evictor(self) -> Evictor:
-        """Takes heavy contents out of old messages."""
-        ...
-
-    @property
-    def recovery(self) -> Recoverer:
-        """Decides whether an interrupted turn goes on."""
-        ...
-
-    @property
-    def agent(self) -> Hooks:
-        """The agent, for its hooks."""
-        ...
-
-    @property
-    def generation(self) -> int:
-        """The queue's generation now."""
-        ...
-
-    @property
-    def new_id(self) -> Callable[[], str]:
-        """Gives a fresh id."""
-        ...
-
-    def emit(self, event: EventBody) -> None:
-        """Tell observers. Never raises."""
-        ...
-
-    def log_hook_error(self, hook: str, error: BaseException) -> None:
-        """Log that a hook raised where raising changes nothing."""
-        ...
-
-    def overrides(self, hook: str) -> bool:
-        """True when the developer wrote that hook."""
-        ...
-
-    def own_tools(self) -> Mapping[str, Tool]:
-        """The `@tool` methods, bound."""
-        ...
-
-    def waiting_messages(self, turn: Turn) -> Sequence[str]:
-        """The messages that are stored and wait for turns which come after this one, in that order."""
-        ...
-
-    @property
-    def resolve_model(self) -> Callable[[Any], Awaitable[Model]]:
-        """Gives a model from its name or itself."""
-        ...
-
-    def save_value(self, key: str, value: Any) -> Statement:
-        """A statement that keeps a small JSON value (`None` forgets it)."""
-        ...
-
-    def background(self, work: Awaitable[Any]) -> None:
-        """Keep a task alive until it ends."""
-        ...
+    recovery: Recoverer = field(init=False)
+    """Decides whether an interrupted turn goes on."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -27,7 +28,8 @@ import msgspec
 
 from .. import chunks as ui
 from ..abort import AbortController
-from ..calling import ask, call_hook, show
+from ..backoff import backoff
+from ..calling import ask
 from ..clock import Timer
 from ..errors import InvalidSettings, ModelError, StreamCut
 from ..hooks.given import ReadList
@@ -42,17 +44,17 @@ from ..hooks.values import (
 )
 from ..messages import normalize_input
 from ..models import port as model
+from ..models.timeout import asked, patient
 from ..observe.events import ChatFilesLeftOut, ChatStepFinish, ChatStepStart, ModelRetry
 from ..session.files import Mark, asks_with_files, may_be_about_files, without_files
 from ..session.omit_results import slimmed
-from ..settings import as_settings, nearest, setting
+from ..settings import nearest
 from ..tools.tool import Tool
 from . import overflow
 from .assemble import Assembled, as_prompt, asking, history_so_far
 from .call_ids import CallIds
 from .calls import StepCalls
 from .convert import has_approvals, paired
-from .model_timeout import asked, patient
 from .rejoin import (
     CUT,
     made_again,
@@ -206,7 +208,7 @@ class Loop:
 
     async def _with_room(self, head: list[model.ModelMessage]) -> list[model.ModelMessage]:
         """The conversation so far; a shorter one when the last step came near the model's limit."""
-        run, settings = self._run, overflow.overflow_of(self._run.host.agent.context_overflow).proactive
+        run, settings = self._run, overflow.overflow_of(self._run.host.hooks.agent.context_overflow).proactive
         usage = self.steps[-1].usage if self.steps else None
         if settings is None or not overflow.is_near(settings, usage):
             return head
@@ -219,7 +221,7 @@ class Loop:
             history = await history_so_far(run.host, run.turn)
             fresh = as_prompt(run.host, history, self._assembled.tools)
         except Exception as error:  # noqa: BLE001 - the longer one may still fit
-            run.host.log_hook_error("context_overflow", error)
+            run.host.hooks.log_error("context_overflow", error)
             return head
         return asking(fresh) if fresh else head
 
@@ -297,23 +299,17 @@ class Loop:
         result = self._result(plan, answer, calls)
         run.say(ui.FinishStep())
         self.is_waiting = calls.is_waiting
-        if run.host.overrides("on_step_finish"):
-            try:
-                await show(run.host.agent, "on_step_finish", result)
-            except Exception as error:  # noqa: BLE001 - observers never break a turn
-                run.host.log_hook_error("on_step_finish", error)
+        await run.host.hooks.on_step_finish(result)
         return result
 
     async def _plan(self, messages: list[model.ModelMessage]) -> _StepPlan:
         run, assembled, number = self._run, self._assembled, len(self.steps)
         config = assembled.config
         change = StepConfig()
-        if run.host.overrides("before_step"):
+        if run.host.hooks.overrides("before_step"):
             shown = ReadList(messages, "step.messages", "Return StepConfig(messages=[…]) from before_step.")
             context = StepContext(list(self.steps), number, assembled.model, shown, self._context)
-            answer = await call_hook(run.host.agent.before_step, context)
-            if answer is not None:
-                change = as_settings(StepConfig, answer, "What before_step returned")
+            change = await run.host.hooks.before_step(context) or change
             self._context = change.context if change.context is not None else self._context
         if change.messages is not None:
             messages = paired(change.messages)
@@ -556,7 +552,7 @@ class Loop:
 
     def _events(self, chosen: model.Model, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
         host = self._run.host
-        limit = setting(host.agent, "model_timeout")
+        limit = host.hooks.setting("model_timeout")
         events = patient(asked(chosen, request), limit, clock=host.clock, name=chosen.name)
         transform = self._assembled.config.experimental_transform
         if transform is None:
@@ -564,7 +560,7 @@ class Loop:
         return _generator(transform(events), events)
 
     async def _back_off(self, attempt: int, error: ModelError) -> None:
-        delay = FIRST_DELAY * 2 ** (attempt - 1)
+        delay = backoff(attempt, first=FIRST_DELAY, most=math.inf)
         asked = error.retry_after
         if asked is not None and asked >= 0 and (asked < LONGEST_SERVER_DELAY or asked < delay):
             delay = asked

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-
 from ..hooks.values import (
     ChatResponse,
     Stage,
@@ -22,7 +20,7 @@ from ..messages import Message
 from ..session.row_size import is_cut
 from ..store.port import Statement
 
-__all__ = ["Failure", "Outcome", "Postponed", "Recoverer", "reason_of"]
+__all__ = ["Outcome", "Postponed", "Recoverer", "reason_of"]
 
 
 @dataclass(slots=True)
@@ -77,17 +75,6 @@ class Outcome:
             self.output,
             self.turn.identity,
         )
-
-
-class Failure(msgspec.Struct):
-    """What an agent keeps of its last turn when that failed. The names are those of its row."""
-
-    id: str
-    """The request."""
-    turn: str
-    error: str
-    messageIds: list[str] = []
-    continuation: bool = False
 
 
 @dataclass(frozen=True, slots=True)

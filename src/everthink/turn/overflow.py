@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from ..calling import ask
-from ..hooks.values import ChatErrorContext
 from ..journal.turn import Turn
 from ..models import port as model
 from ..observe.events import ChatContextCompacted, ChatContextSlimmed
@@ -25,7 +23,7 @@ from ..session.omit_results import choose
 from ..settings import as_settings, check_fields
 from .host import Host
 
-__all__ = ["ContextOverflow", "Proactive", "before_step", "classified", "is_near", "make_room", "overflow_of"]
+__all__ = ["ContextOverflow", "Proactive", "before_step", "is_near", "make_room", "overflow_of"]
 
 log = logging.getLogger("everthink.turn")
 
@@ -77,15 +75,6 @@ def overflow_of(setting: Any) -> ContextOverflow:
     )
 
 
-async def classified(host: Host, error: Exception, context: ChatErrorContext) -> str | None:
-    """What `classify_chat_error` says of a failure. One that raises says nothing."""
-    try:
-        return await ask("classify_chat_error", host.agent.classify_chat_error, error, context)
-    except Exception as raised:  # noqa: BLE001 - the original error matters more
-        host.log_hook_error("classify_chat_error", raised)
-        return None
-
-
 class _Attempt(Protocol):
     host: Host
     turn: Turn
@@ -95,7 +84,7 @@ class _Attempt(Protocol):
 async def make_room(attempt: _Attempt) -> bool:
     """Make room after the provider refused a prompt. False when nothing more can be done."""
     host, turn = attempt.host, attempt.turn
-    settings = overflow_of(host.agent.context_overflow)
+    settings = overflow_of(host.hooks.agent.context_overflow)
     if turn.overflows < settings.max_retries:
         turn.overflows += 1
         if await _compacted(host, turn, "reactive", turn.overflows):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..tools.tool import Tool
+    from ..tools.tool import Origin, Tool
 
 __all__ = [
     "CONTINUE_NUDGE",
@@ -52,37 +52,22 @@ LEFT_OUT = "(A message of this conversation could not be read and is left out he
 MAX_NAMED = 12
 """So many tools of one source are named; there may be hundreds."""
 
-_LINES: dict[str, str] = {
-    "workspace": "You can inspect and edit the files of your private workspace with the file tools.",
-    "context": "Load the context you need before you rely on it, and unload what you no longer need.",
-    "extension": "Extensions can add tools; load one only when the task at hand calls for it.",
-    "sandbox": "You can run code in a sandbox; prefer it for calculations and quick checks.",
-    "fetch": "Fetch tools are read-only and reach allowed addresses only.",
-}
-"""What is said of tools from a source, once for all of them."""
-_ELSEWHERE = {
-    "browser": "in the user's browser",
-    "mcp": "on an MCP server",
-    "extension": "in an extension",
-    "agent": "through another agent",
-}
-"""Where tools run that do not run on the server."""
-
 
 def capabilities(tools: Mapping[str, Tool]) -> str:
     """A few lines on what a model can do with these tools, by where each of them comes from."""
-    sources = {tool.origin for tool in tools.values()}
+    named: dict[Origin, list[str]] = {}
+    for name, tool in tools.items():
+        named.setdefault(tool.origin, []).append(name)
     lines = [SENTINEL, "", "Capabilities in this turn:"]
-    if "workspace" in sources:
-        lines.append(f"- {_LINES['workspace']}")
+    lines += [f"- {origin.line}" for origin in named if origin.line and origin.is_first]
     if tools:
         lines.append(
             "- Use tools when they help; trust their descriptions and schemas over your assumptions."
         )
-    for source, where in _ELSEWHERE.items():
-        if names := [name for name, tool in tools.items() if tool.origin == source]:
-            lines.append(f"- {_listed(names)} run{'s' if len(names) == 1 else ''} {where}.")
-    lines += [f"- {line}" for source, line in _LINES.items() if source in sources and source != "workspace"]
+    for origin, names in named.items():
+        if origin.where is not None:
+            lines.append(f"- {_listed(names)} run{'s' if len(names) == 1 else ''} {origin.where}.")
+    lines += [f"- {origin.line}" for origin in named if origin.line and not origin.is_first]
     lines.append("- Do not claim a capability that is not listed or offered as a tool.")
     return "\n".join(lines)
 

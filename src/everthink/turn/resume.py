@@ -18,7 +18,7 @@ from ..hooks.values import (
     ToolResult,
 )
 from ..journal.read import Journal
-from ..messages import Message, Part, is_settled, is_tool_part, normalize_input, tool_name
+from ..messages import Message, Part, is_settled, is_tool_part, normalize_input, steps, tool_name
 from ..models import port as model
 from .calls import StepCalls
 from .convert import convert
@@ -72,7 +72,7 @@ class PickedUp:
 async def pick_up(run: Run, journal: Journal, calls: StepCalls) -> PickedUp:
     """Bring the turn to where the model can go on. `calls` are those of the step that was cut off."""
     parts = run.fold.parts
-    blocks = _steps(parts)
+    blocks = steps(parts)
     last = blocks[-1] if blocks else []
     found = PickedUp(has_begun=bool(blocks) and not journal.step_is_over)
     own = [part for part in last if is_tool_part(part) and not part.get("providerExecuted")]
@@ -109,19 +109,6 @@ async def pick_up(run: Run, journal: Journal, calls: StepCalls) -> PickedUp:
         content.pop()
     found.cut = content
     return found
-
-
-def _steps(parts: Sequence[Part]) -> list[list[Part]]:
-    """The parts of each step that has begun."""
-    steps: list[list[Part]] = []
-    for part in parts:
-        if part.get("type") == "step-start":
-            steps.append([])
-        elif steps:
-            steps[-1].append(part)
-        else:
-            steps.append([part])
-    return steps
 
 
 def _message(steps: Sequence[Sequence[Part]]) -> Message:

@@ -2,7 +2,7 @@
 
     turn/loop, turn/calls --say(chunk)--> fold + writer
 
-Folding and writing happen in the same breath, so the message in memory and the chunks in
+Folding and writing happen without an await in between, so the message in memory and the chunks in
 the journal can never disagree.
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 
 from .. import chunks as ui
 from ..abort import AbortController, AbortSignal
-from ..calling import show
 from ..clock import Timer
 from ..errors import StreamStalled, TooDeep
 from ..hooks.values import (
@@ -31,7 +30,7 @@ from ..journal.fold import (
 from ..journal.interactions import holder_of, settled_across
 from ..journal.turn import Turn
 from ..journal.writer import StreamWriter
-from ..messages import DEEPEST, Message, depth_of
+from ..messages import DEEPEST, depth_of
 from ..models.port import ModelMessage, Usage
 from ..observe.events import ChatStreamStalled
 from ..store.port import Statement
@@ -80,7 +79,7 @@ class Run:
         self.fold = journal.fold if journal else Accumulator(turn.message_id, continuation=turn.continuation)
         self._first = journal.next_seq if journal else 0
         self.writer = StreamWriter(
-            host.id, turn, store=host.store, clock=host.clock, feed=host.feed, first=self._first
+            turn, store=host.store, clock=host.clock, feed=host.feed, first=self._first
         )
         # Of this attempt: fires when the turn is aborted, and when it is given up to be picked up again.
         self.abort = AbortController()
@@ -92,7 +91,7 @@ class Run:
         """What the model was asked last."""
         self.usage = Usage()
         """What the provider reported for the steps of this attempt."""
-        self.watches_chunks = host.overrides("on_chunk")
+        self.watches_chunks = host.hooks.overrides("on_chunk")
         self._watchdog: Watchdog | None = None
         # Once closed nothing more is said: a tool that ignored the abort finishes in vain.
         self.is_closed = False
@@ -155,7 +154,7 @@ class Run:
         parts = settled_across(holder.parts, outcome) if holder else None
         if holder is None or parts is None:
             return []
-        changed = Message(holder.id, holder.role, parts, holder.metadata, createdAt=holder.createdAt)
+        changed = holder.with_parts(parts)
         plan = session.plan_update(changed)
 
         def confirm() -> None:
@@ -170,9 +169,5 @@ class Run:
 
     async def tell(self, chunk: OnChunk) -> None:
         """Let `on_chunk` see a piece of the answer. What it raises changes nothing."""
-        if not self.watches_chunks:
-            return
-        try:
-            await show(self.host.agent, "on_chunk", ChunkContext(chunk))
-        except Exception as error:  # noqa: BLE001 - observers never break a turn
-            self.host.log_hook_error("on_chunk", error)
+        if self.watches_chunks:
+            await self.host.hooks.on_chunk(ChunkContext(chunk))

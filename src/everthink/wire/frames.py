@@ -18,6 +18,7 @@ __all__ = [
     "CallMethod",
     "CallResult",
     "CancelRequest",
+    "ChatFrame",
     "ChatMessages",
     "ClearChat",
     "ClientFrame",
@@ -128,7 +129,7 @@ class CallMethod(_Frame, tag="rpc"):
     args: list[Any]
 
 
-ClientFrame = (
+ChatFrame = (
     UseChat
     | CancelRequest
     | ClearChat
@@ -137,9 +138,9 @@ ClientFrame = (
     | ApprovalAnswered
     | ResumeRequest
     | ResumeAck
-    | SetState
-    | CallMethod
 )
+"""What is about a conversation."""
+ClientFrame = ChatFrame | SetState | CallMethod
 
 
 # --- server to client

@@ -22,16 +22,16 @@ const journeys = {
     await tab.open();
     await tab.say("5 hold 5");
     await tab.shows(words(5));
-    same(await tab.text(), words(5), "half an answer");
+    await tab.reads(words(5), "half an answer");
     same(await tab.use(() => hooks.chat.status), "streaming", "status");
     await stage.release();
     await tab.quiet();
-    same(await tab.text(), words(10), "answer");
+    await tab.reads(words(10), "answer");
     await tab.never_showed_but(words(10));
     await tab.say("2");
     await tab.until(() => hooks.told.ends.length === 2);
     await tab.quiet();
-    same(await tab.text(), words(10) + words(2), "answers");
+    await tab.reads(words(10) + words(2), "answers");
     same((await tab.told("ends")).map((end) => end.outcome), ["completed", "completed"], "ends");
     same((await stage.stored()).map((m) => m.role), ["user", "assistant", "user", "assistant"], "stored");
   },
@@ -46,11 +46,11 @@ const journeys = {
     await tab.shows(words(10)); // said after it
     await stage.release();
     await tab.quiet();
-    same(await tab.text(), words(15), "answer");
+    await tab.reads(words(15), "answer");
     same(await tab.answers().count(), 1, "answers");
     await tab.never_showed_but(words(15));
     await tab.reload();
-    same(await tab.text(), words(15), "stored answer");
+    await tab.reads(words(15), "stored answer");
   },
 
   async dropped_socket({ tab, stage }) {
@@ -65,7 +65,7 @@ const journeys = {
     await tab.shows(words(10));
     await stage.release();
     await tab.quiet();
-    same(await tab.text(), words(15), "answer");
+    await tab.reads(words(15), "answer");
     same(await tab.answers().count(), 1, "answers");
     await tab.never_showed_but(words(15));
   },
@@ -80,7 +80,7 @@ const journeys = {
     await stage.ended(); // and nobody was there
     await tab.mend();
     await tab.quiet();
-    same(await tab.text(), words(10), "answer");
+    await tab.reads(words(10), "answer");
     same(await tab.answers().count(), 1, "answers");
     await tab.never_showed_but(words(10));
   },
@@ -99,7 +99,7 @@ const journeys = {
     await stage.release();
     for (const one of [tab, second, third]) {
       await one.quiet();
-      same(await one.text(), words(15), "answer");
+      await one.reads(words(15), "answer");
       same(await one.page.locator("article").count(), 2, "messages");
       await one.never_showed_but(words(15));
     }
@@ -115,7 +115,7 @@ const journeys = {
     await tab.until(() => hooks.told.ends.length === 1);
     same((await tab.told("ends"))[0].outcome, "aborted", "outcome");
     await tab.reload();
-    same(await tab.text(), words(5), "kept");
+    await tab.reads(words(5), "kept");
     await tab.say("2");
     await tab.shows(words(5) + words(2));
     await tab.quiet();
@@ -133,7 +133,7 @@ const journeys = {
     await tab.until(() => hooks.told.ends.length === 2);
     const second = await another();
     await second.open();
-    for (const one of [tab, second]) same(await one.text(), `take2 ${words(3)}`, "answer");
+    for (const one of [tab, second]) await one.reads(`take2 ${words(3)}`, "answer");
     const stored = await stage.stored();
     same(stored.length, 2, "messages");
     if (stored[1].id === before.id) throw new Error("the new answer replaced the old one");
@@ -168,7 +168,7 @@ const journeys = {
     same(await stage.answers(before[0].id), [words(2)], "the answer to what was said first");
     for (const one of [tab, second]) {
       await one.reload();
-      same(await one.text(), words(1), "after a reload");
+      await one.reads(words(1), "after a reload");
       same(await one.page.locator("article").count(), 2, "messages after a reload");
     }
   },
@@ -187,12 +187,12 @@ const journeys = {
     for (const one of [tab, second]) {
       await one.until((text) => !document.body.textContent.includes(text), words(8));
       await one.quiet();
-      same(await one.text(), `In short. ${words(5)}`, "answer");
+      await one.reads(`In short. ${words(5)}`, "answer");
     }
     same((await tab.told("ends")).map((end) => end.outcome), ["completed", "completed"], "ends");
     same((await stage.stored()).map((m) => m.role), ["assistant", "user", "assistant"], "stored");
     await second.reload();
-    same(await second.text(), `In short. ${words(5)}`, "after a reload");
+    await second.reads(`In short. ${words(5)}`, "after a reload");
   },
 
   async server_tool({ tab }) {
@@ -200,7 +200,7 @@ const journeys = {
     await tab.say("2 echo 3");
     await tab.tool("echo", "output-available");
     await tab.quiet();
-    same(await tab.text(), words(5), "answer");
+    await tab.reads(words(5), "answer");
     same(await tab.page.locator('[data-tool="echo"]').textContent(), '{"echoed":"hi"}', "result");
     await tab.say("explode 1");
     await tab.tool("explode", "output-error");
@@ -225,12 +225,12 @@ const journeys = {
       await one.quiet();
       same(await one.page.locator('[data-tool="getLocation"]').textContent(), '{"city":"Lisbon"}', "result");
     }
-    for (const one of [tab, second]) same(await one.text(), words(6), "answer");
+    for (const one of [tab, second]) await one.reads(words(6), "answer");
     await tab.say("1");
     for (const one of [tab, second]) {
       await one.shows(words(6) + words(1));
       await one.quiet();
-      same(await one.text(), words(6) + words(1), "answers");
+      await one.reads(words(6) + words(1), "answers");
     }
   },
 
@@ -247,7 +247,7 @@ const journeys = {
     await stage.release();
     await tab.shows("w5 ");
     await tab.quiet();
-    same(await tab.text(), words(6), "answer");
+    await tab.reads(words(6), "answer");
     same(await tab.page.locator('[data-tool="danger"]').textContent(), '{"did":"x"}', "result");
   },
 
@@ -260,10 +260,10 @@ const journeys = {
     await tab.tool("danger", "output-denied");
     await tab.shows("w3 ");
     await tab.quiet();
-    same(await tab.text(), words(4), "answer");
+    await tab.reads(words(4), "answer");
     await tab.reload();
     await tab.tool("danger", "output-denied");
-    same(await tab.text(), words(4), "answer after a reload");
+    await tab.reads(words(4), "answer after a reload");
   },
 
   /** The page's own script says what was never said. */
@@ -348,7 +348,7 @@ const journeys = {
       await tab.quiet("error");
       const error = await tab.page.locator("#error").textContent();
       if (!why.test(error)) throw new Error(`${ask}: ${error}`);
-      same(await second.text(), words(2), "what the other tab shows");
+      await second.reads(words(2), "what the other tab shows");
       same(await second.page.locator("article").count(), 2, "messages of the other tab");
     };
     await refused(() => void hooks.chat.sendMessage({ text: "9 ".repeat(6_000) }), /bytes of text/);
@@ -370,7 +370,7 @@ const journeys = {
     same((await stage.stored()).length, 4, "messages");
     await tab.reload();
     await tab.quiet();
-    same(await tab.text(), words(2) + words(3), "after a reload");
+    await tab.reads(words(2) + words(3), "after a reload");
   },
 
   /** Somebody who may only read sees all, does nothing, and is shown again how things are. */
@@ -417,7 +417,7 @@ const journeys = {
     same(stored.filter((m) => m.role === "user").length, 1, "questions");
     await tab.reload();
     await tab.quiet();
-    same(await tab.text(), words(3), "after a reload");
+    await tab.reads(words(3), "after a reload");
   },
 
   async error_then_reload({ tab, another }) {
@@ -433,7 +433,7 @@ const journeys = {
     await second.quiet("error");
     for (const one of [tab, second]) {
       same(await error(one), "the lights went out", "error after a reload");
-      same(await one.text(), words(3), "what was said");
+      await one.reads(words(3), "what was said");
       same(await one.answers().count(), 1, "answers");
     }
     await tab.say("2");
@@ -441,7 +441,7 @@ const journeys = {
     await tab.quiet();
     await tab.reload();
     await tab.quiet();
-    same(await tab.text(), words(3) + words(2), "answers after the next turn");
+    await tab.reads(words(3) + words(2), "answers after the next turn");
   },
 
   async clear({ tab, another, stage }) {
@@ -463,7 +463,7 @@ const journeys = {
     for (const one of [tab, second]) {
       await one.shows(words(2));
       await one.quiet();
-      same(await one.text(), words(2), "answer");
+      await one.reads(words(2), "answer");
     }
   },
 
@@ -484,7 +484,7 @@ const journeys = {
     for (const one of [tab, second]) {
       await one.quiet();
       await one.shows(words(10));
-      same(await one.text(), words(10), "answer");
+      await one.reads(words(10), "answer");
       same(await one.page.locator("article").count(), 2, "messages");
       await one.never_showed_but(words(10));
     }
@@ -497,7 +497,7 @@ const journeys = {
     await stage.release();
     await tab.until(() => hooks.told.ends.length === 1);
     await tab.quiet();
-    same(await tab.text(), words(6), "answer");
+    await tab.reads(words(6), "answer");
     await tab.never_showed_but(words(6));
   },
 

@@ -19,20 +19,14 @@ import msgspec
 from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 
-from everthink import (
-    ChatResponse,
-    Compaction,
-    ContextOverflow,
-    Limits,
-    Message,
-    Session,
-    StreamingResponse,
-    callable,
-    tool,
-)
+from everthink import Message, exposed, tool
 from everthink.errors import ModelError
+from everthink.hooks import ChatResponse
+from everthink.memory import Compaction, ContextOverflow, Session
 from everthink.models import port as model
+from everthink.server import Limits, StreamingResponse
 from everthink.server.batched_websocket import options
+from tests.support.agents import live
 from tests.wire.peer import PeerApp, ThinkPeer, words_of
 
 CALLS: dict[str, dict[str, dict[str, Any]]] = {
@@ -186,18 +180,18 @@ class Stage(ThinkPeer):
     async def on_chat_response(self, response: ChatResponse) -> None:
         self.ended.set()
 
-    @callable(reads=True)
+    @exposed(reads=True)
     def read(self) -> Any:
         """The state, as the server has it."""
         return self.state
 
-    @callable
+    @exposed
     async def wait(self) -> str:
         """Answer when somebody posts to `…/answer`."""
         await self.called.hold()
         return "waited"
 
-    @callable(streaming=True)
+    @exposed(streaming=True)
     async def tell(self, stream: StreamingResponse) -> None:
         """Two pieces, the second after somebody posted to `…/answer`."""
         stream.send({"piece": 1})
@@ -224,7 +218,7 @@ class Theatre(PeerApp):
                     return JSONResponse({"status": submission.status})
                 return JSONResponse({"status": (await agent.save_messages(given["text"])).status})
             case "POST", ["answers", room]:
-                agent = await self.agent(Stage, room).instance()
+                agent = await live(self.agent(Stage, room))
                 found = await agent.session.get_branches((await request.json())["to"])
                 return JSONResponse([message.text for message in found])
             case "POST", ["state", room]:

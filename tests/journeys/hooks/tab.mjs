@@ -61,6 +61,14 @@ export class Tab {
   /** Everything the agent said. */
   text = async () => (await this.answers().locator("p").allTextContents()).join("");
   shows = (text) => this.until((text) => shown().includes(text), text);
+  /** What the agent said comes to rest as this text, and as no other. */
+  async reads(text, what) {
+    try {
+      await this.until((text) => shown() === text, text);
+    } catch {
+      throw new Error(`${what}: ${JSON.stringify(await this.text())} is not ${JSON.stringify(text)}`);
+    }
+  }
   shows_only = (text) => this.until((text) => shown() === text, text);
   tool = (name, state) => this.page.locator(`[data-tool="${name}"][data-state="${state}"]`).waitFor();
   quiet = (status = "ready") => this.page.locator(`main[data-status="${status}"][data-busy="false"]`).waitFor();

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from everthink import App, Granted, Limits, Message, Think, tool
+from everthink import App, Message, Think, tool
 from everthink.devtools import demo
 from everthink.models import port as model
 from everthink.models.demo import DemoModel
+from everthink.server import Granted, Limits
 from everthink.server.batched_websocket import options
 from everthink.serving.page import WithPage
 from everthink.serving.target import Loaded

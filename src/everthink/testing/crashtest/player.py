@@ -22,7 +22,7 @@ from ...store.crashpoints import COUNT_COMMITS, CRASH_AT
 from ...wire import frames as wire
 from ..node import Node, NodeFailed
 from .effects import EFFECTS
-from .reader import BREATH, Reader
+from .reader import PAUSE, Reader
 from .script import Advance, AnswerTool, Approve, Regenerate, Say, Schedule, Script, Step, Submit, Wait
 from .stage import SETTINGS
 from .story import Cut, Point, Story
@@ -258,7 +258,7 @@ class _Player:
                     sent = self._reader.connections
                 except NotConnected:
                     pass
-            await asyncio.sleep(BREATH)
+            await asyncio.sleep(PAUSE)
 
     async def _rest(self) -> None:
         """Return once the agent will do nothing by itself, and the reader has seen it."""
@@ -266,7 +266,7 @@ class _Player:
             if (await self._look())["resting"]:
                 await self._reader.settled()
                 return
-            await asyncio.sleep(BREATH)
+            await asyncio.sleep(PAUSE)
 
     async def _look(self) -> dict[str, Any]:
         self._state = await self._ask("state")
@@ -282,7 +282,7 @@ class _Player:
                 answer = await self._node.http(f"/crashtest/{what}", method=method, body=body)
                 told = answer.json
             except (OSError, ValueError):
-                await asyncio.sleep(BREATH)  # It is down, or went down while it answered.
+                await asyncio.sleep(PAUSE)  # It is down, or went down while it answered.
                 continue
             if answer.status != 200:
                 raise _Broken(f"The agent refused to {what}: {told.get('refused', told)}")

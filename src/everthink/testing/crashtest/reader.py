@@ -18,11 +18,11 @@ from ...wire import frames as wire
 from ...wire.codec import decode_told
 from .screen import Screen
 
-__all__ = ["BREATH", "Reader"]
+__all__ = ["PAUSE", "Reader"]
 
-BREATH = 0.02
+PAUSE = 0.02
 """Seconds between two attempts to connect."""
-STUBBORN = Pace(first=BREATH, growth=1.0, most=BREATH, most_in_vain=sys.maxsize)
+STUBBORN = Pace(first=PAUSE, growth=1.0, most=PAUSE, most_in_vain=sys.maxsize)
 PATIENCE = 10.0
 
 
@@ -31,7 +31,15 @@ class Reader:
 
     def __init__(self, url: str, *, id: str = "reader") -> None:
         self.screen = Screen()
-        self._line = Line(url, self, id=id, pace=STUBBORN)
+        self._line = Line(
+            url,
+            on_text=self._on_text,
+            on_connect=self._on_connect,
+            on_lost=self._on_lost,
+            on_over=self._on_over,
+            id=id,
+            pace=STUBBORN,
+        )
         self._up = asyncio.Event()
         self._probes: dict[str, asyncio.Event] = {}
         self._numbers = itertools.count(1)
@@ -66,7 +74,7 @@ class Reader:
                     await self._probe()
                 return
             except (NotConnected, TimeoutError):
-                await asyncio.sleep(BREATH)
+                await asyncio.sleep(PAUSE)
 
     async def send(self, frame: wire.ClientFrame) -> None:
         """Send a frame over the connection there is, once things are settled. Raises `NotConnected`."""
@@ -86,24 +94,24 @@ class Reader:
 
     # --- what happens on the line
 
-    def met(self, again: bool) -> None:
+    def _on_connect(self, again: bool) -> None:
         """There is a connection (again): ask for what streams."""
         self.heard.clear()
         self._up.set()
         self._later(wire.ResumeRequest("connect"))
 
-    def lost(self, why: str | None) -> None:
+    def _on_lost(self, why: str | None) -> None:
         """It is gone. Whoever waits for an answer over it asks again over the next one."""
         self._up.clear()
         for told in self._probes.values():
             told.set()
 
-    def over(self, error: Exception) -> None:
+    def _on_over(self, error: Exception) -> None:
         """There is no coming back."""
         self._failure = error
         self._up.set()
 
-    def hear(self, text: str | bytes) -> None:
+    def _on_text(self, text: str | bytes) -> None:
         """Show what arrives, and take the stream that is offered."""
         frame = decode_told(text)
         if frame is None:

@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from ...errors import AgentError
-from ...store.postgres.driver import connect, load
-from ...store.postgres.failures import failures, from_server, place
+from ...postgres.driver import connect, load
+from ...postgres.failures import failures, from_server, place
 
 __all__ = ["check_store", "empty_store", "shown"]
 
@@ -24,7 +24,7 @@ def is_postgres(store: str) -> bool:
 
 
 def check_store(store: str) -> None:
-    """Raise a letter unless `store` is `sqlite` or a PostgreSQL URL."""
+    """Raise an `AgentError` unless `store` is `sqlite` or a PostgreSQL URL."""
     if store != "sqlite" and not is_postgres(store):
         raise AgentError(
             f"{store!r} is no store to test with.",

@@ -10,7 +10,7 @@
       - regenerate: true
 
 Scalars are read as text, so that `no` and `1.10` stay what they are. What makes no sense is told as a
-letter that names the step.
+error that names the step.
 """
 
 from __future__ import annotations

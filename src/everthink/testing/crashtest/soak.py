@@ -43,13 +43,13 @@ from ...models.port import (
     ToolResultPart,
     UserMessage,
 )
+from ...open_store import open_store
 from ...runtime.schema import MIGRATIONS
-from ...store.open import open_store
 from ...think import Think
 from ...tools.tool import tool
 from ..node import Node
 from .effects import EFFECTS, effect
-from .reader import BREATH, Reader
+from .reader import PAUSE, Reader
 from .scratch import check_store, empty_store
 
 __all__ = ["Clerk", "Soak", "main"]
@@ -249,7 +249,7 @@ class _Run:
                     sent = reader.connections
             except NotConnected:
                 pass
-            await asyncio.sleep(5 * BREATH)
+            await asyncio.sleep(5 * PAUSE)
         soak.acknowledged += not is_acknowledged
         soak.answered += 1
         self.answers[job] = text

@@ -23,10 +23,12 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from ...app.app import App
 from ...errors import AgentError, ModelError
-from ...journal import queries as turns
+from ...journal.read import calls_of
+from ...journal.turn_rows import all_turns
 from ...messages import encode_json, is_tool_part, parse_stored, tool_name
 from ...models.port import Model, ModelEvent, Request
 from ...runtime.actor import Actor
+from ...runtime.chat import Chat
 from ...session import queries as session
 from ...store.crashpoints import CrashPoints
 from ...think import Think
@@ -113,27 +115,30 @@ class Stage(App):
     async def _home(self) -> Actor:
         return await (await self.open()).reach(self._agent_class, self._room)
 
+    async def _chat(self) -> Chat:
+        chat = (await self._home()).chat
+        assert chat is not None
+        return chat
+
     async def _state(self, _: Any) -> Any:
         """What the agent is doing. `resting`: it will do nothing by itself."""
-        home = await self._home()
-        async with (
-            home.continuations.lock
-        ):  # An answer is being taken: what follows from it is not known yet.
-            return await self._told_state(home)
+        home, chat = await self._home(), await self._chat()
+        async with chat.continuations.lock:  # An answer is being taken: what follows is not known yet.
+            return await self._told_state(home, chat)
 
-    async def _told_state(self, home: Actor) -> Any:
-        rows = await home.store.fetch(turns.TURNS, home.id)
-        open_turns = [row[1] for row in rows if row[12] is None]
+    async def _told_state(self, home: Actor, chat: Chat) -> Any:
+        rows = await all_turns(home.store)
+        open_turns = [row.request_id for row in rows if row.ended_at is None]
         now = home.clock.now_ms()
         due = [timer for timer in await home.alarms.listed() if timer.time.timestamp() * 1000 <= now]
-        is_idle = home.queue.is_idle and not home.door.turns and home.continuations.pending is None
+        is_idle = chat.door.queue.is_idle and not chat.host.turns and chat.continuations.pending is None
         return {
-            "requests": [row[1] for row in rows],
+            "requests": [row.request_id for row in rows],
             "open": open_turns,
             "due": [timer.callback for timer in due],
             "waiting": [
                 {"id": part["toolCallId"], "name": tool_name(part), "state": part["state"]}
-                for message in home.session.path
+                for message in chat.session.path
                 for part in message.parts
                 if message.role == "assistant" and is_tool_part(part) and part.get("state") in _WAITING
             ],
@@ -141,8 +146,7 @@ class Stage(App):
         }
 
     async def _submit(self, given: Any) -> Any:
-        home = await self._home()
-        made = await home.submissions.accept(given["text"], idempotency_key=given["key"])
+        made = await (await self._chat()).submissions.accept(given["text"], idempotency_key=given["key"])
         return {"request": made.request_id}
 
     async def _schedule(self, given: Any) -> Any:
@@ -162,18 +166,18 @@ class Stage(App):
         home = await self._home()
         messages: list[Any] = []
         before = _LAST
-        while rows := await home.store.fetch(session.ROWS, home.id, home.session.id, before):
+        while rows := await home.store.fetch(session.ROWS, (await self._chat()).session.id, before):
             messages += [_told(row) for row in rows]
             before = rows[-1][4]
-        rows = await home.store.fetch(turns.TURNS, home.id)
+        turns = await all_turns(home.store)
         calls = [
-            {"tool": call[1], "state": call[3]}
-            for row in rows
-            for call in await home.store.fetch(turns.CALLS, home.id, row[0])
+            {"tool": call.tool, "state": call.state}
+            for turn in turns
+            for call in await calls_of(home.store, turn.id)
         ]
         return {
             "messages": messages[::-1],
-            "turns": [{"trigger": row[2], "status": row[3], "error": row[9]} for row in rows],
+            "turns": [{"trigger": row.trigger, "status": row.status, "error": row.error} for row in turns],
             "calls": calls,
         }
 
@@ -195,7 +199,7 @@ def _with_prompts(agent: type[Think]) -> type[Think]:
 
 
 def agent_class(target: str) -> type[Think]:
-    """The class that `module:Agent` names. Raises a letter when there is none."""
+    """The class that `module:Agent` names. Raises an `AgentError` when there is none."""
     module, _, name = target.partition(":")
     try:
         found: Any = importlib.import_module(module)

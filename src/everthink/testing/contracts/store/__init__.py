@@ -15,6 +15,7 @@ Needs pytest with the anyio plugin.
 
 from __future__ import annotations
 
+from .agents import AgentContract
 from .case import SCHEMA
 from .commits import CommitsContract
 from .guards import GuardsContract
@@ -27,7 +28,13 @@ __all__ = ["SCHEMA", "SearchContract", "StoreContract"]
 
 
 class StoreContract(
-    CommitsContract, GuardsContract, ValuesContract, LifetimeContract, SearchContract, ScrubContract
+    CommitsContract,
+    GuardsContract,
+    AgentContract,
+    ValuesContract,
+    LifetimeContract,
+    SearchContract,
+    ScrubContract,
 ):
     """All the tests. Override `open`; set `keeps_data` to False when nothing outlives `close`, and
     `folds_accents` to False when a search for "cafe" does not find "café"."""

@@ -34,7 +34,7 @@ def said(id: str, body: str) -> Statement:
 
 async def found(store: Store, *words: str) -> set[str]:
     """Which texts hold the words."""
-    return {row[0] for row in await store.search(Search("texts", ("id",), "a", words, limit=1000))}
+    return {row[0] for row in await store.search(Search("texts", ("id",), words, limit=1000), agent="a")}
 
 
 class ScrubContract(StoreCase):

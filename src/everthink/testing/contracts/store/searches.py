@@ -99,7 +99,7 @@ def _say_again(id: str, content: str | None) -> Statement:
 
 async def _found(store: Store, *words: str, agent: str = "ann", **options: Any) -> list[str]:
     """The ids of the texts with `words`, as they come."""
-    return [row[0] for row in await store.search(Search("says", ("id",), agent, words, **options))]
+    return [row[0] for row in await store.search(Search("says", ("id",), words, **options), agent=agent)]
 
 
 class SearchContract(StoreCase):
@@ -117,10 +117,10 @@ class SearchContract(StoreCase):
             await store.apply(
                 [_say("1", "The ship left Harbor", "at noon.", topic="sea"), _say("2", "Nothing.")]
             )
-            rows = await store.search(Search("says", ("id", "topic"), "ann", ("noon", "harbor")))
+            rows = await store.search(Search("says", ("id", "topic"), ("noon", "harbor")), agent="ann")
             text = "The ship left Harbor at noon."
             assert rows == [("1", "sea", text, "The ship left **Harbor** at **noon**.")]
-            assert await store.search(Search("says", (), "ann", ("SHIP",))) == [
+            assert await store.search(Search("says", (), ("SHIP",)), agent="ann") == [
                 (text, "The **ship** left Harbor at noon.")
             ]
             assert await _found(store, "ship", "nothing") == []
@@ -136,13 +136,13 @@ class SearchContract(StoreCase):
                     Statement(sql, ("ann", "3", None, 3)),
                 ]
             )
-            search = Search("facts", ("id", "text", "rank"), "ann", ("tea",))
+            search = Search("facts", ("id", "text", "rank"), ("tea",))
             narrow = search._replace(where="rank > ? AND text LIKE ?", params=(1, "coffee%"))
             text = "coffee, not tea"
-            assert await store.search(narrow) == [("2", text, 2, text, "coffee, not **tea**")]
-            assert {row[0] for row in await store.search(search)} == {"1", "2"}
+            assert await store.search(narrow, agent="ann") == [("2", text, 2, text, "coffee, not **tea**")]
+            assert {row[0] for row in await store.search(search, agent="ann")} == {"1", "2"}
             wrong = search._replace(words=("likes",), where="rank > ?", params=(1,))
-            assert await store.search(wrong) == []
+            assert await store.search(wrong, agent="ann") == []
 
     async def test_a_word_is_found_by_its_stem(self) -> None:
         if not self.finds_stems:
@@ -185,8 +185,8 @@ class SearchContract(StoreCase):
             agents = ["ann", "ANN", "ann ", "ann/bob", "bob", "", "ann%", "änn", "a" * 3000, "a" * 3001]
             await store.apply([_say("same", "the secret harbor", agent=agent) for agent in agents])
             for agent in agents:
-                search = Search("says", ("agent",), agent, ("secret",))
-                assert [row[0] for row in await store.search(search)] == [agent]
+                search = Search("says", ("agent",), ("secret",))
+                assert [row[0] for row in await store.search(search, agent=agent)] == [agent]
             assert await _found(store, "secret", agent="nobody") == []
             # Not by a condition that says otherwise either.
             assert (
@@ -234,7 +234,7 @@ class SearchContract(StoreCase):
             after = " ".join(f"after{i}" for i in range(40))
             text = f"{before}\n\n the harbor\n is closed {after}"
             await store.apply([_say("1", text)])
-            [(whole, snippet)] = await store.search(Search("says", (), "ann", ("harbor",)))
+            [(whole, snippet)] = await store.search(Search("says", (), ("harbor",)), agent="ann")
             assert whole == text
             assert "before39 the **harbor** is closed after0" in snippet
             assert snippet.startswith("…before")
@@ -244,7 +244,7 @@ class SearchContract(StoreCase):
     async def test_a_snippet_of_a_text_without_spaces_is_short_too(self) -> None:
         async with self.opened(_TEXTS) as store:
             await store.apply([_say("1", "harbor," * 20_000)])
-            [(_, snippet)] = await store.search(Search("says", (), "ann", ("harbor",)))
+            [(_, snippet)] = await store.search(Search("says", (), ("harbor",)), agent="ann")
             assert "**harbor**" in snippet
             assert len(snippet) < 3000
 

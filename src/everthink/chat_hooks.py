@@ -1,0 +1,225 @@
+"""What a chat agent fills in: its settings, and the hooks of a turn with what each of them means.
+
+    class Support(Think): before_tool_call(…)  -->  hooks/runner.py calls it, and nobody else does
+
+Declarations and defaults alone. `Think` adds what may be asked of such an agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .errors import NoModel
+from .messages import Part
+from .turn.prompt import DEFAULT_SYSTEM_PROMPT, capabilities
+
+if TYPE_CHECKING:
+    from .door.concurrency import MessageConcurrency
+    from .door.submission import Submission
+    from .hooks.values import (
+        ChatErrorContext,
+        ChatResponse,
+        ChunkContext,
+        StepConfig,
+        StepContext,
+        StepResult,
+        ToolCall,
+        ToolDecision,
+        ToolOutcome,
+        TurnConfig,
+        TurnContext,
+    )
+    from .models.port import Model
+    from .recovery.context import ChatRecoveryContext, RecoveryDecision
+    from .recovery.incident import ChatRecovery
+    from .schedules.task import ScheduledTask
+    from .session.media import MediaEviction
+    from .session.row_size import Shortening
+    from .session.session import Session
+    from .tools.tool import Tool
+    from .turn.overflow import ContextOverflow
+
+__all__ = ["Hooks"]
+
+
+class Hooks:
+    """The settings and hooks of a chat agent, with their defaults.
+
+    Hooks run on every turn, whichever door it came through, in the order below; each may be `def` or
+    `async def`. A plain `def` hook runs on the event loop: keep it short.
+    """
+
+    model: Model | str | None = None
+    """The model of this agent: `"anthropic:claude-sonnet-5"`, `"demo"`, or a model object."""
+
+    system_prompt: str = DEFAULT_SYSTEM_PROMPT
+    """What the model is told about itself."""
+
+    capability_prompt: bool | str = True
+    """What follows the system prompt: a few lines on what the model can do, made for each step from the
+    tools it is offered (`True`), nothing (`False`), or a text of your own."""
+
+    max_steps: int = 10
+    """How many model calls one turn may take."""
+
+    send_reasoning: bool = True
+    """Whether readers see the model's thinking."""
+
+    model_timeout: float | None = 300.0
+    """Seconds a model may say nothing at all before its answer fails; 0 or `None`: for ever. Time in tools
+    does not count, and each word begins it anew."""
+
+    chat_stream_stall_timeout: float = 0.0
+    """Seconds without a chunk after which an attempt is given up and the turn picked up again (or, with
+    `chat_recovery = False`, failed); 0 never does. Time in tools counts: set it above the slowest one."""
+
+    chat_recovery: ChatRecovery | dict[str, Any] | bool = True
+    """What happens to a turn that a crash, a deploy or a stall cut off: it goes on, within the bounds of
+    `ChatRecovery(max_attempts=…)`. `False`: it fails, keeping what it had said."""
+
+    context_overflow: ContextOverflow | dict[str, Any] | None = None
+    """What happens when the conversation grows too long for the model in mid-turn. Default: the
+    turn fails. `ContextOverflow(reactive=True, proactive=Proactive(max_input_tokens=200_000))` makes room."""
+
+    hydration_byte_budget: float = 24 * 1024 * 1024
+    """How much of a conversation is kept in memory, at most; what is older stays in the database.
+    0 or less, or `math.inf`: everything."""
+
+    media_eviction: MediaEviction | dict[str, Any] | bool = True
+    """Whether files and large tool outputs leave old messages: see `MediaEviction`."""
+
+    shorten_old_messages: Shortening | dict[str, Any] | bool = True
+    """Whether the model is shown long tool results and texts of older messages in short: see `Shortening`.
+    What is stored stays whole."""
+
+    message_concurrency: MessageConcurrency = "queue"
+    """What happens to a message typed while a turn runs:
+    `"queue"`, `"latest"`, `"merge"`, `"drop"`, `"debounce"` or `Debounce(seconds)`."""
+
+    trust_client_history: bool = False
+    """True: believe the transcript that a chat window sends, as the original does. Everybody who can open a
+    socket can then put words into the model's mouth and results into its tools: see docs/security.md."""
+
+    # --- what the agent is made of
+
+    def get_model(self) -> Model | str:
+        """The model of a turn. Default: the `model` attribute. Raising fails the turn before it begins."""
+        if self.model is None:
+            raise NoModel(
+                f"{type(self).__name__} names no model.",
+                next_step='Set `model = "provider:name"` (or "demo"), or override get_model().',
+            )
+        return self.model
+
+    def get_system_prompt(self) -> str | Awaitable[str]:
+        """The system prompt. Default: the `system_prompt` attribute."""
+        return self.system_prompt
+
+    def get_capability_prompt(self, tools: Mapping[str, Tool]) -> str | Awaitable[str | None] | None:
+        """What follows the system prompt in a step that is offered `tools`. Default: `capability_prompt`.
+
+        `None` or an empty text: nothing. A prompt that a hook replaces gets none. Raising fails the turn.
+        """
+        said = self.capability_prompt
+        return capabilities(tools) if said is True else said or None
+
+    def get_tools(self) -> Any:
+        """More tools than the `@tool` methods: a dict by name or a list. Default: none."""
+        return {}
+
+    def configure_session(self, session: Session) -> Session | Awaitable[Session | None] | None:
+        """Set up the conversation's memory. Once per start, before `on_start`; `get_config` works here."""
+        return session
+
+    # --- hooks, in the order of a turn
+
+    def before_turn(self, turn: TurnContext) -> TurnConfig | Awaitable[TurnConfig | None] | None:
+        """Change the model, prompt, messages or tools of this one turn. `None` keeps them.
+
+        Raising fails the turn before the model is asked.
+        """
+
+    def before_step(self, step: StepContext) -> StepConfig | Awaitable[StepConfig | None] | None:
+        """Change the model, tools or messages of this one step. `None` keeps them.
+
+        Raising breaks the answer off; what was said so far is stored.
+        """
+
+    def on_chunk(self, chunk: ChunkContext) -> Awaitable[None] | None:
+        """See each piece of the answer as it arrives. A slow one slows the stream. Raising is logged."""
+
+    def before_tool_call(self, call: ToolCall) -> ToolDecision | Awaitable[ToolDecision | None] | None:
+        """Stop, answer or adjust a tool call before it runs. `None` lets it run.
+
+        Raising becomes the tool's error, which the model reads.
+        """
+
+    def after_tool_call(self, outcome: ToolOutcome) -> Awaitable[None] | None:
+        """See what came of a call: run, blocked, substituted or failed. Raising is logged."""
+
+    def on_step_finish(self, step: StepResult) -> Awaitable[None] | None:
+        """See a finished step with its usage. The next step waits for this. Raising is logged."""
+
+    def on_chat_response(self, response: ChatResponse) -> Awaitable[None] | None:
+        """React once the reply is stored. The turn is over, so this may start another one.
+
+        Raising is logged and loses nothing.
+        """
+
+    def on_chat_error(self, error: BaseException, ctx: ChatErrorContext) -> Any:
+        """Say what people read when a turn fails: return an error or a text. Once per failed turn.
+
+        What was said before is stored already. Returning `None`, or raising, keeps the error.
+        """
+        return error
+
+    def classify_chat_error(
+        self, error: BaseException, ctx: ChatErrorContext
+    ) -> str | Awaitable[str | None] | None:
+        """Say what kind of failure this is. `"context_overflow"`: the conversation is too long for the model.
+
+        Default: `default_context_overflow_classifier`. Any other word, `None`, or raising: just a failure.
+        """
+        from .models.classify import default_context_overflow_classifier  # loaded with the first failure
+
+        return default_context_overflow_classifier(error)
+
+    def on_submission_status(self, submission: Submission) -> Awaitable[None] | None:
+        """See a submission change its status. Raising is logged."""
+
+    def on_chat_recovery(
+        self, ctx: ChatRecoveryContext
+    ) -> RecoveryDecision | Awaitable[RecoveryDecision | None] | None:
+        """Decide about a turn that was cut off, before it goes on. `None` keeps what it said and goes on.
+
+        The hook may bring the answer from elsewhere (`add_messages`) and return
+        `RecoveryDecision(persist=False, continue_=False)`. Raising keeps the turn; it comes again later.
+        """
+
+    def repair_interrupted_tool_part(self, part: Part) -> Part:
+        """Say what becomes of a call that was interrupted: a settled tool part, or a part of another kind.
+
+        Default: a failed call whose error says that it was interrupted.
+        """
+        from .session.repair import as_interrupted  # loaded with the first turn
+
+        return as_interrupted(part)
+
+    # --- declared tasks
+
+    default_timezone: str | None = None
+    """The zone of schedules that name a time of day and no zone."""
+
+    def get_default_timezone(self) -> str | Awaitable[str | None] | None:
+        """The zone of schedules that name none. Default: `default_timezone`."""
+        return self.default_timezone
+
+    def get_scheduled_tasks(
+        self,
+    ) -> Mapping[str, ScheduledTask] | Awaitable[Mapping[str, ScheduledTask]]:
+        """What this agent does again and again, by the name of the task. Read at every start.
+
+        Raising, or a schedule that cannot be read, keeps the timers there are; the agent serves.
+        """
+        return {}

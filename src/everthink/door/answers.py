@@ -1,0 +1,218 @@
+"""Answers to calls that wait for a person: a browser tool's result, an approval.
+
+    server/asking, Think.apply_tool_result --> Answers --> the call's part and its row in the ledger
+
+The call may be in a message that streams, in a stored one, or in one that was cut off and does not go on yet.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from ..errors import InvalidTurn
+from ..identity import mark_of
+from ..journal import queries
+from ..journal.feed import MessageUpdated
+from ..journal.interactions import holder_of, is_pending, with_approval, with_result
+from ..journal.ledger import is_open
+from ..journal.read import read_journal
+from ..messages import Message, Part, copy_json, encode_json
+from ..observe.events import ToolApproval, ToolResult
+from ..settings import check_call
+from ..store.port import Statement
+from ..tools.collect import as_tools
+from ..turn.host import Host
+from .browser import Browser
+
+__all__ = ["Answers"]
+
+Change = Callable[[Sequence[Part]], list[Part] | None]
+"""New parts with the answer in them; `None` when no call waits for it."""
+
+
+class Answers:
+    """What is said about the open calls of one agent. `Think` says what each method means."""
+
+    __slots__ = ("_browser", "_host")
+
+    def __init__(self, host: Host, browser: Browser) -> None:
+        self._host, self._browser = host, browser
+
+    # --- what is open
+
+    def is_waiting_for_person(self) -> bool:
+        """True when a call waits for a person: an approval, or a tool in their browser."""
+        browser, answer = self.browser_tools(), self._host.turns.answer
+        parts: list[Part] = list(answer.parts) if answer else []
+        for message in self._host.session.path:
+            if message.role == "assistant":
+                parts += message.parts
+        return any(is_pending(part, browser) for part in parts)
+
+    def browser_tools(self) -> list[str]:
+        """The names of the tools that run where the person is."""
+        names = [schema["name"] for schema in self._browser.tools]
+        names += [name for name, tool in self._host.own_tools().items() if not tool.has_body]
+        more = self._host.hooks.agent.get_tools()
+        if inspect.isawaitable(more):
+            cast("Any", more).close()  # asked for without waiting: only what is declared at once counts
+        else:
+            names += [name for name, tool in as_tools(more).items() if not tool.has_body]
+        return names
+
+    # --- answers
+
+    async def apply_result(
+        self,
+        call_id: str,
+        output: Any,
+        *,
+        is_error: bool = False,
+        error_text: str | None = None,
+        more: Sequence[Statement] = (),
+        is_strangers: bool = False,
+        by: Any = None,
+    ) -> bool:
+        """Settle a call that ran elsewhere. `more` rides in the commit that settles it.
+
+        `is_strangers`: a client says so, and it counts only for a browser's call that the ledger holds as
+        asked, and that is theirs to answer. `by` is who said so, as JSON.
+        """
+        host = self._host
+        check_call("apply_tool_result", tool_call_id=call_id)
+        if is_strangers and not await is_open(host.store, call_id, in_browser=True, by=mark_of(by)):
+            return False
+        changed = await self._apply(
+            call_id,
+            lambda parts: with_result(
+                parts,
+                call_id,
+                output=output,
+                is_error=is_error,
+                error_text=error_text,
+                is_strangers=is_strangers,
+            ),
+            "failed" if is_error else "done",
+            more,
+        )
+        if changed is not None:
+            host.emit(ToolResult(tool_call_id=call_id, tool_name=changed))
+        return changed is not None
+
+    async def apply_approval(
+        self,
+        call_id: str,
+        approved: bool,
+        *,
+        reason: str | None = None,
+        more: Sequence[Statement] = (),
+        is_strangers: bool = False,
+        by: Any = None,
+    ) -> bool:
+        """Answer a call that asked for approval. `more` rides in the commit that keeps the answer.
+
+        `is_strangers`: a client says so, and it counts only for a call that the ledger holds as asking.
+        `by` is who said so, as JSON: the call runs in their name.
+        """
+        host = self._host
+        check_call("apply_tool_approval", tool_call_id=call_id)
+        if not isinstance(cast("object", approved), bool):
+            raise InvalidTurn(
+                f"apply_tool_approval: `approved` is True or False, not {approved!r}.",
+                kept="The question is still open.",
+            )
+        if approved and by is not None:
+            more = [queries.approved_by(call_id, who=encode_json(by).decode()), *more]
+        if is_strangers and not await is_open(host.store, call_id, in_browser=False):
+            return False
+        changed = await self._apply(
+            call_id,
+            lambda parts: with_approval(
+                parts, call_id, approved=approved, reason=reason, is_strangers=is_strangers
+            ),
+            "approved" if approved else "denied",
+            more,
+        )
+        if changed is not None:
+            host.emit(ToolApproval(tool_call_id=call_id, approved=approved))
+        return changed is not None
+
+    async def _apply(
+        self, call_id: str, change: Change, state: queries.CallState, more: Sequence[Statement]
+    ) -> str | None:
+        """Change a call's part, wherever it is. The name of its tool, or `None`: no call waits for that."""
+        host, answer = self._host, self._host.turns.answer
+        if answer is not None and (part := answer.call(call_id)) is not None:
+            parts = change([part])
+            if parts is None:
+                return None
+            # The turn stores its message with this part when it ends; until then the ledger keeps the answer.
+            kept = self._answered(call_id, parts[0], state)
+            part.clear()
+            part.update(copy_json(parts[0]))
+            await host.store.apply([kept, *more])
+            host.feed.publish(MessageUpdated(answer.message()))
+            return str(part.get("toolName", ""))
+        settled = (
+            queries.approved(call_id)
+            if state == "approved"
+            else queries.settled(call_id, state=state, now=host.clock.now_ms())
+        )
+        await host.session.refresh()
+        holder = holder_of(reversed(host.session.path), call_id)
+        if holder is not None:
+            return await self._rewrite(holder, call_id, change, [settled, *more])
+        if host.session.is_partial:
+            async with host.session.rewriting:
+                holder = await host.session.find_call(call_id)
+                if holder is not None:
+                    return await self._rewrite(holder, call_id, change, [settled, *more])
+        return await self._apply_to_cut_off(call_id, change, state, more)
+
+    async def _rewrite(
+        self, holder: Message, call_id: str, change: Change, more: Sequence[Statement]
+    ) -> str | None:
+        """Store a message whose call was answered. The name of its tool, or `None`: nothing changes."""
+        session, parts = self._host.session, change(holder.parts)
+        if parts is None:
+            return None
+        message = holder.with_parts(parts)
+        plan = session.plan_update(message)
+        session.apply_early(message)
+        await session.write(plan, *more)
+        self._host.feed.publish(MessageUpdated(message))
+        return next(str(p.get("toolName", "")) for p in parts if p.get("toolCallId") == call_id)
+
+    async def _apply_to_cut_off(
+        self, call_id: str, change: Change, state: queries.CallState, more: Sequence[Statement]
+    ) -> str | None:
+        """Change a call of a turn that was cut off and does not go on yet: the ledger keeps the answer."""
+        host = self._host
+        for turn in host.turns:
+            if not turn.is_interrupted:
+                continue
+            journal = await read_journal(
+                host.store,
+                turn.id,
+                message_id=turn.message_id,
+                continuation=turn.continuation,
+            )
+            part = journal.fold.call(call_id)
+            parts = None if part is None else change([part])
+            if part is None or parts is None:
+                continue
+            await host.store.apply([self._answered(call_id, parts[0], state), *more])
+            part.update(parts[0])
+            answer = host.turns.answer
+            live = answer.call(call_id) if answer is not None else None
+            if live is not None:  # it went on while this was written
+                live.update(copy_json(parts[0]))
+            host.feed.publish(MessageUpdated(journal.fold.message()))
+            return str(part.get("toolName", ""))
+        return None
+
+    def _answered(self, call_id: str, part: Part, state: queries.CallState) -> Statement:
+        host, answer = self._host, encode_json(part).decode()
+        return queries.answered(call_id, answer=answer, state=state, now=host.clock.now_ms())

@@ -1,0 +1,509 @@
+"""A conversation and everything that makes it go on: what an agent has that chats.
+
+    actor --AgentParts--> Chat --> door/, turn/ (through its Host), session/, recovery/
+
+The parts are made once and know each other, never the actor. What concerns several of them at once is here:
+loading, clearing, another session, waiting until all is quiet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..current import in_active_turn
+from ..door import stopping
+from ..door.admission import Door
+from ..door.answers import Answers
+from ..door.browser import Browser
+from ..door.continuations import Continuations, Wish
+from ..door.programmatic import Programmatic
+from ..door.requests import Requests
+from ..door.stopping import Stop
+from ..door.submissions import SKIPPED_TEXT, Submissions
+from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError
+from ..journal import queries
+from ..journal.feed import Cleared, HistoryChanged, SessionTold
+from ..journal.tool_errors import ToolErrors
+from ..json_values import plain_json, without_objects
+from ..messages import UNSET, Message, Unset, as_messages, copy_json
+from ..models.port import Model
+from ..models.timeout import Patient
+from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, MessageClear, MessageCut
+from ..recovery.recover import Recovery
+from ..recovery.trials import Trials
+from ..recovery.wake import Waking
+from ..session.attachments import read_attachment
+from ..session.compaction import SessionNews, SessionStatus
+from ..session.eviction import Evictor
+from ..session.eviction import Parts as EvictorParts
+from ..session.path_reader import Shape
+from ..session.row_size import shortening_of
+from ..session.session import Session
+from ..session.sessions import MAIN, Sessions
+from ..session.sessions import Parts as SessionsParts
+from ..session.summary import model_summarizer
+from ..session.tree import Plan
+from ..settings import check_call
+from ..store.port import Statement
+from ..tools.collect import ToolSource, client_tools_from, tools_of
+from ..tools.tool import Tool
+from ..turn.convert import Converter
+from ..turn.host import Host
+from ..turn.last_failure import Failure, LastFailure
+from .cleaning import Cleaning
+from .configured import configured
+from .parts import AgentParts
+from .unreadable import KeptValues
+
+__all__ = ["Chat", "Degradation"]
+
+log = logging.getLogger("everthink.runtime")
+
+RESET = "Turn state reset"
+
+# The classes that were told that their blocks take the place of their system prompt.
+_WARNED: weakref.WeakSet[type[Any]] = weakref.WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Degradation:
+    """A step of an agent's start that failed, and how."""
+
+    step: str
+    error: str
+
+
+class Chat:
+    """The conversation of one agent."""
+
+    __slots__ = (
+        "_evictor",
+        "_parts",
+        "_sessions",
+        "_tools",
+        "_windowed",
+        "answers",
+        "browser",
+        "cleaning",
+        "config",
+        "continuations",
+        "degradations",
+        "door",
+        "host",
+        "programmatic",
+        "recovery",
+        "requests",
+        "submissions",
+        "trials",
+    )
+
+    def __init__(
+        self, parts: AgentParts, *, resolve_model: Callable[[Any], Awaitable[Model]], trials: Trials
+    ) -> None:
+        self._parts, self.trials = parts, trials
+        words = ToolErrors(parts.store)
+        converter = Converter(words.of, lambda: shortening_of(parts.hooks.agent.shorten_old_messages))
+        converter.left_out = parts.unreadable.tell_message
+        self.host = Host(
+            id=parts.id,
+            store=parts.store,
+            clock=parts.clock,
+            limits=parts.limits,
+            hooks=parts.hooks,
+            new_id=parts.new_id,
+            emit=parts.emit,
+            save_value=parts.save_value,
+            background=parts.background,
+            resolve_model=resolve_model,
+            own_tools=self.own_tools,
+            tool_sources=self._tool_sources,
+            start_eviction=self._start_eviction,
+            feed=parts.feed,
+            words=words,
+            converter=converter,
+            last_failure=LastFailure(parts.save_value),
+        )
+        self.recovery = self.host.recovery = Recovery(self.host, trials)
+        self.door = Door(self.host)
+        self.browser = Browser(parts.save_value)
+        self.answers = Answers(self.host, self.browser)
+        self.requests = Requests(self.host, self.door, self.browser)
+        self.submissions = Submissions(self.host, self.door, self.browser)
+        self.continuations = Continuations(self.host, self.door, self.browser)
+        self.programmatic = Programmatic(self.host, self.door, self.browser, self.answers, self.submissions)
+        self.cleaning = Cleaning(parts.store, parts.background)
+        self.config: Any = None
+        self.degradations: list[Degradation] = []
+        """What went wrong at the start without keeping the agent from serving."""
+        self._sessions: Sessions | None = None
+        self._evictor: Evictor | None = None
+        self._tools: dict[str, Tool] | None = None
+        self._windowed: tuple[int, int] | None = None
+
+    # --- life
+
+    def restore(self, kept: KeptValues) -> None:
+        """Take what is kept beside the conversation."""
+        self.config = kept.get("config")
+        self.browser.restore(
+            {
+                "openTools": self._kept_tools(kept),
+                "openToolsBy": kept.get("openToolsBy", str),
+                "lastBody": kept.get("lastBody", dict[str, Any]),
+                "lastBodyBy": kept.get("lastBodyBy", str),
+            }
+        )
+        self.host.last_failure.value = kept.get("lastFailure", Failure)
+
+    async def load(self, kept: KeptValues) -> None:
+        """Read the conversation. Before the agent's own start code, which may send turns already."""
+        await self.door.load()
+        self._adopt(await self.make_session(kept.get("session", str) or MAIN))
+        self._warn_of_two_prompts()
+        await self.attempt("transcript-hydration", self._hydrate())
+
+    async def wake(self, kept: KeptValues) -> None:
+        """Take up what an earlier process left. After the agent's own start code."""
+        await self.attempt("durable-work-recovery", self._waking().wake())
+        self.continuations.restore(kept.get("continuation", Wish))
+
+    async def take_up(self, turn_id: str) -> None:
+        """Take up one turn, which was released."""
+        await self._waking().take_up(turn_id)
+
+    def _waking(self) -> Waking:
+        return Waking(self.host, self.door, self.submissions, self.browser, self.recovery, self.trials)
+
+    def _kept_tools(self, kept: KeptValues) -> list[dict[str, Any]]:
+        schemas: list[dict[str, Any]] = kept.get("openTools", list[dict[str, Any]]) or []
+        try:
+            client_tools_from(schemas)
+        except AgentError as error:
+            self._parts.unreadable.tell("openTools", None, error)
+            return []
+        return schemas
+
+    async def attempt(self, step: str, work: Awaitable[None]) -> None:
+        """Do what the agent can serve without. A database that fails is not among that."""
+        try:
+            await work
+        except StoreError:
+            raise
+        except Exception as error:
+            log.exception("%s starts without %s", self.host.id, step)
+            self.degradations.append(Degradation(step, str(error) or type(error).__name__))
+            self.host.emit(ChatOnstartDegraded(step=step, error=self.degradations[-1].error))
+
+    @property
+    def is_at_rest(self) -> bool:
+        """True when no turn runs, waits or is about to."""
+        is_quiet = self.door.queue.is_idle and not self.host.turns and not self.requests.overlaps.pending
+        return is_quiet and self.continuations.is_at_rest
+
+    async def until_stable(self, timeout: float | None) -> bool:
+        """True once nothing runs, waits, or waits for a person; False after so many seconds."""
+        check_call("wait_until_stable", timeout=timeout)
+        if timeout is None:
+            self.door.refuse_waiting("wait_until_stable")
+        changed = asyncio.Event()
+        leave = self.host.feed.join(lambda _: changed.set())
+        settled = asyncio.ensure_future(self._settled(changed))
+        limits = [] if timeout is None else [asyncio.ensure_future(self.host.clock.sleep(max(0.0, timeout)))]
+        try:
+            await asyncio.wait([settled, *limits], return_when=asyncio.FIRST_COMPLETED)
+            return settled.done()
+        finally:
+            leave()
+            for task in (settled, *limits):
+                task.cancel()
+
+    async def _settled(self, changed: asyncio.Event) -> None:
+        while True:
+            changed.clear()
+            await self.door.queue.wait_for_idle()
+            waits = self.continuations.pending is not None or bool(self.host.turns)
+            if not waits and not self.answers.is_waiting_for_person():
+                return
+            await changed.wait()
+
+    # --- stopping and clearing
+
+    def cancel(self, request_id: str, reason: object = None) -> Stop:
+        """Stop one turn, queued or running."""
+        return stopping.cancel(self.host, request_id, reason)
+
+    def cancel_all(self, reason: object = None) -> Stop:
+        """Stop every turn."""
+        return stopping.cancel_all(self.host, reason)
+
+    async def reset(self) -> None:
+        """Stop the running turn, skip those that wait, and start with an empty queue."""
+        stopped = queries.all_stopped(reason=RESET)
+        rows = await self.host.store.apply([self._stop(), stopped, self.continuations.forget()])
+        await self.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
+
+    def _stop(self) -> Statement:
+        """Stop what runs and what waits. The statement ends the rows of the latter."""
+        self.door.reset()
+        self.host.aborts.abort_all(RESET)
+        self.requests.overlaps.reset()
+        return queries.skipped(error=SKIPPED_TEXT, now=self.host.clock.now_ms())
+
+    async def clear(self) -> None:
+        """Empty the conversation; turns that run or wait are stopped."""
+        rows = await self._cleared()
+        host = self.host
+        host.session.confirm_clear()
+        host.converter.forget()
+        host.words.forget()
+        await host.session.refresh_system_prompt("cleared")
+        host.feed.publish(Cleared())
+        host.emit(MessageClear())
+        await self.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
+
+    async def _cleared(self) -> list[Any]:
+        """The one commit that clears. It is asked for without an await: what was accepted before it goes."""
+        host, running = self.host, self.door.running
+        commit = [
+            self._stop(),
+            self.continuations.forget(),
+            *self.host.session.plan_clear(),
+            *queries.forgotten(),
+            *host.last_failure.forget(),
+            *self.browser.forget(),
+            *self.trials.dropping(host.id),
+        ]
+        try:
+            rows = await host.store.apply(commit)
+        except BaseException:
+            host.session.fail()
+            raise
+        self.cleaning.ask(running)
+        return rows
+
+    # --- sessions
+
+    @property
+    def evictor(self) -> Evictor:
+        """Takes heavy contents out of old messages."""
+        host = self.host
+        self._evictor = self._evictor or Evictor(
+            EvictorParts(
+                id=host.id,
+                clock=host.clock,
+                live=lambda: host.session,
+                setting=lambda: host.hooks.agent.media_eviction,
+                emit=host.emit,
+                background=host.background,
+            )
+        )
+        return self._evictor
+
+    def _start_eviction(self) -> None:
+        self.evictor.start_pass()
+
+    @property
+    def sessions(self) -> Sessions:
+        """Every session of this agent."""
+        host = self.host
+        self._sessions = self._sessions or Sessions(
+            SessionsParts(
+                id=host.id,
+                store=host.store,
+                new_id=host.new_id,
+                now=host.clock.now_ms,
+                live=lambda: host.session,
+                make=self.make_session,
+                switch=self.switch_session,
+            )
+        )
+        return self._sessions
+
+    @property
+    def session(self) -> Session:
+        """The live session."""
+        return self.host.session
+
+    async def make_session(self, id: str) -> Session:
+        """A session set up by `configure_session`."""
+        host = self.host
+        session = Session(host.store, now=host.clock.now_ms, id=id)
+        session.tell_cut = self._tell_cut
+        budget = host.hooks.setting("hydration_byte_budget")
+        session.limit_hydration(budget if math.isfinite(budget) and budget > 0 else math.inf)
+        return await configured(host.hooks, session)
+
+    def _adopt(self, session: Session) -> None:
+        self.host.session = session
+        session.listener = self._session_told
+        session.hydrated = self._hydrated
+        session.unreadable = self._parts.unreadable.tell_message
+
+    async def _hydrate(self) -> None:
+        try:
+            await self.host.session.load()
+        except Exception:
+            self.host.session.fail()  # empty for now: whoever needs it reads it again
+            raise
+
+    def _session_told(self, news: SessionNews) -> None:
+        self.host.feed.publish(SessionTold(news))
+        if isinstance(news, SessionStatus) and news.tokens_before is not None and self.is_at_rest:
+            self.host.feed.publish(HistoryChanged())
+
+    def _tell_cut(self, message: Message, size: int) -> None:
+        self.host.emit(MessageCut(message_id=message.id, role=message.role, bytes=size))
+
+    def _hydrated(self, shape: Shape) -> None:
+        """Tell when only the end of a large conversation is in memory, and when that changes."""
+        windowed = (shape.total_bytes, len(shape.steps)) if shape.is_truncated else None
+        if windowed is not None and windowed != self._windowed:
+            budget = self.host.hooks.agent.hydration_byte_budget
+            if self._windowed is None:
+                log.warning(
+                    "%s: %d of %d bytes of the conversation are kept in memory (hydration_byte_budget)",
+                    self.host.id,
+                    budget,
+                    shape.total_bytes,
+                )
+            self.host.emit(
+                ChatHydrationWindowed(
+                    total_content_bytes=shape.total_bytes,
+                    budget_bytes=round(budget),
+                    hydrated_messages=len(shape.steps),
+                )
+            )
+        self._windowed = windowed
+
+    async def switch_session(self, session: Session) -> None:
+        """Make a session the live one. Raises `SessionBusy` while a turn runs or waits."""
+        if not self.is_at_rest:
+            raise SessionBusy(
+                "Another session cannot be opened while a turn runs or waits.",
+                kept="The live session stays.",
+                next_step="Wait for its end with wait_until_stable(), or stop it with cancel_chat().",
+            )
+        before = self.host.session
+        self._adopt(session)
+        before.listener = before.hydrated = None
+        # Nothing is awaited before this is asked for: what is accepted from here on is stored after it.
+        applied = self.host.store.apply(
+            [self.host.save_value("session", session.id or None), *self.host.last_failure.forget()]
+        )
+        self.host.converter.forget()
+        try:
+            await applied
+        except BaseException:
+            session.listener = session.hydrated = None
+            self._adopt(before)
+            raise
+        self.host.feed.publish(HistoryChanged())
+
+    def _warn_of_two_prompts(self) -> None:
+        hooks, cls = self.host.hooks, self.host.hooks.cls
+        if not (hooks.overrides("get_system_prompt") or hooks.sets("system_prompt")):
+            return
+        if self.host.session.has_context and cls not in _WARNED:
+            _WARNED.add(cls)
+            log.warning(
+                "%s has context blocks, and its system prompt is made of those alone: what system_prompt or"
+                ' get_system_prompt() say is not used. Make it a block: with_context("soul", provider=…).',
+                cls.__name__,
+            )
+
+    # --- the conversation without a turn
+
+    async def add(
+        self,
+        messages: Any,
+        *,
+        parent_id: str | Unset | None = UNSET,
+        mode: Literal["append", "upsert"] = "append",
+        broadcast: bool = True,
+    ) -> tuple[str, ...]:
+        """Write to the conversation without a turn."""
+        if mode not in ("append", "upsert"):
+            raise InvalidTurn(f"add_messages: mode must be 'append' or 'upsert', not {mode!r}.")
+        session = self.host.session
+        await session.refresh()
+        if callable(messages):
+            messages = messages([message.copy() for message in session.path])
+            if inspect.isawaitable(messages):
+                messages = await messages
+        given = as_messages(messages, new_id=self.host.new_id)
+        if isinstance(parent_id, str):
+            await session.require(parent_id, what="add_messages: parent_id")
+        if not given:
+            return ()
+        known = {message.id for message in given if await session.has(message.id)}
+        plan = _planned(session, given, known, parent_id, updates=mode == "upsert")
+        if plan.statements:
+            await session.write(plan)
+            self._start_eviction()
+            await session.compact_if_due()
+        if broadcast and not in_active_turn(self.host.id):
+            self.host.feed.publish(HistoryChanged())
+        return tuple(plan.cut)
+
+    def own_tools(self) -> Mapping[str, Tool]:
+        """The `@tool` methods, bound to the agent."""
+        if self._tools is None:
+            hooks = self.host.hooks
+            self._tools = {name: tool.bind(hooks.agent) for name, tool in tools_of(hooks.cls).items()}
+        return self._tools
+
+    def _tool_sources(self) -> Sequence[ToolSource]:
+        return (
+            ToolSource("memory", self.host.session.tools),
+            ToolSource("get_tools", self.host.hooks.get_tools),
+            ToolSource("methods", self._methods),
+        )
+
+    async def _methods(self) -> Mapping[str, Tool]:
+        return self.own_tools()
+
+    async def generate_text(self, prompt: str, system: str, model: Any) -> str:
+        """Ask a model something beside the conversation."""
+        hooks = self.host.hooks
+        chosen = await self.host.resolve_model(await hooks.get_model() if model is None else model)
+        asked = Patient(chosen, hooks.setting("model_timeout"), self.host.clock)
+        return await model_summarizer(asked, system=system)(prompt)
+
+    async def read_attachment(self, path: str) -> bytes | None:
+        """A file that left its message."""
+        return await read_attachment(self.host.store, path)
+
+    # --- configuration
+
+    async def configure(self, config: Any) -> None:
+        """Keep a JSON value for this agent."""
+        config = plain_json(without_objects(config), "config", "configure")
+        await self.host.store.apply([self.host.save_value("config", config)])
+        self.config = config
+
+    def get_config(self) -> Any:
+        """What `configure` kept, or `None`."""
+        return copy_json(self.config)
+
+
+def _planned(
+    session: Session, given: list[Message], known: set[str], above: str | Unset | None, *, updates: bool
+) -> Plan:
+    """What stores messages one below the other. A known one keeps its place; the next hangs below it."""
+    plan = Plan()
+    for message in given:
+        if message.id in known:
+            step = session.plan_update(message) if updates else Plan()
+        else:
+            step = session.plan_append([message], above)
+        plan.statements += step.statements
+        plan.writes += step.writes
+        above = message.id
+    return plan

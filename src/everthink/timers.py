@@ -1,0 +1,10 @@
+"""What timers, the queue and declared tasks hand to their callbacks.
+
+from everthink.timers import Job, Schedule, TaskContext
+"""
+
+from .schedules.alarms import Schedule
+from .schedules.jobs import Job
+from .schedules.task import TaskContext
+
+__all__ = ["Job", "Schedule", "TaskContext"]

@@ -1,0 +1,37 @@
+"""A user's file with one mistake on each line that ends in `# wrong`. Pyright finds these, and no others."""
+
+from __future__ import annotations
+
+from everthink import App, Think
+from everthink.server import Connection
+
+
+class Assistant(Think):
+    model = "demo"
+
+    async def greet(self, who: str) -> str:
+        return f"Hello {who}"
+
+    def on_connect(self, connection: int, request: str) -> None:  # wrong
+        return None
+
+    def on_close(self, connection: Connection, code: int, reason: str) -> None:
+        connection.sned("Bye")  # wrong
+
+
+async def outside() -> None:
+    app = App(Assistant, alow_origins=["https://my.page"])  # wrong
+    agent = app.agent(Assistant, "room-1")
+    await agent.save_message("Hi")  # wrong
+    await agent.save_messages("Hi", metdata={})  # wrong
+    await agent.greet(5)  # wrong
+    await agent.greet()  # wrong
+    (await agent.greet("you")).nothing()  # wrong
+    agent.messages = []  # wrong
+    agent.greeting("you")  # wrong
+    agent.greet("you").upper()  # wrong
+    app.agent("Assistant")  # wrong
+    await agent.delete_submissions(completed_before=5)  # wrong
+    print(agent.chat("Hi").txt)  # wrong
+    async with agent as inner:
+        await inner.gret("you")  # wrong
