@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import inspect
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for tests in order:
         dice.shuffle(tests)
     items[:] = [item for tests in order for item in tests]
+
+
+LONGEST = 240
+"""So many seconds an async test may take."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """End an async test that hangs from inside its loop. A signal would leave it there, and whatever tidies
+    up behind it would wait for it for ever."""
+    test = pyfuncitem.obj
+    if inspect.iscoroutinefunction(test):
+
+        @functools.wraps(test)
+        async def bounded(*args: Any, **kwargs: Any) -> Any:
+            async with asyncio.timeout(LONGEST):
+                return await test(*args, **kwargs)
+
+        pyfuncitem.obj = bounded
+    return (yield)
 
 
 def pytest_sessionfinish() -> None:

@@ -103,15 +103,18 @@ class Fence(AgentStore):
         """See `Store.apply`."""
         if self._reason is not None:
             return _refused(self._reason())
-        return self.apply_last(commit)
+        return self._write(commit)
 
     def apply_last(self, commit: Commit) -> asyncio.Future[list[Rows]]:
         """Write one more commit although it is shut, if the agent is still ours: the one that erases it."""
+        return self._write(commit)
+
+    # ---
+
+    def _write(self, commit: Commit) -> asyncio.Future[list[Rows]]:
         if self._guard is None:
             return super().apply(commit)
         return self._guarded(self._guard, commit)
-
-    # ---
 
     def _guarded(self, guard: Statement, commit: Sequence[Statement]) -> asyncio.Future[list[Rows]]:
         written = super().apply([guard, *commit])
