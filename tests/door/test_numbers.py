@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from everthink.door.numbers import MARK
+from everthink.errors import StoreError
 from everthink.journal.turn_rows import all_turns
 from everthink.store.port import Statement
 from everthink.testing import ManualClock, ScriptedModel, says
@@ -95,3 +97,69 @@ async def test_what_the_start_code_sends_runs_once(open_app: OpenApp, tmp_path: 
     # Then each is answered once, and nothing counts as cut off
     assert Database(tmp_path).texts() == ["one", "A whole.", "two", "B", "three", "C"]
     assert (len(model.requests), recoveries.names) == (3, [])
+
+
+async def test_an_agent_with_many_turns_goes_on_without_looking_through_them(
+    open_app: OpenApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an agent that has had more turns than share a mark
+    monkeypatch.setattr("everthink.door.numbers.SPAN", 4)
+    cls = assistant(ScriptedModel(says("Yes."), repeat=True))
+    app = await open_app(cls)
+    for number in range(6):
+        await app.agent(cls, "room").save_messages(f"turn {number}")
+    before = list((await numbers(app.agent(cls, "room"))).values())
+    assert sorted(before) == [1, 2, 3, 4, 5, 6]
+    await app.close()
+
+    # When it starts anew and goes on
+    app = await open_app(cls)
+    agent = await live(app.agent(cls, "room"))
+    found: list[str] = []
+    fetch = type(agent._home.store.database).fetch
+
+    async def watched(store: Any, sql: str, *params: Any, **whose: Any) -> Any:
+        found.append(sql)
+        return await fetch(store, sql, *params, **whose)
+
+    monkeypatch.setattr(type(agent._home.store.database), "fetch", watched)
+    await app.close()
+    app = await open_app(cls)
+    await app.agent(cls, "room").save_messages("one more")
+
+    # Then no row was looked through, and its number is above all that were given
+    assert found
+    assert not [sql for sql in found if "MAX(seq)" in sql and "turns" in sql]
+    assert max((await numbers(app.agent(cls, "room"))).values()) > 6
+
+
+async def test_a_mark_that_could_not_be_stored_is_stored_with_the_next_turn(
+    open_app: OpenApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a first turn above the mark whose commit fails
+    monkeypatch.setattr("everthink.door.numbers.SPAN", 1)
+    cls = assistant(ScriptedModel(says("Yes."), repeat=True))
+    app = await open_app(cls)
+    agent = await live(app.agent(cls, "room"))
+    await agent.save_messages("first")
+    write = agent.session.write
+
+    async def refuses(*args: Any) -> None:
+        raise StoreError("The disk is full.")
+
+    monkeypatch.setattr(agent.session, "write", refuses)
+    with pytest.raises(StoreError):
+        await agent.save_messages("lost")
+    monkeypatch.setattr(agent.session, "write", write)
+
+    # When the next one is stored, and the agent starts anew
+    await agent.save_messages("second")
+    (mark,) = await agent._home.store.fetch("SELECT value FROM kv WHERE agent = :agent AND name = ?", MARK)
+    await app.close()
+    app = await open_app(cls)
+    await app.agent(cls, "room").save_messages("third")
+
+    # Then no number is given twice
+    given = sorted((await numbers(app.agent(cls, "room"))).values())
+    assert len(set(given)) == 3
+    assert given[-1] > int(mark[0]) >= given[-2]

@@ -43,7 +43,9 @@ class Ward:
     async def scanned(self, calls: int) -> None:
         """Return once the hook was called so often and the scan that did so is over."""
         await self.seen.until(calls)
-        await asyncio.wait([self.agent._home.fibers.rescue._scan])
+        scan = self.agent._home.fibers.rescue._scan
+        if scan is not None:
+            await asyncio.wait([scan])
 
     async def pass_on(self, seconds: float, calls: int) -> None:
         """Nothing happens for this long, and at its end the hook has been called so often."""

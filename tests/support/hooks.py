@@ -76,7 +76,7 @@ def only(chunks: list[Chunk], kind: str) -> list[Any]:
 async def ask(handle: Any, text: str, **options: Any) -> Any:
     """Send a message as a chat window does, and wait for the turn's end."""
     home = (await live(handle))._home
-    number = home.chat.door._last_seq + 1
+    number = home.chat.door._numbers._last + 1
     message = Message(f"user-{number}", "user", [{"type": "text", "text": text}])
     request_id = options.pop("request_id", f"request-{number}")
     request = ChatRequest(request_id, [*await handle.get_messages(), message], **options)

@@ -41,7 +41,6 @@ from ..journal.turn import (
     Turn,
 )
 from ..journal.turn_input import encode_input
-from ..journal.turn_rows import last_number
 from ..masking import mask
 from ..messages import UNSET, Message, Unset
 from ..observe.events import ChatTurnBrokeOff
@@ -54,6 +53,7 @@ from ..turn.attempt import perform
 from ..turn.ending import close, end_unstarted
 from ..turn.host import Host
 from ..turn.outcome import Outcome, Postponed
+from .numbers import TurnNumbers
 from .queue import Ticket, TurnQueue
 
 __all__ = ["Admitted", "Door", "Record"]
@@ -103,7 +103,7 @@ class Door:
         "_admitting",
         "_hooks",
         "_host",
-        "_last_seq",
+        "_numbers",
         "_open",
         "entering",
         "is_closed",
@@ -114,11 +114,9 @@ class Door:
     def __init__(self, host: Host) -> None:
         self._host = host
         self.queue = TurnQueue()
-        # Grows with every turn. `load` has it from the rows: no clock is asked, which may be behind that of
-        # the machine on which the agent ran before.
-        self._last_seq: int | None = None
+        self._numbers = TurnNumbers(host.save_value)
         self.last_found = 0
-        """The number of the last turn that was there when the agent started: later ones are its own."""
+        """The number that turns of an earlier process may have at most: greater ones are of this one."""
         self._hooks = asyncio.Lock()
         self._open: set[Admitted] = set()
         self._admitting: set[asyncio.Future[Admitted]] = set()
@@ -131,9 +129,9 @@ class Door:
         """The tasks of the turns that run or wait, by the ids of their turns."""
         return {a.turn.id: a.task for a in self._open if a.task is not None and not a.task.done()}
 
-    async def load(self) -> None:
-        """Learn which number the last turn has. Before anything is accepted."""
-        self.last_found = self._last_seq = await last_number(self._host.store)
+    async def load(self, mark: int | None) -> None:
+        """Learn which numbers turns have had, with the mark that was kept. Before anything is accepted."""
+        self.last_found = await self._numbers.load(self._host.store, mark)
 
     # --- making a turn
 
@@ -290,9 +288,8 @@ class Door:
         turn.cut = planned.cut if planned is not None else []
         if at_once:
             turn.question = host.session.tip
-        assert self._last_seq is not None, "turns are numbered once the door is loaded"
-        self._last_seq += 1
-        turn.seq, turn.created_at = self._last_seq, host.clock.now_ms()
+        turn.seq, mark = self._numbers.take()
+        turn.created_at = host.clock.now_ms()
         row = queries.accepted(
             id=turn.id,
             seq=turn.seq,
@@ -310,7 +307,7 @@ class Door:
         brings = turn.brings if at_once else None
         if brings is not None:
             more = [*more, *brings.statements()]
-        more = [*more, *host.last_failure.forget()]
+        more = [*more, *host.last_failure.forget(), *mark]
         host.turns.arriving.append(turn)
         try:
             await host.session.write(planned or Plan(), row, *more)
@@ -320,6 +317,7 @@ class Door:
             raise
         finally:
             host.turns.arriving.remove(turn)
+        self._numbers.stored(turn.seq)
         turn.is_started = at_once
         host.feed.publish(TurnAccepted(turn))
         if turn.is_applied and (turn.message_ids or turn.trigger == "ws-chat"):

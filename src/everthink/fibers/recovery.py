@@ -87,6 +87,7 @@ class Rescue:
             for task in self._recoveries.values():
                 task.cancel()
             raise
+        self._scan = None
 
     async def one(self, id: str) -> None:
         """Take up one fiber, or wait for whoever does. A hook that asks for its own fiber goes on at once."""

@@ -23,6 +23,7 @@ from ..door.admission import Door
 from ..door.answers import Answers
 from ..door.browser import Browser
 from ..door.continuations import Continuations, Wish
+from ..door.numbers import MARK
 from ..door.programmatic import Programmatic
 from ..door.requests import Requests
 from ..door.stopping import Stop
@@ -164,7 +165,7 @@ class Chat:
 
     async def load(self, kept: KeptValues) -> None:
         """Read the conversation. Before the agent's own start code, which may send turns already."""
-        await self.door.load()
+        await self.door.load(kept.get(MARK, int))
         self._adopt(await self.make_session(kept.get("session", str) or MAIN))
         self._warn_of_two_prompts()
         await self.attempt("transcript-hydration", self._hydrate())

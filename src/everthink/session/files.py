@@ -20,6 +20,7 @@ Mark = tuple[int, str]
 
 _ABOUT_OTHER_THINGS = frozenset({401, 402, 403, 404, 429})
 _LONGEST_NAME = 100
+_NONE: Set[Mark] = frozenset()  # one for all: there may be many conversations
 
 
 class Files:
@@ -28,9 +29,9 @@ class Files:
     __slots__ = ("refused", "taken")
 
     def __init__(self) -> None:
-        self.taken: Set[Mark] = frozenset()
+        self.taken = _NONE
         """Those in the last prompt that a model took."""
-        self.refused: Set[Mark] = frozenset()
+        self.refused = _NONE
         """Those that are left out of prompts."""
 
     def suspects(self, messages: Sequence[model.ModelMessage]) -> list[Set[Mark]]:
@@ -41,7 +42,7 @@ class Files:
 
     def opened(self, messages: Sequence[model.ModelMessage], left_out: Set[Mark]) -> None:
         """A model took these messages, from which `left_out` is missing."""
-        self.taken = frozenset(_mark(part) for _, part in _files(messages))
+        self.taken = frozenset(_mark(part) for _, part in _files(messages)) or _NONE
         if left_out:
             self.refused = self.refused | left_out
 

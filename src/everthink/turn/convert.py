@@ -30,6 +30,7 @@ Said = Callable[[str, str], str | None]
 _WHOLE = Shortening()
 """Without shortening, as many are kept apart as with it: the latest ones still change."""
 DENIED_TEXT = "Tool call execution denied."
+_NO_NAMES: frozenset[str] = frozenset()  # one for all: there may be many conversations
 
 
 class Converter:
@@ -50,7 +51,7 @@ class Converter:
         self._older: list[Message] = []
         self._older_converted: list[model.ModelMessage] = []
         self._recent: dict[str, tuple[Message, list[model.ModelMessage]]] = {}
-        self._custom: frozenset[str] = frozenset()
+        self._custom = _NO_NAMES
         self.left_out: Callable[[str, Exception], None] | None = None
         """Told of a message that cannot be put into words for a model, with what stood in the way."""
 
@@ -62,7 +63,7 @@ class Converter:
 
     def convert(self, messages: Sequence[Message], tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
         """All messages, with those before the last few shortened, every call paired with its result."""
-        custom = frozenset(name for name, tool in tools.items() if tool.to_model_output)
+        custom = frozenset(name for name, tool in tools.items() if tool.to_model_output) or _NO_NAMES
         how = self._shortening()
         if custom != self._custom or how != self._how or not self._starts_as_before(messages):
             self.forget()
