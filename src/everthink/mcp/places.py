@@ -1,0 +1,107 @@
+"""Where an MCP server is and how it is used, as an application writes it down.
+
+    App(mcp_servers={"docs": "https://…/mcp", "files": StdioServer("npx", ("-y", "…"))}) --place_of--> Place
+
+Values alone: nothing is reached by making one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit
+
+from ..errors import InvalidSettings
+from ..settings import as_settings, check_fields, shown
+
+__all__ = ["Approval", "HttpServer", "LocalServer", "Place", "StdioServer", "Transport", "place_of"]
+
+Transport = Literal["auto", "streamable-http", "sse"]
+Approval = Literal["never", "destructive", "always"] | Callable[..., Any]
+"""Which calls a person is asked about: none, those of tools that say they destroy something (or do not say that
+they only read), all, or those for which a function of the tool's name and its input says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Used:
+    """How the tools of a server are used."""
+
+    approval: Approval = "never"
+    """Which calls a person is asked about first."""
+    tools: Sequence[str] | None = None
+    """The names of the tools that are offered; `None`: all."""
+    timeout: float = 60.0
+    """Seconds a call may take without a sign of life."""
+    max_time: float = 600.0
+    """Seconds it may take in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpServer(_Used):
+    """A server on the network."""
+
+    url: str
+    transport: Transport = field(default="auto", kw_only=True)
+    """`"auto"` tries streamable HTTP and then server-sent events."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], kw_only=True, repr=False)
+    """Sent with each request. Kept as a secret."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "HttpServer")
+
+
+@dataclass(frozen=True, slots=True)
+class StdioServer(_Used):
+    """A process that is started for this app, and speaks on its standard input and output.
+
+    It gets a handful of harmless variables of our environment (`HOME`, `PATH`, …) and those named here.
+    """
+
+    command: str
+    args: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], kw_only=True, repr=False)
+    """More variables, with their values."""
+    inherit: Sequence[str] = field(default=(), kw_only=True)
+    """The names of variables of ours that it gets too."""
+    cwd: str | None = field(default=None, kw_only=True)
+    """The folder it runs in."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "StdioServer")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer(_Used):
+    """A server in this process: an `MCPServer` of the `mcp` package."""
+
+    server: Any
+
+    def __post_init__(self) -> None:
+        check_fields(self, "LocalServer")
+
+
+Place = HttpServer | StdioServer | LocalServer
+
+
+def place_of(given: Any, where: str) -> Place:
+    """What an application gave for a server: a URL, one of these values, a dict of one, or an `MCPServer`."""
+    if isinstance(given, HttpServer | StdioServer | LocalServer):
+        return given
+    if isinstance(given, str):
+        if urlsplit(given).scheme not in ("http", "https"):
+            raise InvalidSettings(
+                f"{where} is {given!r}, which is no address of a server.",
+                next_step='Write "https://…/mcp", or StdioServer("command", ("argument",)) for a process.',
+            )
+        return HttpServer(given)
+    if isinstance(given, Mapping):
+        fields = cast("Mapping[str, Any]", given)
+        kind = StdioServer if "command" in fields else HttpServer
+        return as_settings(kind, dict(fields), where)
+    if type(given).__module__.split(".")[0] == "mcp":
+        return LocalServer(given)
+    raise InvalidSettings(
+        f"{where} is {shown(given)}.",
+        next_step='It takes an address, "https://…/mcp", an HttpServer, a StdioServer or an MCPServer.',
+    )
