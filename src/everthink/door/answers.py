@@ -8,25 +8,31 @@ The call may be in a message that streams, in a stored one, or in one that was c
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
+
+import msgspec
 
 from ..errors import InvalidTurn
 from ..identity import mark_of
 from ..journal import queries
 from ..journal.feed import MessageUpdated
 from ..journal.interactions import holder_of, is_pending, with_approval, with_result
-from ..journal.ledger import is_open
+from ..journal.ledger import Asking, is_open, question_of
 from ..journal.read import read_journal
 from ..messages import Message, Part, copy_json, encode_json
 from ..observe.events import ToolApproval, ToolResult
 from ..settings import check_call
 from ..store.port import Statement
 from ..tools.collect import as_tools
+from ..tools.question import Given, read_answer, yes_to
 from ..turn.host import Host
 from .browser import Browser
 
 __all__ = ["Answers"]
+
+log = logging.getLogger("everthink.turn")
 
 Change = Callable[[Sequence[Part]], list[Part] | None]
 """New parts with the answer in them; `None` when no call waits for it."""
@@ -82,6 +88,10 @@ class Answers:
         """
         host = self._host
         check_call("apply_tool_result", tool_call_id=call_id)
+        question = await question_of(host.store, call_id)
+        if question is not None and not is_error:
+            given = read_answer(question.forms, output)
+            return await self._answer(call_id, question, given, more, is_strangers=is_strangers, by=by)
         if is_strangers and not await is_open(host.store, call_id, in_browser=True, by=mark_of(by)):
             return False
         changed = await self._apply(
@@ -123,6 +133,45 @@ class Answers:
                 f"apply_tool_approval: `approved` is True or False, not {approved!r}.",
                 kept="The question is still open.",
             )
+        question = await question_of(host.store, call_id) if approved else None
+        if question is not None:
+            given = yes_to(question.forms)
+            return await self._answer(call_id, question, given, more, is_strangers=is_strangers, by=by)
+        return await self._approve(call_id, approved, reason, more, is_strangers=is_strangers, by=by)
+
+    async def _answer(
+        self,
+        call_id: str,
+        question: Asking,
+        given: dict[str, Given] | str,
+        more: Sequence[Statement],
+        *,
+        is_strangers: bool,
+        by: Any,
+    ) -> bool:
+        """Keep what somebody answered to the question of a tool, which then goes on in their name."""
+        if isinstance(given, str):
+            if not is_strangers:
+                raise InvalidTurn(
+                    f"The answer to {call_id!r} cannot be used. {given}", kept="The question is still open."
+                )
+            log.info("%s: an answer to %s is not taken: %s", self._host.id, call_id, given)
+            return False
+        kept = encode_json(msgspec.structs.replace(question, answers=given)).decode()
+        more = [queries.question_answered(call_id, question=kept), *more]
+        return await self._approve(call_id, True, None, more, is_strangers=is_strangers, by=by)
+
+    async def _approve(
+        self,
+        call_id: str,
+        approved: bool,
+        reason: str | None,
+        more: Sequence[Statement],
+        *,
+        is_strangers: bool,
+        by: Any,
+    ) -> bool:
+        host = self._host
         if approved and by is not None:
             more = [queries.approved_by(call_id, who=encode_json(by).decode()), *more]
         if is_strangers and not await is_open(host.store, call_id, in_browser=False):

@@ -28,6 +28,8 @@ class CrossMessage:
     preliminary: bool = False
     is_error: bool = False
     is_denied: bool = False
+    approval: dict[str, Any] | None = None
+    """It has no outcome yet: it asks a person something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +223,16 @@ class Accumulator:
         part.pop("output", None)
         part.pop("preliminary", None)
 
-    def _approval_request(self, chunk: ui.ToolApprovalRequest) -> None:
+    def _approval_request(self, chunk: ui.ToolApprovalRequest) -> Action:
         part = self._calls.get(chunk.tool_call_id)
-        if part is None or is_settled(part) or part["state"] == "approval-responded":
-            return
-        part["state"] = "approval-requested"
-        part["approval"] = {"id": chunk.approval_id}
+        approval: dict[str, Any] = {"id": chunk.approval_id}
         if chunk.approval_descriptor:
-            part["approval"] = {"id": chunk.approval_id, "descriptor": chunk.approval_descriptor}
+            approval["descriptor"] = chunk.approval_descriptor
+        if part is None:
+            return CrossMessage(chunk.tool_call_id, approval=approval) if chunk.approval_descriptor else None
+        if not is_settled(part) and part["state"] != "approval-responded":
+            part["state"], part["approval"] = "approval-requested", approval
+        return None
 
     def _output_denied(self, chunk: ui.ToolOutputDenied) -> Action:
         part = self._calls.get(chunk.tool_call_id)

@@ -95,7 +95,9 @@ def settled_across(parts: Sequence[Part], outcome: CrossMessage) -> list[Part] |
         if is_settled(part):
             return None
         changed = {key: value for key, value in part.items() if key not in ("output", "preliminary")}
-        if outcome.is_denied:
+        if outcome.approval is not None:
+            changed |= {"state": "approval-requested", "approval": outcome.approval}
+        elif outcome.is_denied:
             changed["state"] = "output-denied"
         elif outcome.is_error:
             changed["state"] = "output-error"

@@ -13,9 +13,12 @@ from typing import Any, Literal
 import msgspec
 
 from ..store.port import AgentStore
+from ..tools.question import Answer, Form, Given
 from . import queries
 
-__all__ = ["Asked", "approval_of", "is_open", "was_called"]
+__all__ = ["Asked", "Asking", "approval_of", "is_open", "question_of", "was_called"]
+
+_OPEN = ("asked", "approved", "denied")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,21 @@ class Asked:
     input: Any
     by: Any = None
     """Who said yes, as JSON."""
+    question: Asking | None = None
+    """What it asks a person, when it is a tool's own question."""
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """A question of a tool, as the ledger keeps it."""
+
+    forms: dict[str, Form]
+    state: Any = None
+    answers: dict[str, Given] | None = None
+
+    @property
+    def answer(self) -> Answer | None:
+        """What the tool is told when it goes on."""
+        return None if self.answers is None else Answer(self.answers, self.state)
 
 
 async def was_called(store: AgentStore, call_id: str) -> bool:
@@ -60,9 +78,21 @@ async def approval_of(store: AgentStore, call_id: str, *, running: str) -> Asked
     rows = [row for row in await store.fetch(queries.CALL, call_id) if row[0] != running]
     if not rows:
         return None
-    turn, tool, state, _, text, who = rows[-1]  # the oldest: later ones are turns that ran it
     states: set[queries.CallState] = {row[2] for row in rows}
+    # Of a call that asks and asks again, one question is the present one: the others have been run.
+    asking = [row for row in rows if row[6] is not None and row[2] in _OPEN]
+    if asking and not states & {"done", "failed"}:
+        turn, tool, state, _, text, who, question = asking[0]
+        is_open: Any = "open" if state == "asked" else state
+        return Asked(turn, tool, is_open, _value(text), _value(who), _asking(question))
+    turn, tool, state, _, text, who, _ = rows[-1]  # the oldest: later ones are turns that ran it
     return Asked(turn, tool, _approval(state, states), _value(text), _value(who))
+
+
+async def question_of(store: AgentStore, call_id: str) -> Asking | None:
+    """What a call asks a person, if it is open."""
+    rows = await store.fetch(queries.CALL, call_id)
+    return next((_asking(row[6]) for row in rows if row[6] is not None and row[2] == "asked"), None)
 
 
 def _approval(
@@ -75,6 +105,10 @@ def _approval(
     if state == "approved":
         return "approved"
     return "denied" if state == "denied" else "open"
+
+
+def _asking(text: str) -> Asking:
+    return msgspec.json.decode(text, type=Asking)
 
 
 def _value(text: str | None) -> Any:

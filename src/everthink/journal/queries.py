@@ -46,6 +46,8 @@ __all__ = [
     "interrupted",
     "picked_up",
     "pruned",
+    "question_answered",
+    "questioned",
     "released",
     "rewound",
     "segment",
@@ -124,6 +126,9 @@ APPROVED = ("ALTER TABLE calls ADD COLUMN approved_by TEXT",)
 # Migration 13: that somebody stopped a turn, and why.
 STOPPED = ("ALTER TABLE turns ADD COLUMN stop TEXT",)
 
+# Migration 16: what a tool asks a person before it goes on, and the answer.
+QUESTIONS = ("ALTER TABLE calls ADD COLUMN question TEXT",)
+
 # Migration 14: how a turn fails for which people have not been told anything yet.
 FAILING = ("ALTER TABLE turns ADD COLUMN failing TEXT",)
 
@@ -148,7 +153,7 @@ WAITING = "SELECT DISTINCT agent FROM turns WHERE ended_at IS NULL"
 ANSWERS = "SELECT call_id, answer FROM calls WHERE agent = :agent AND turn = ? AND answer IS NOT NULL"
 # What is known of one call, the newest first: some providers use an id again in a later turn.
 CALL = (
-    "SELECT turn, tool, state, on_interrupt, input, approved_by FROM calls"
+    "SELECT turn, tool, state, on_interrupt, input, approved_by, question FROM calls"
     " WHERE agent = :agent AND call_id = ? ORDER BY asked_at DESC, turn DESC"
 )
 WAS_CALLED = "SELECT 1 FROM calls WHERE agent = :agent AND call_id = ? LIMIT 1"
@@ -419,6 +424,24 @@ def answered(call_id: str, *, answer: str, state: CallState, now: int) -> Statem
     )
 
 
+def questioned(turn: str, call_id: str, *, question: str) -> Statement:
+    """A call that ran asks a person something, and waits. In the commit of the chunk that shows it."""
+    return Statement(
+        "UPDATE calls SET state = 'asked', started_at = NULL, question = ?"
+        " WHERE agent = :agent AND turn = ? AND call_id = ? AND state = 'started'",
+        (question, turn, call_id),
+    )
+
+
+def question_answered(call_id: str, *, question: str) -> Statement:
+    """What was answered, beside what was asked. In the commit of the yes, after it."""
+    return Statement(
+        "UPDATE calls SET question = ?"
+        " WHERE agent = :agent AND call_id = ? AND state = 'approved' AND question IS NOT NULL",
+        (question, call_id),
+    )
+
+
 def abandoned(turn: str, *, now: int) -> Statement:
     """The turn stopped while calls ran: nobody knows how they ended."""
     return Statement(
@@ -472,7 +495,7 @@ def unsaid(turns: Sequence[str]) -> list[Statement]:
 
 _EMPTIED = (
     "UPDATE calls SET tool = '', step = 0, state = 'denied', input = NULL, answer = NULL, words = NULL,"
-    " approved_by = NULL"
+    " approved_by = NULL, question = NULL"
 )
 """Of the row of a question only the ids stay."""
 

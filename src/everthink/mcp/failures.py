@@ -49,7 +49,9 @@ def failure_of(error: BaseException) -> Failure:
         said = str(cause).lower()
         return Failure(cause, words, is_loss=any(word in said for word in _GONE))
     name = type(cause).__name__
-    return Failure(cause, words, is_loss=name in ("ClosedResourceError", "BrokenResourceError", "EndOfStream"))
+    return Failure(
+        cause, words, is_loss=name in ("ClosedResourceError", "BrokenResourceError", "EndOfStream")
+    )
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -74,7 +74,13 @@ class Link:
     """One server, as long as it is wanted."""
 
     def __init__(
-        self, name: str, wires: Wires, *, clock: Clock, changed: Callable[[], object], attempts: int = SETTLED_AFTER
+        self,
+        name: str,
+        wires: Wires,
+        *,
+        clock: Clock,
+        changed: Callable[[], object],
+        attempts: int = SETTLED_AFTER,
     ) -> None:
         self.name = name
         self.state: LinkState = "connecting"

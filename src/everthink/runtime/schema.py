@@ -9,6 +9,7 @@ from ..cluster import queries as cluster
 from ..context import queries as context
 from ..fibers import queries as fibers
 from ..journal import queries as turn
+from ..mcp import queries as mcp
 from ..recovery import queries as recovery
 from ..recovery import suspects
 from ..schedules import alarm_queries as alarms
@@ -41,4 +42,6 @@ MIGRATIONS = (
     Migration(12, "several processes", cluster.TABLES, only="postgres"),
     Migration(13, "what was stopped", turn.STOPPED),
     Migration(14, "how turns fail", turn.FAILING),
+    Migration(15, "MCP servers", mcp.TABLES),
+    Migration(16, "questions of tools", turn.QUESTIONS),
 )

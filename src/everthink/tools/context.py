@@ -13,6 +13,7 @@ from typing import Any
 
 from ..abort import AbortSignal
 from ..models.port import ModelMessage
+from .question import Answer
 
 __all__ = ["ToolContext"]
 
@@ -44,6 +45,9 @@ class ToolContext:
 
     context: Any = None
     """What `before_step` put there for the tools of this step: `StepConfig(context=...)`."""
+
+    answer: Answer | None = None
+    """What a person answered, when the tool had asked (`Question`) and goes on now."""
 
     show: Callable[[Any], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
     """Where `progress` goes; without it progress is dropped."""

@@ -54,6 +54,7 @@ from ..observe.events import ToolCallFinish, ToolCallStart
 from ..session.repair import INTERRUPTED_TEXT, mended_by
 from ..tools.ask import REPORT, RERUN
 from ..tools.output import jsonable, model_output
+from ..tools.question import Answer, Question, descriptor
 from ..tools.tool import Tool, ToolContext
 from .convert import DENIED_TEXT
 from .running import Run
@@ -115,6 +116,8 @@ class StepCalls:
     _begun: set[str] = field(default_factory=set[str])
     _by: dict[str, Any] = field(default_factory=dict[str, Any])
     """Who approved a call: it runs in their name, whoever's turn this is."""
+    _answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
+    """What a person answered to the questions of calls that go on."""
     _yes: dict[str, str] = field(default_factory=dict[str, str])
     """The turns in which the approved calls of this one were asked for."""
     _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
@@ -278,6 +281,7 @@ class StepCalls:
             request_id=self.run.turn.request_id,
             step=self.step,
             context=self.context,
+            answer=self._answers.get(called.tool_call_id),
             show=show,
         )
 
@@ -321,6 +325,8 @@ class StepCalls:
             if task is None or task.cancelling():
                 raise
             failure = ToolError(f"Something that {called.tool_name!r} waited for was cancelled.")
+        except Question as question:
+            self._ask(called, question)
         except _HookFailed as told:
             failure, raised_by = told.error, told.hook
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
@@ -341,8 +347,20 @@ class StepCalls:
                 output=output,
             )
         )
+        if called.tool_call_id not in self.outcomes:
+            return  # it waits for a person
         await self.run.tell(self.outcomes[called.tool_call_id])
         await self._tell_hook(called, output, failure, duration, metadata)
+
+    def _ask(self, called: CalledTool, question: Question) -> None:
+        """The tool asks a person something: it is kept with what the tool needs to go on, and shown."""
+        kept = encode_json({"forms": question.forms, "state": question.state}).decode()
+        self.run.say(
+            ui.ToolApprovalRequest(
+                self.run.host.new_id(), called.tool_call_id, approval_descriptor=descriptor(question)
+            ),
+            queries.questioned(self.run.turn.id, called.tool_call_id, question=kept),
+        )
 
     async def _tell_hook(
         self,
@@ -571,6 +589,8 @@ class StepCalls:
             self.asked.append(called)
             if asked is not None:
                 self._by[part.id] = asked.by
+                if asked.question is not None and asked.question.answer is not None:
+                    self._answers[part.id] = asked.question.answer
                 if answer.approved and part.id not in begun and self._is_refused(called, asked):
                     continue
             checked = self._check(part.name, input)
@@ -582,7 +602,8 @@ class StepCalls:
                 self._deny(called, answer.reason)
                 continue
             try:
-                still_asks = await tool.needs_approval_for(called.input, context)
+                # What the tool itself has asked, it asks no more once there is an answer.
+                still_asks = part.id in self._answers or await tool.needs_approval_for(called.input, context)
             except Exception as error:  # noqa: BLE001 - a broken predicate must not let the call through
                 self._fail(called, error, "needs_approval")
                 continue

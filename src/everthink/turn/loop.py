@@ -169,7 +169,9 @@ class Loop:
             run.say(ui.Start(message_id=None if run.turn.continuation else run.turn.message_id))
         with self._limit("turn", limits.total), run.watched(self._assembled.stall_timeout):
             head = await self._head()
-            goes_on = await self._pick_up(head)
+            # A tool that went on with a person's answer may have asked something else: nobody speaks before that.
+            self.is_waiting = self.is_waiting or self._asked_again()
+            goes_on = not self.is_waiting and await self._pick_up(head)
             produced = self._picked_up.produced
             while goes_on:
                 head = await self._with_room(head)
@@ -181,7 +183,21 @@ class Loop:
                 goes_on = await self._goes_on()
         if self._assembled.output is not None and not self.is_waiting:
             run.output = self._assembled.output.parse(self.steps[-1].text)
-        run.say(ui.Finish(self.steps[-1].finish_reason, self._marks()))
+        run.say(ui.Finish(self.steps[-1].finish_reason if self.steps else "tool-calls", self._marks()))
+
+    def _asked_again(self) -> bool:
+        """True when this turn, before it was cut off, let a call of an earlier message ask a person."""
+        journal, history = self._run.turn.journal, self._assembled.history
+        if journal is None:
+            return False
+        asked = {
+            chunk.tool_call_id
+            for _, chunks in journal.segments
+            for chunk in chunks
+            if isinstance(chunk, ui.ToolApprovalRequest) and journal.fold.call(chunk.tool_call_id) is None
+        }
+        parts = [part for message in history for part in message.parts if part.get("toolCallId") in asked]
+        return any(part.get("state") == "approval-requested" for part in parts)
 
     def _marks(self) -> dict[str, Any] | None:
         """What the message says of its end: that the model had not come to one by itself."""
@@ -257,6 +273,7 @@ class Loop:
     ) -> model.ToolMessage:
         calls = self._calls = StepCalls(self._run, 0, self._assembled.tools, before)
         await calls.take_approvals(said, answers)
+        self.is_waiting = self.is_waiting or calls.is_waiting
         done = calls.message()
         given = {p.id: p for p in answers.content if isinstance(p, model.ToolResultPart)}
         given |= {p.id: p for p in (done.content if done else []) if isinstance(p, model.ToolResultPart)}

@@ -1,0 +1,173 @@
+"""A tool may ask a person something, and goes on with the answer, whatever becomes of the process meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from everthink import Think, ToolContext, tool
+from everthink.errors import InvalidTurn
+from everthink.testing import ScriptedModel, calls, says
+from everthink.testing.in_process_server import Listening
+from everthink.tools.question import Form, Question
+from tests.conftest import OpenApp
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = {"type": "object", "properties": {"seats": {"type": "integer"}}, "required": ["seats"]}
+
+
+def booking(*plays: Any) -> type[Think]:
+    """An agent whose tool asks how many seats, and then whether it is sure."""
+
+    class Booking(Think):
+        model = ScriptedModel(*plays)
+        runs: list[Any] = []  # noqa: RUF012
+
+        @tool
+        def book(self, city: str, ctx: ToolContext) -> str:
+            """Book a trip."""
+            answer = ctx.answer
+            self.runs.append((city, answer and dict(answer.forms), ctx.identity))
+            if answer is None:
+                form = Form(f"How many seats to {city}?", SCHEMA)
+                raise Question({"seats": form}, state={"step": 1}, asks="travel")
+            if answer.state["step"] == 1:
+                given = answer.forms["seats"]
+                if given.action != "accept":
+                    return f"{given.action}d"
+                assert given.content is not None
+                raise Question({"sure": Form("Sure?")}, state={"step": 2, "seats": given.content["seats"]})
+            return f"{answer.state['seats']} seats"
+
+    Booking.runs = []
+    return Booking
+
+
+PLAYS = (calls("book", city="Rome"), says("Done."))
+
+
+async def question(agent: Any) -> dict[str, Any]:
+    """The part of the call that waits."""
+    messages = await agent.get_messages()
+    (part,) = [part for message in messages for part in message.parts if "toolCallId" in part]
+    return part
+
+
+async def test_a_question_ends_the_turn_and_its_form_is_shown(open_app: OpenApp) -> None:
+    cls = booking(*PLAYS)
+    agent = (await open_app(cls)).agent(cls)
+    result = await agent.save_messages("A trip, please")
+
+    part = await question(agent)
+    assert result.status == "completed"
+    assert part["state"] == "approval-requested"
+    assert part["approval"]["descriptor"] == {
+        "kind": "question",
+        "asks": "travel",
+        "forms": {"seats": {"message": "How many seats to Rome?", "schema": SCHEMA}},
+    }
+    assert agent.has_pending_interaction()
+
+
+async def test_the_answers_go_to_the_tool_one_after_the_other_also_after_restarts(open_app: OpenApp) -> None:
+    cls = booking(*PLAYS)
+    app = await open_app(cls)
+    await app.agent(cls).save_messages("A trip, please")
+    call = (await question(app.agent(cls)))["toolCallId"]
+
+    # When the process ends between each step
+    await app.close()
+    app = await open_app(cls)
+    assert await app.agent(cls).apply_tool_result(call, {"action": "accept", "content": {"seats": 3}})
+    await app.close()
+    app = await open_app(cls)
+    await app.agent(cls).continue_last_turn()
+    second = await question(app.agent(cls))
+    assert second["approval"]["descriptor"]["forms"] == {"sure": {"message": "Sure?"}}
+    await app.close()
+    app = await open_app(cls)
+    assert await app.agent(cls).apply_tool_approval(call, True)
+    result = await app.agent(cls).continue_last_turn()
+
+    # Then the tool has got each answer once, with what it had kept
+    assert result.text == "Done."
+    assert (await question(app.agent(cls)))["output"] == "3 seats"
+    assert len(cls.runs) == 3
+
+
+async def test_what_does_not_fit_the_form_is_no_answer(open_app: OpenApp) -> None:
+    cls = booking(*PLAYS)
+    agent = (await open_app(cls)).agent(cls)
+    await agent.save_messages("A trip, please")
+    call = (await question(agent))["toolCallId"]
+    for wrong in (
+        {"action": "accept", "content": {"seats": "three"}},
+        {"action": "accept"},
+        {"action": "maybe"},
+        "three",
+        {"answers": {"other": {"action": "accept"}}},
+    ):
+        with pytest.raises(InvalidTurn, match="still open"):
+            await agent.apply_tool_result(call, wrong)
+    with pytest.raises(InvalidTurn, match="seats"):
+        await agent.apply_tool_approval(call, True)
+    assert (await question(agent))["state"] == "approval-requested"
+
+
+async def test_declining_is_an_answer_and_a_no_ends_the_call(open_app: OpenApp) -> None:
+    for answer, state, shown in (
+        ({"action": "decline"}, "output-available", "declined"),
+        (None, "output-denied", None),
+    ):
+        cls = booking(*PLAYS)
+        app = await open_app(cls, store=":memory:")
+        agent = app.agent(cls)
+        await agent.save_messages("A trip, please")
+        call = (await question(agent))["toolCallId"]
+        if answer is None:
+            await agent.apply_tool_approval(call, False)
+        else:
+            await agent.apply_tool_result(call, answer)
+        await agent.continue_last_turn()
+        part = await question(agent)
+        assert (part["state"], part.get("output")) == (state, shown)
+        assert len(cls.runs) == (1 if answer is None else 2)
+
+
+async def test_a_window_answers_and_the_tool_goes_on_in_its_name(open_app: OpenApp) -> None:
+    cls = booking(*PLAYS)
+
+    def who(connection: Any) -> Any:
+        return {"id": connection.query_params["who"]}
+
+    app = await open_app(cls, authenticate=who)
+    async with Listening(app) as server:
+        ada = await server.connect(cls, "room", query={"who": "ada"})
+        bob = await server.connect(cls, "room", query={"who": "bob"})
+        await ada.until_done(await ada.say("A trip, please"))
+        (part,) = [p for p in ada.messages[-1].parts if "toolCallId" in p]
+        call = part["toolCallId"]
+        # Somebody's wrong answer changes nothing
+        await bob.answer(call, {"action": "accept", "content": {"seats": "x"}}, autoContinue=True)
+        await bob.answer(call, {"action": "accept", "content": {"seats": 2}}, autoContinue=True)
+        await bob.until(lambda: len(cls.runs) == 2)
+        await bob.settled()
+        await bob.approve(call)
+        await ada.until(lambda: ada.text.endswith("Done."))
+
+        assert [run[2]["id"] for run in cls.runs] == ["ada", "bob", "bob"]
+
+
+async def test_one_answer_is_for_one_run(open_app: OpenApp) -> None:
+    cls = booking(calls("book", city="Rome"), says("Done."), says("Again."))
+    agent = (await open_app(cls)).agent(cls)
+    await agent.save_messages("A trip, please")
+    call = (await question(agent))["toolCallId"]
+    await agent.apply_tool_result(call, {"action": "decline"})
+    assert not await agent.apply_tool_approval(call, True)
+    await agent.continue_last_turn()
+    assert not await agent.apply_tool_approval(call, True)
+    await agent.continue_last_turn()
+    assert len(cls.runs) == 2
