@@ -46,6 +46,7 @@
     ├── UnknownModel                a model name nobody serves
     ├── MissingExtra                an optional dependency is not installed
     ├── MissingKey                  a provider has no credentials
+    ├── BlockedAddress              a URL that somebody else chose leads where only we can go
     ├── ScriptExhausted             a ScriptedModel was asked for more than its script
     ├── NotConnected                a client is not let in, finds nobody, or lost the connection for good
     ├── CallFailed                  a method that a client called did not work
@@ -78,6 +79,7 @@ __all__ = [
     "AgentElsewhere",
     "AgentError",
     "AgentSetAside",
+    "BlockedAddress",
     "CallFailed",
     "CommitInDoubt",
     "CommitRefused",
@@ -510,6 +512,15 @@ class MissingExtra(AgentError):
 
 class MissingKey(AgentError):
     """A provider has no API key; the message names the variable to set."""
+
+
+class BlockedAddress(AgentError, ValueError):
+    """A URL that a model, a client or a server chose and that is not opened. Nothing was sent to it."""
+
+    def __init__(
+        self, reason: str, *, next_step: str = "Use a public address that begins with https://."
+    ) -> None:
+        super().__init__(f"Blocked URL: {reason}.", kept="Nothing was sent there.", next_step=next_step)
 
 
 class ScriptExhausted(AgentError):

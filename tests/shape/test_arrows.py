@@ -39,12 +39,14 @@ VALUES: dict[str, set[str]] = {
 # under TYPE_CHECKING count as well.
 PORTS = {"store.port", "models.port", "tools", "observe.events"}
 ROOMS: dict[str, set[str]] = {
+    # Which addresses may be opened that others chose: asked by everything that opens one.
+    "guard": set(),
     # Ports, each with its adapters beside it.
     "store": set(),
     "sqlite": {"store"},
     "postgres": {"store"},
     "open_store": {"store", "sqlite", "postgres"},
-    "models": set(),
+    "models": {"guard"},
     "tools": {"models.port"},
     # What happened, told to whoever listens.
     "observe": {"models.port"},

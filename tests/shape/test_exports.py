@@ -61,6 +61,7 @@ FACADES: dict[str, list[str]] = {
         "AgentElsewhere",
         "AgentError",
         "AgentSetAside",
+        "BlockedAddress",
         "CallFailed",
         "CommitInDoubt",
         "CommitRefused",

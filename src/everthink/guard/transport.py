@@ -1,0 +1,209 @@
+"""Connect to what was checked, and to nothing else.
+
+    httpx2.AsyncClient --request--> GuardedTransport --check_url--> a pool of connections, by name
+                                                                        | a new one is needed
+                                    look up once, check every answer, connect to one of them
+
+A name is looked up where its connection is made, and nobody looks it up again: an answer that changes a
+moment later (DNS rebinding) changes nothing. The pool and TLS know the name alone, so certificates are those
+of the name, and a connection that was made for one name carries no request for another that leads to the
+same machine. Redirects are requests of the client like any other. The environment's proxies are not asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any, cast
+
+from ..errors import MissingExtra
+from .addresses import (
+    address_in,
+    check_url,
+    is_forbidden,
+    is_localhost,
+    leading_near,
+    named_places,
+    place_of,
+    plain_host,
+)
+
+try:
+    import httpcore2
+    import httpx2
+except ImportError as error:
+    raise MissingExtra(
+        "Addresses that others choose are opened with the package httpx2, which is not installed.",
+        kept="Nothing was opened.",
+        next_step='Run: pip install "everthink[providers]"',
+    ) from error
+
+__all__ = ["GuardedTransport", "Resolve", "look_up"]
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a name, the best first; an `OSError` when it has none."""
+
+_LONGEST_LOOK_UP = 10.0
+_MOST_TRIES = 4
+"""So many addresses of one name are tried: with more, each would have too little of the time."""
+_CONNECTIONS, _IDLE_CONNECTIONS, _IDLE_SECONDS = 100, 20, 5.0
+
+
+async def look_up(host: str, port: int) -> list[str]:
+    """Ask the system for the addresses of a name, on a thread of the loop's executor."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """How a client opens addresses that a model, a client of ours or a remote server chose.
+
+        httpx2.AsyncClient(transport=GuardedTransport(allow=["mcp.lan:8080"]))
+
+    Raises `BlockedAddress` for what does not lead to the public web. `loopback` lets this machine pass.
+    `allow` names hosts that may lead anywhere, each with its port (without one: 80 and 443); a redirect
+    from there to another host or port is checked like any. `verify` is for certificates of an authority of
+    your own.
+    """
+
+    def __init__(
+        self,
+        *,
+        loopback: bool = False,
+        allow: Sequence[str] = (),
+        verify: ssl.SSLContext | None = None,
+        resolve: Resolve = look_up,
+    ) -> None:
+        self._loopback = loopback
+        self._allow = named_places(allow)
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=verify or httpx2.create_ssl_context(),
+            max_connections=_CONNECTIONS,
+            max_keepalive_connections=_IDLE_CONNECTIONS,
+            keepalive_expiry=_IDLE_SECONDS,
+            network_backend=_CheckedNetwork(loopback=loopback, allow=self._allow, resolve=resolve),
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request, if its URL and every address of its host may be opened."""
+        check_url(str(request.url), loopback=self._loopback, allow=self._allow)
+        asked = httpcore2.Request(
+            method=request.method,
+            url=httpcore2.URL(
+                scheme=request.url.raw_scheme,
+                host=request.url.raw_host,
+                port=request.url.port,
+                target=request.url.raw_path,
+            ),
+            headers=request.headers.raw,
+            content=cast("AsyncIterable[bytes]", request.stream),
+            extensions=request.extensions,
+        )
+        with _told_by_httpx2():
+            answer: Any = await self._pool.handle_async_request(asked)  # its extensions have half a type
+        return httpx2.Response(
+            status_code=answer.status,
+            headers=answer.headers,
+            stream=_Body(answer),
+            extensions=answer.extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._pool.aclose()
+
+
+class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
+    """Connects to a host by addresses that were checked. However a URL is read, sockets are opened here."""
+
+    def __init__(self, *, loopback: bool, allow: frozenset[str], resolve: Resolve) -> None:
+        self._loopback, self._allow, self._resolve = loopback, allow, resolve
+        self._network = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Look up, check, connect: all of it within `timeout` seconds."""
+        clock = asyncio.get_running_loop().time
+        until = None if timeout is None else clock() + timeout
+        addresses = _in_turn(await self._checked(host, port, timeout))
+        failure: Exception = httpcore2.ConnectError(f"{host} has no address")
+        for tried, address in enumerate(addresses):
+            share = None if until is None else max(0.0, until - clock()) / (len(addresses) - tried)
+            try:
+                return await self._network.connect_tcp(
+                    address, port, timeout=share, local_address=local_address, socket_options=socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def _checked(self, host: str, port: int, timeout: float | None) -> Sequence[str]:
+        """Every address of a host. One that is forbidden forbids them all: which is taken is up to others."""
+        answers = _known(plain_host(host)) or await self._found(host, port, timeout)
+        named = place_of(plain_host(host), port)
+        if named not in self._allow and any(is_forbidden(one, loopback=self._loopback) for one in answers):
+            raise leading_near(host, named)
+        return answers
+
+    async def _found(self, host: str, port: int, timeout: float | None) -> Sequence[str]:
+        try:
+            async with asyncio.timeout(
+                _LONGEST_LOOK_UP if timeout is None else min(timeout, _LONGEST_LOOK_UP)
+            ):
+                return await self._resolve(host, port)
+        except TimeoutError as error:
+            raise httpcore2.ConnectTimeout(f"{host} was not found in time") from error
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError(f"{host} was not found") from error
+
+
+def _known(host: str) -> list[str]:
+    """The addresses of a host that nobody has to be asked for."""
+    if is_localhost(host):
+        return ["127.0.0.1", "::1"]
+    literal = address_in(host)
+    return [] if literal is None else [str(literal)]
+
+
+def _in_turn(addresses: Sequence[str]) -> list[str]:
+    """IPv6 and IPv4 by turns, so that a network that lost one of them costs one try."""
+    by_family: dict[bool, list[str]] = {}
+    for address in addresses:
+        by_family.setdefault(":" in address, []).append(address)
+    return [one for several in zip_longest(*by_family.values()) for one in several if one][:_MOST_TRIES]
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The body of an answer, as it arrives."""
+
+    def __init__(self, answer: httpcore2.Response) -> None:
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _told_by_httpx2():
+            async for part in cast("AsyncIterable[bytes]", self._answer.stream):
+                yield part
+
+    async def aclose(self) -> None:
+        with _told_by_httpx2():
+            await self._answer.aclose()
+
+
+@contextmanager
+def _told_by_httpx2() -> Generator[None]:
+    """The layers below have their own errors, of the same names."""
+    try:
+        yield
+    except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
+        told: type[httpx2.TransportError] = getattr(httpx2, type(error).__name__, httpx2.TransportError)
+        raise told(str(error)) from error
