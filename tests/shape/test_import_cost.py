@@ -28,6 +28,8 @@ LATER = [
     "context.blocks",
     "door.admission",
     "facades",
+    "guard.addresses",
+    "guard.transport",
     "journal",
     "memory",
     "recovery",

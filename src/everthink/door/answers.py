@@ -26,7 +26,7 @@ from ..observe.events import ToolApproval, ToolResult
 from ..settings import check_call
 from ..store.port import Statement
 from ..tools.collect import as_tools
-from ..tools.question import Given, read_answer, yes_to
+from ..tools.question import Given, LiveQuestion, read_answer, yes_to
 from ..turn.host import Host
 from .browser import Browser
 
@@ -68,6 +68,10 @@ class Answers:
             names += [name for name, tool in as_tools(more).items() if not tool.has_body]
         return names
 
+    def is_live(self, call_id: str) -> bool:
+        """True when a call that runs waits for this answer: then no other turn has to go on with it."""
+        return call_id in (self._host.questions or {})
+
     # --- answers
 
     async def apply_result(
@@ -88,6 +92,9 @@ class Answers:
         """
         host = self._host
         check_call("apply_tool_result", tool_call_id=call_id)
+        if (live := (host.questions or {}).get(call_id)) is not None and not is_error:
+            given = read_answer(live.forms, output)
+            return self._answer_live(call_id, live, given, is_strangers=is_strangers)
         question = await question_of(host.store, call_id)
         if question is not None and not is_error:
             given = read_answer(question.forms, output)
@@ -133,11 +140,40 @@ class Answers:
                 f"apply_tool_approval: `approved` is True or False, not {approved!r}.",
                 kept="The question is still open.",
             )
+        if (live := (host.questions or {}).get(call_id)) is not None:
+            declined = {name: Given("decline") for name in live.forms}
+            given = yes_to(live.forms) if approved else declined
+            return self._answer_live(call_id, live, given, is_strangers=is_strangers)
         question = await question_of(host.store, call_id) if approved else None
         if question is not None:
             given = yes_to(question.forms)
             return await self._answer(call_id, question, given, more, is_strangers=is_strangers, by=by)
         return await self._approve(call_id, approved, reason, more, is_strangers=is_strangers, by=by)
+
+    def _answer_live(
+        self, call_id: str, live: LiveQuestion, given: dict[str, Given] | str, *, is_strangers: bool
+    ) -> bool:
+        """Hand an answer to the call that waits for it."""
+        if isinstance(given, str):
+            return self._refused(call_id, given, is_strangers=is_strangers)
+        if live.answered.done():
+            return False
+        live.answered.set_result(given)
+        answer = self._host.turns.answer
+        part = None if answer is None else answer.call(call_id)
+        parts = None if part is None else with_approval([part], call_id, approved=True)
+        if answer is not None and part is not None and parts is not None:
+            part |= parts[0]
+            self._host.feed.publish(MessageUpdated(answer.message()))
+        return True
+
+    def _refused(self, call_id: str, why: str, *, is_strangers: bool) -> bool:
+        if not is_strangers:
+            raise InvalidTurn(
+                f"The answer to {call_id!r} cannot be used. {why}", kept="The question is still open."
+            )
+        log.info("%s: an answer to %s is not taken: %s", self._host.id, call_id, why)
+        return False
 
     async def _answer(
         self,
@@ -151,12 +187,7 @@ class Answers:
     ) -> bool:
         """Keep what somebody answered to the question of a tool, which then goes on in their name."""
         if isinstance(given, str):
-            if not is_strangers:
-                raise InvalidTurn(
-                    f"The answer to {call_id!r} cannot be used. {given}", kept="The question is still open."
-                )
-            log.info("%s: an answer to %s is not taken: %s", self._host.id, call_id, given)
-            return False
+            return self._refused(call_id, given, is_strangers=is_strangers)
         kept = encode_json(msgspec.structs.replace(question, answers=given)).decode()
         more = [queries.question_answered(call_id, question=kept), *more]
         return await self._approve(call_id, True, None, more, is_strangers=is_strangers, by=by)

@@ -26,6 +26,7 @@ __all__ = [
     "address_in",
     "check_url",
     "is_forbidden",
+    "is_localhost",
     "leading_near",
     "leads_near",
     "named_places",
@@ -107,7 +108,7 @@ def check_url(url: str, *, loopback: bool, allow: Iterable[str] = ()) -> None:
         raise BlockedAddress(
             "it carries a user name or a password", next_step="Send credentials in a header of the request."
         )
-    named = place_of(place.host, place.port or _PORTS[place.scheme])
+    named = place_of(place.host, _PORTS[place.scheme] if place.port is None else place.port)
     if leads_near(place.host, loopback=loopback) and named not in named_places(allow):
         raise leading_near(place.host, named)
 
@@ -146,9 +147,12 @@ def leads_near(host: str, *, loopback: bool) -> bool:
     address = address_in(host)
     if address is not None:
         return is_forbidden(address, loopback=loopback)
-    if loopback and (host == "localhost" or host.endswith(".localhost")):
-        return False
-    return not _is_public_name(host)
+    return not (loopback and is_localhost(host)) and not _is_public_name(host)
+
+
+def is_localhost(host: str) -> bool:
+    """True for `localhost` and the names below it, which mean this machine wherever they are looked up."""
+    return host == "localhost" or host.endswith(".localhost")
 
 
 def _is_public_name(host: str) -> bool:
@@ -161,7 +165,7 @@ def _is_public_name(host: str) -> bool:
 
 
 def is_forbidden(address: str | Address, *, loopback: bool) -> bool:
-    """True for an address that may not be connected to. `loopback` lets 127.0.0.0/8, mapped or not, and ::1."""
+    """True for an address that may not be connected to. `loopback` lets 127.0.0.0/8, also mapped, and ::1."""
     found = address_in(address) if isinstance(address, str) else address
     if found is None:
         return True

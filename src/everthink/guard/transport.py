@@ -21,7 +21,16 @@ from itertools import zip_longest
 from typing import Any, cast
 
 from ..errors import MissingExtra
-from .addresses import address_in, check_url, is_forbidden, leading_near, named_places, place_of, plain_host
+from .addresses import (
+    address_in,
+    check_url,
+    is_forbidden,
+    is_localhost,
+    leading_near,
+    named_places,
+    place_of,
+    plain_host,
+)
 
 try:
     import httpcore2
@@ -92,10 +101,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             ),
             headers=request.headers.raw,
             content=cast("AsyncIterable[bytes]", request.stream),
-            extensions=cast("dict[str, Any]", request.extensions),
+            extensions=request.extensions,
         )
         with _told_by_httpx2():
-            answer = await self._pool.handle_async_request(asked)
+            answer: Any = await self._pool.handle_async_request(asked)  # its extensions have half a type
         return httpx2.Response(
             status_code=answer.status,
             headers=answer.headers,
@@ -140,8 +149,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
     async def _checked(self, host: str, port: int, timeout: float | None) -> Sequence[str]:
         """Every address of a host. One that is forbidden forbids them all: which is taken is up to others."""
-        literal = address_in(host)
-        answers = [str(literal)] if literal is not None else await self._found(host, port, timeout)
+        answers = _known(plain_host(host)) or await self._found(host, port, timeout)
         named = place_of(plain_host(host), port)
         if named not in self._allow and any(is_forbidden(one, loopback=self._loopback) for one in answers):
             raise leading_near(host, named)
@@ -157,6 +165,14 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectTimeout(f"{host} was not found in time") from error
         except (OSError, UnicodeError) as error:
             raise httpcore2.ConnectError(f"{host} was not found") from error
+
+
+def _known(host: str) -> list[str]:
+    """The addresses of a host that nobody has to be asked for."""
+    if is_localhost(host):
+        return ["127.0.0.1", "::1"]
+    literal = address_in(host)
+    return [] if literal is None else [str(literal)]
 
 
 def _in_turn(addresses: Sequence[str]) -> list[str]:

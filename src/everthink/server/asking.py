@@ -91,7 +91,9 @@ class Asking:
 
     async def tool_answered(self, connection: Connection, frame: wire.ToolAnswered) -> None:
         """A tool of the browser has run."""
-        chat, limits, more = self._chat, self._host.limits, self._wish(connection, frame.auto_continue)
+        chat, limits = self._chat, self._host.limits
+        goes_on = frame.auto_continue and not chat.answers.is_live(frame.tool_call_id)
+        more = self._wish(connection, goes_on)
         if frame.client_tools:
             try:
                 bounded_tools(frame.client_tools, limits)
@@ -117,22 +119,23 @@ class Asking:
             if frame.client_tools:
                 connection.client_tools = frame.client_tools
                 chat.browser.declare(frame.client_tools, connection.mark)
-            self._answered(connection, frame.auto_continue)
+            self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "answer", frame.tool_call_id, NOT_OPEN)
 
     async def approved(self, connection: Connection, frame: wire.ApprovalAnswered) -> None:
         """Somebody said yes or no to a call."""
+        goes_on = frame.auto_continue and not self._chat.answers.is_live(frame.tool_call_id)
         changed = await self._chat.answers.apply_approval(
             frame.tool_call_id,
             frame.approved,
-            more=self._wish(connection, frame.auto_continue),
+            more=self._wish(connection, goes_on),
             is_strangers=not self._chat.requests.trusts_clients,
             by=connection.who,
         )
         if changed:
             self._audit.tell(connection, "approval" if frame.approved else "denial", frame.tool_call_id)
-            self._answered(connection, frame.auto_continue)
+            self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "approval", frame.tool_call_id, NOT_OPEN)
 

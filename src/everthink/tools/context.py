@@ -13,7 +13,7 @@ from typing import Any
 
 from ..abort import AbortSignal
 from ..models.port import ModelMessage
-from .question import Answer
+from .question import Answer, Given, Question
 
 __all__ = ["ToolContext"]
 
@@ -51,6 +51,12 @@ class ToolContext:
 
     show: Callable[[Any], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
     """Where `progress` goes; without it progress is dropped."""
+
+    ask: Callable[[Question, float], Awaitable[dict[str, Given]]] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """Ask a person while the call runs, for so many seconds; then it counts as declined. A restart loses it:
+    a tool that can go on later raises the `Question` instead."""
 
     async def progress(self, value: Any) -> None:
         """Show `value` as a preliminary result. The next one, or the real result, replaces it."""

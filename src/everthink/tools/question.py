@@ -9,14 +9,16 @@ with the answer and is shown to nobody. Pure: values, and the checks of what a s
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import msgspec
 
 from .json_input import misfits
 
-__all__ = ["Action", "Answer", "Form", "Given", "Question", "descriptor", "read_answer", "yes_to"]
+__all__ = ["Action", "Answer", "Form", "Given", "LiveQuestion", "Question", "descriptor", "read_answer", "yes_to"]
 
 Action = Literal["accept", "decline", "cancel"]
 _ACTIONS = ("accept", "decline", "cancel")
@@ -54,6 +56,14 @@ class Question(Exception):
     def __init__(self, forms: Mapping[str, Form], *, state: Any = None, asks: str = "") -> None:
         super().__init__("; ".join(form.message for form in forms.values()))
         self.forms, self.state, self.asks = dict(forms), state, asks
+
+
+@dataclass(slots=True)
+class LiveQuestion:
+    """A question of a call that runs, and waits for the answer."""
+
+    forms: dict[str, Form]
+    answered: asyncio.Future[dict[str, Given]]
 
 
 def descriptor(question: Question) -> dict[str, Any]:

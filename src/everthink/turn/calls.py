@@ -54,7 +54,7 @@ from ..observe.events import ToolCallFinish, ToolCallStart
 from ..session.repair import INTERRUPTED_TEXT, mended_by
 from ..tools.ask import REPORT, RERUN
 from ..tools.output import jsonable, model_output
-from ..tools.question import Answer, Question, descriptor
+from ..tools.question import Answer, Given, LiveQuestion, Question, descriptor
 from ..tools.tool import Tool, ToolContext
 from .convert import DENIED_TEXT
 from .running import Run
@@ -283,6 +283,7 @@ class StepCalls:
             context=self.context,
             answer=self._answers.get(called.tool_call_id),
             show=show,
+            ask=lambda question, seconds: self._ask_live(called, question, seconds),
         )
 
     def _whose(self, call_id: str) -> Any:
@@ -361,6 +362,25 @@ class StepCalls:
             ),
             queries.questioned(self.run.turn.id, called.tool_call_id, question=kept),
         )
+
+    async def _ask_live(
+        self, called: CalledTool, question: Question, seconds: float
+    ) -> dict[str, Given]:
+        """Ask a person while the call runs. The ledger has it as running: a crash loses the question with it."""
+        host, call_id = self.run.host, called.tool_call_id
+        asked = LiveQuestion(question.forms, asyncio.get_running_loop().create_future())
+        host.questions = host.questions or {}
+        host.questions[call_id] = asked
+        self.run.say(ui.ToolApprovalRequest(host.new_id(), call_id, approval_descriptor=descriptor(question)))
+        limit = asyncio.ensure_future(host.clock.sleep(seconds))
+        try:
+            await asyncio.wait([asked.answered, limit], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            limit.cancel()
+            host.questions.pop(call_id, None)
+        if asked.answered.done():
+            return asked.answered.result()
+        return {name: Given("decline") for name in question.forms}
 
     async def _tell_hook(
         self,
@@ -520,7 +540,8 @@ class StepCalls:
             )
             return
         tool, row = self.tools.get(called.tool_name), journal.calls.get(called.tool_call_id)
-        if part.get("state") in ("approval-requested", "approval-responded"):
+        runs = row is not None and row.state == "started"  # it asked while it ran, and nobody waits there now
+        if part.get("state") in ("approval-requested", "approval-responded") and not runs:
             return  # a person answers, or has: the continuation takes it from there
         if is_provider or tool is None or part.get("state") == "input-streaming":
             self._report(called, part, began=False)

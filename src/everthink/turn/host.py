@@ -21,6 +21,7 @@ from ..observe.events import EventBody
 from ..session.session import Session
 from ..store.port import AgentStore, Statement
 from ..tools.collect import ToolSource
+from ..tools.question import LiveQuestion
 from ..tools.tool import Tool
 from .convert import Converter
 from .last_failure import LastFailure
@@ -66,6 +67,8 @@ class Host:
     generation: int = 0
     """How often the conversation was cleared or reset: a turn of an older one belongs to none. Only the door
     counts it."""
+    questions: dict[str, LiveQuestion] | None = None
+    """What calls that run ask a person just now."""
     prunes_at: int = 0
     """When chunks of ended turns are next dropped (ms)."""
     recovery: Recoverer = field(init=False)
