@@ -1,0 +1,104 @@
+"""What a server offers, asked of itself: all pages of all lists that it says it has.
+
+    Link --client--> discover --> Catalogue            wires_of(server) --> how a link connects and discovers
+
+What the SDK is needed for is imported when a link first connects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..errors import MissingExtra
+from .catalogue import Catalogue, catalogue_of
+from .link import Wires
+from .network import Network
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+    from .server import Server
+
+__all__ = ["discover", "wires_of"]
+
+MOST_PAGES = 100
+"""A server whose lists never end must not hold us."""
+_METHOD_NOT_FOUND = -32601
+
+
+def wires_of(
+    server: Server, network: Network, *, written: Sequence[str] = (), auth: Callable[[], Any] | None = None
+) -> Wires:
+    """How a server is connected to. `written` are addresses that the application itself wrote down."""
+    allow = [*network.allow, *(urlsplit(url).netloc.rpartition("@")[2] for url in written)]
+
+    @asynccontextmanager
+    async def connect(lost: Callable[[], None]) -> AsyncIterator[Client]:
+        try:
+            from .transports import Connector
+        except ImportError as error:
+            raise MissingExtra(
+                "MCP servers need the package mcp, which is not installed.",
+                kept="The server is kept.",
+                next_step='Run: pip install "everthink[mcp]"',
+            ) from error
+
+        connector = Connector(
+            server.name,
+            server.place,
+            network.version,
+            loopback=network.loopback,
+            allow=allow,
+            auth=auth or _nobody,
+            options={"elicitation_callback": server.elicited, "message_handler": server.heard},
+        )
+        async with connector.connect(lost) as client:
+            yield client
+
+    return Wires(connect, discover)
+
+
+def _nobody() -> None:
+    return None
+
+
+async def discover(client: Client) -> Catalogue:
+    """Everything that a server offers, as far as it says that it has such a thing."""
+    can = client.server_capabilities
+    tools = await _all(client.list_tools, "tools") if can.tools is not None else []
+    prompts = await _all(client.list_prompts, "prompts") if can.prompts is not None else []
+    resources: list[Any] = []
+    templates: list[Any] = []
+    if can.resources is not None:
+        resources = await _all(client.list_resources, "resources")
+        templates = await _all(client.list_resource_templates, "resource_templates")
+    return catalogue_of(
+        tools=tools,
+        prompts=prompts,
+        resources=resources,
+        templates=templates,
+        instructions=client.instructions,
+        capabilities=can,
+    )
+
+
+async def _all(fetch: Callable[..., Awaitable[Any]], name: str) -> list[Any]:
+    from mcp.shared.exceptions import MCPError
+
+    found: list[Any] = []
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        try:
+            page = await fetch(cursor=cursor)
+        except MCPError as error:
+            if error.code == _METHOD_NOT_FOUND:
+                return []
+            raise
+        found += getattr(page, name)
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return found
