@@ -47,6 +47,10 @@
     ├── MissingExtra                an optional dependency is not installed
     ├── MissingKey                  a provider has no credentials
     ├── BlockedAddress              a URL that somebody else chose leads where only we can go
+    ├── SecretsUnreadable           stored secrets that none of the keys at hand opens
+    ├── NeedsAuthorization          an MCP server wants a person to allow access first
+    ├── AuthorizationFailed         an authorization server said no, or cannot be asked
+    ├── CallbackRefused             somebody came back from where nobody here has sent them
     ├── ScriptExhausted             a ScriptedModel was asked for more than its script
     ├── NotConnected                a client is not let in, finds nobody, or lost the connection for good
     ├── CallFailed                  a method that a client called did not work
@@ -80,7 +84,9 @@ __all__ = [
     "AgentError",
     "AgentSetAside",
     "BlockedAddress",
+    "AuthorizationFailed",
     "CallFailed",
+    "CallbackRefused",
     "CommitInDoubt",
     "CommitRefused",
     "CompactionNotSetUp",
@@ -104,6 +110,7 @@ __all__ = [
     "MissingExtra",
     "MissingKey",
     "ModelError",
+    "NeedsAuthorization",
     "NestedTurn",
     "NoMessages",
     "NoModel",
@@ -112,6 +119,7 @@ __all__ = [
     "NotJson",
     "Problem",
     "ScriptExhausted",
+    "SecretsUnreadable",
     "SessionBusy",
     "StoreClosed",
     "StoreError",
@@ -521,6 +529,44 @@ class BlockedAddress(AgentError, ValueError):
         self, reason: str, *, next_step: str = "Use a public address that begins with https://."
     ) -> None:
         super().__init__(f"Blocked URL: {reason}.", kept="Nothing was sent there.", next_step=next_step)
+
+
+class SecretsUnreadable(AgentError):
+    """Secrets that are stored cannot be opened with the keys at hand. They stay stored as they are."""
+
+
+class NeedsAuthorization(AgentError):
+    """An MCP server lets nobody in whom no person has allowed to come. `url` is where a person does that.
+
+    The address is for that person alone, and in no words of this error.
+    """
+
+    def __init__(self, server: str, url: str, *, why: str = "") -> None:
+        super().__init__(
+            f"MCP server {server!r} wants a person to allow access{f': {why}' if why else ''}.",
+            kept="Its tools stay listed, and other servers are not affected.",
+            next_step="Open its authorization address and come back.",
+        )
+        self.server, self.url = server, url
+
+
+class AuthorizationFailed(AgentError):
+    """An authorization server said no, answered with something else, or could not be asked at all."""
+
+
+class CallbackRefused(AgentError):
+    """Somebody came to the callback of an MCP server, and nobody was sent away to come back with that.
+
+    Forged, late, used before, or another server's. `is_repeat`: it is the one that was redeemed last.
+    """
+
+    def __init__(self, why: str, *, is_repeat: bool = False) -> None:
+        super().__init__(
+            f"This authorization callback is not accepted: {why}.",
+            kept="Nothing was changed.",
+            next_step="Start again from the server's authorization address.",
+        )
+        self.is_repeat = is_repeat
 
 
 class ScriptExhausted(AgentError):
