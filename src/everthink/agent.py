@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
 
 from .current import current_connection, in_readonly_turn
 from .declaring import check_added, check_own, check_setting, check_settings, size_of
@@ -15,7 +15,7 @@ from .fibers.values import FiberRecovery
 from .holds import Hold, while_held
 from .json_values import NO_STATE
 from .schedules.retry import Retry
-from .settings import shown
+from .settings import check_call, shown
 from .surface import MissingAttribute, check_assigned, check_class, reserved_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         FiberRecoveryContext,
         FiberStatus,
     )
+    from .mcp.places import McpServer, Transport
     from .runtime.actor import Actor
     from .schedules.alarms import Schedule
     from .schedules.jobs import Job
@@ -247,6 +248,84 @@ class Agent:
         """The jobs that wait or run, in order: all, or those whose payload holds `value` under `key`."""
         return await self._home.jobs.matching(key, value)
 
+    # --- MCP servers
+
+    async def add_mcp_server(
+        self,
+        name: str,
+        url: str,
+        *,
+        id: str | None = None,
+        transport: Transport = "auto",
+        headers: Mapping[str, str] | None = None,
+        approval: Literal["never", "destructive", "always"] = "never",
+        tools: Sequence[str] | None = None,
+        timeout: float = 60.0,
+        callback_host: str | None = None,
+        callback_path: str | None = None,
+    ) -> McpServer:
+        """Use the tools of an MCP server from now on, also after a restart. The same name and URL are one server.
+
+        Returns how it stands: `ready`, or `authenticating` with the `auth_url` where a person lets the agent in;
+        they come back to `callback_host` (default: where the present request came to). Raises when it cannot
+        be reached; it is kept all the same and tried again. `approval` says which calls a person is asked about.
+        """
+        check_call(
+            "add_mcp_server", name=name, url=url, callback_host=callback_host, callback_path=callback_path
+        )
+        from .mcp.places import HttpServer
+
+        place = HttpServer(
+            url, transport=transport, headers=headers or {}, approval=approval, tools=tools, timeout=timeout
+        )
+        host = callback_host or _origin(current_connection.get())
+        return await self._home.mcp.add(name, place, id=id, host=host, path=callback_path)
+
+    async def remove_mcp_server(self, id: str) -> bool:
+        """Forget an MCP server, with its secrets. False when there is none of that id."""
+        check_call("remove_mcp_server", id=id)
+        return await self._home.mcp.remove(id)
+
+    async def list_mcp_servers(self) -> list[McpServer]:
+        """The MCP servers of this agent and those of its app, and how each of them stands."""
+        await self._home.mcp.open()
+        return self._home.mcp.list()
+
+    async def get_mcp_servers(self) -> dict[str, Any]:
+        """The same with everything that they offer, as connected clients are told it."""
+        await self._home.mcp.open()
+        return self._home.mcp.listing()
+
+    async def call_mcp_tool(self, server: str, tool: str, input: dict[str, Any] | None = None) -> Any:
+        """Call a tool of an MCP server, by the server's id or name and the name it has there."""
+        from .tools.context import ToolContext
+
+        await self._home.mcp.open()
+        return await self._home.mcp.find(server).call(tool, input or {}, ToolContext(agent=self))
+
+    async def get_mcp_prompt(
+        self, server: str, name: str, arguments: dict[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """A prompt of an MCP server, filled in: messages with `role` and `content`."""
+        from .mcp.reading import prompt
+
+        await self._home.mcp.open()
+        return await prompt(self._home.mcp.find(server), name, arguments)
+
+    async def read_mcp_resource(self, server: str, uri: str) -> list[dict[str, Any]]:
+        """What stands behind an address of an MCP server: each with `uri`, and `text` or `blob` (base64)."""
+        from .mcp.reading import resource
+
+        await self._home.mcp.open()
+        return await resource(self._home.mcp.find(server), uri)
+
+    def on_mcp_authorized(self, server: McpServer, error: str | None) -> Any:
+        """Somebody came back from the authorization server of an MCP server: with success, or with an error.
+
+        Return where their browser goes now, as text, or a response. Default: the root of this site.
+        """
+        return None
+
     # --- trying again, staying awake
 
     retry_options: Retry | dict[str, Any] | None = Retry()
@@ -430,3 +509,12 @@ def _check_broadcast(message: Any, without: Any) -> list[str]:
             next_step="Give a list of connections, or of their ids: without=[connection].",
         )
     return ids
+
+
+def _origin(caller: Any) -> str | None:
+    """Where the present request came to, as people see it: `https://my.page`."""
+    request = getattr(caller, "request", None)
+    if request is None:
+        return None
+    scheme = {"ws": "http", "wss": "https"}.get(request.url.scheme, request.url.scheme)
+    return f"{scheme}://{request.url.netloc}"

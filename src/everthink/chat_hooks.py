@@ -101,6 +101,13 @@ class Hooks:
     """True: believe the transcript that a chat window sends, as the original does. Everybody who can open a
     socket can then put words into the model's mouth and results into its tools: see docs/security.md."""
 
+    include_mcp_tools: bool = True
+    """Whether the model is offered the tools of the agent's MCP servers."""
+
+    wait_for_mcp_connections: bool | float = False
+    """Whether a turn waits for MCP servers that are being connected to: not at all, for 10 seconds (`True`),
+    or so many. What a server offered before is offered without waiting."""
+
     # --- what the agent is made of
 
     def get_model(self) -> Model | str:

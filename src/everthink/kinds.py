@@ -274,6 +274,14 @@ _AGENT = {
     "fiber_recovery": made_of("FiberRecovery"),
 }
 
+_USED = {
+    "approval": words("never", "destructive", "always") | FUNCTION,
+    "tools": optional(TEXTS),
+    "timeout": above(0),
+    "max_time": above(0),
+}
+"""How the tools of an MCP server are used."""
+
 KINDS: dict[str, dict[str, Kind]] = {
     "Agent": _AGENT,
     "Think": {
@@ -293,6 +301,8 @@ KINDS: dict[str, dict[str, Kind]] = {
         "message_concurrency": words("queue", "latest", "merge", "drop", "debounce")
         | Kind("Debounce(seconds)", lambda value: _is_one_of(value, "Debounce")),
         "trust_client_history": YES_NO,
+        "include_mcp_tools": YES_NO,
+        "wait_for_mcp_connections": YES_NO | SECONDS,
         "default_timezone": optional(ZONE),
     },
     "TurnConfig": _optional(
@@ -359,6 +369,21 @@ KINDS: dict[str, dict[str, Kind]] = {
         "proactive": optional(made_of("Proactive")),
     },
     "Proactive": {"max_input_tokens": NUMBER, "headroom": between(0, 1), "max_compactions": WHOLE},
+    "HttpServer": {
+        **_USED,
+        "url": TEXT,
+        "transport": words("auto", "streamable-http", "sse"),
+        "headers": HEADERS,
+    },
+    "StdioServer": {
+        **_USED,
+        "command": SOME_TEXT,
+        "args": TEXTS,
+        "env": HEADERS,
+        "inherit": TEXTS,
+        "cwd": optional(TEXT),
+    },
+    "LocalServer": {**_USED, "server": ANYTHING},
     "MediaEviction": {
         "keep_recent_messages": WHOLE,
         "min_part_bytes": at_least(1),
@@ -449,6 +474,13 @@ CALLS: dict[str, dict[str, Kind]] = {
         )
     },
     "apply_tool_approval": {"tool_call_id": id_of("a call", "tool_call_id")},
+    "add_mcp_server": {
+        "name": SOME_TEXT,
+        "url": TEXT,
+        "callback_host": optional(SOME_TEXT),
+        "callback_path": optional(SOME_TEXT),
+    },
+    "remove_mcp_server": {"id": id_of("an McpServer", "id")},
 }
 """What methods of an agent are given, where another kind of it would fail far from here, or do nothing."""
 

@@ -31,8 +31,10 @@ from .options import (
     check_options,
     hosts_of,
     limits_of,
+    network_of,
     refuse_unknown_option,
     retention_of,
+    servers_of,
     store_of,
     store_options_of,
     texts_of,
@@ -87,6 +89,10 @@ class App:
       response refuses.
     - `limits`: how much a client may send and ask for, a `Limits` or a dict with its fields.
     - `watchdog`: seconds after which code that holds the event loop is named in the log; `None`: never.
+    - `mcp_servers`: MCP servers whose tools every agent has, by name: `{"docs": "https://…/mcp", "files":
+      StdioServer("npx", ("-y", "…"))}`, or an `MCPServer` in this process. One connection, or process, for all.
+    - `allow_addresses`: hosts near us that agents may add MCP servers of, `["mcp.lan:8080"]`. Default: none;
+      `everthink dev` lets this machine pass.
     - `clock`, `new_id`: time and ids, for tests.
 
     The functions may be `async def`, and take fewer parameters. An option that does not exist, or of a wrong
@@ -117,6 +123,8 @@ class App:
         authorize: Callable[..., Any] | None = None,
         limits: Limits | dict[str, Any] | None = None,
         watchdog: float | None = 1.0,
+        mcp_servers: Mapping[str, Any] | None = None,
+        allow_addresses: Sequence[str] = (),
         on_before_connect: Callable[..., Any] | None = None,
         on_before_request: Callable[..., Any] | None = None,
         **unknown: Never,
@@ -153,6 +161,9 @@ class App:
             raise AgentError("App(…) is given no agent class.", next_step="Name one or more: App(Assistant).")
         for cls in agents:
             self._add(cls)
+        self._mcp_servers = servers_of(mcp_servers)
+        self.network = network_of(allow_addresses, "/".join(self.prefix))
+        """How agents reach MCP servers."""
         self.clock: Clock = clock or SystemClock()
         self._new_id, self._grace, self._idle_after = new_id, grace, idle_after
         self._retention = retention_of(retention)
@@ -402,6 +413,8 @@ class App:
             idle_after=self._idle_after,
             retention=self._retention,
             membership=membership,
+            network=self.network,
+            mcp_servers=self._mcp_servers,
             **options,
         )
         await directory.trials.load()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..access.origins import Hosts
 from ..errors import InvalidSettings
+from ..guard.addresses import named_places
 from ..kinds import (
     FUNCTION,
     HEADERS,
@@ -31,6 +32,9 @@ from ..kinds import (
     words,
 )
 from ..limits import Limits
+from ..mcp.network import Network
+from ..mcp.places import Place, place_of
+from ..mcp.sealing import Sealer
 from ..settings import as_settings, nearest, settings_of, shown, snake
 from ..surface import check_function, yields
 from ..think import Think
@@ -78,8 +82,17 @@ OPTIONS = {
     "on_before_request": optional(FUNCTION),
 }
 """The options that are kept as they are given."""
-READ = ("store", "store_options", "limits", "retention", "allow_origins", "allow_hosts")
-"""Those that are read: the first four below, the others in origins.py."""
+READ = (
+    "store",
+    "store_options",
+    "limits",
+    "retention",
+    "mcp_servers",
+    "allow_addresses",
+    "allow_origins",
+    "allow_hosts",
+)
+"""Those that are read: the first six below, the others in origins.py."""
 
 GIVEN = {
     "authenticate": ("connection",),
@@ -237,6 +250,36 @@ def limits_of(given: Any) -> Limits:
     if isinstance(given, Limits):
         return given
     return Limits() if given is None else as_settings(Limits, given, "App(limits=…)")
+
+
+def servers_of(given: Any) -> dict[str, Place]:
+    """The MCP servers of an app, by name."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidSettings(
+            f"App(mcp_servers=…) is {shown(given)}.",
+            next_step='It takes a dict of names and servers: {"docs": "https://…/mcp"}.',
+        )
+    servers: dict[str, Place] = {}
+    for name, server in cast("Mapping[Any, Any]", given).items():
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidSettings(
+                f"App(mcp_servers=…) has the name {shown(name)}.", next_step="Names are text."
+            )
+        servers[name] = place_of(server, f"App(mcp_servers={{{name!r}: …}})")
+    return servers
+
+
+def network_of(allow: Any, prefix: str) -> Network:
+    """How agents reach MCP servers, and how what is secret about them is kept."""
+    if isinstance(allow, str):
+        raise InvalidSettings(
+            f"App(allow_addresses={allow!r}) is a text, in the place of a list.",
+            next_step=f"Write allow_addresses=[{allow!r}].",
+        )
+    named_places(allow)  # raises about what is no host
+    return Network(Sealer.from_environment(), allow=tuple(allow), prefix=prefix)
 
 
 _SPAN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(second|minute|hour|day|week)s?\s*", re.IGNORECASE)

@@ -219,6 +219,14 @@ class HookRunner:
         """Show that a client left."""
         await self._show("on_close", connection, code, reason)
 
+    async def on_mcp_authorized(self, server: Any, error: str | None) -> Any:
+        """Where a browser goes that comes back from an authorization server. What it raises is logged."""
+        try:
+            return await call_hook(self.agent.on_mcp_authorized, server, error)
+        except Exception as raised:  # noqa: BLE001 - they go to the usual place
+            self.log_error("on_mcp_authorized", raised)
+            return None
+
     async def on_request(self, request: Any) -> Any:
         """The answer to an HTTP request, as it was written. Raises what the hook raises."""
         return await call_hook(self.agent.on_request, request)

@@ -30,6 +30,7 @@ __all__ = [
     "HistoryChanged",
     "MessageUpdated",
     "RecoveryChanged",
+    "ServersChanged",
     "SessionTold",
     "StateChanged",
     "TurnAccepted",
@@ -133,6 +134,11 @@ class StateChanged:
     source: Any
 
 
+@dataclass(frozen=True, slots=True)
+class ServersChanged:
+    """The MCP servers of the agent, or what they offer, are others than before."""
+
+
 FeedEvent = (
     TurnAccepted
     | TurnStarted
@@ -146,6 +152,7 @@ FeedEvent = (
     | Cleared
     | ContinuationDropped
     | StateChanged
+    | ServersChanged
 )
 Reader = Callable[[FeedEvent], object]
 

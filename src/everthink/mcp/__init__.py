@@ -1,0 +1,10 @@
+"""MCP servers: where they are, and how their tools are used.
+
+from everthink.mcp import HttpServer, StdioServer
+
+App(Assistant, mcp_servers={"files": StdioServer("npx", ("-y", "@modelcontextprotocol/server-filesystem", "."))})
+"""
+
+from .places import HttpServer, LocalServer, McpServer, StdioServer
+
+__all__ = ["HttpServer", "LocalServer", "McpServer", "StdioServer"]

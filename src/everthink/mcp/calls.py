@@ -63,7 +63,9 @@ async def called(link: Link, tool: str, input: dict[str, Any], ctx: ToolContext,
 def _question(result: types.InputRequiredResult, server: str, tool: str) -> Question:
     requests: Mapping[str, Any] = result.input_requests or {}
     if not 0 < len(requests) <= MAX_FORMS:
-        raise ToolError(f"The tool {tool!r} of {server!r} asks {len(requests)} things at once, and cannot go on.")
+        raise ToolError(
+            f"The tool {tool!r} of {server!r} asks {len(requests)} things at once, and cannot go on."
+        )
     forms = {key: _form(request, server) for key, request in requests.items()}
     return Question(forms, state=result.request_state, asks=server)
 

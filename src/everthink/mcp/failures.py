@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from ..errors import AgentError
 from ..masking import mask
-from ..plain import plain
+from .words import said
 
-__all__ = ["LONGEST", "Failure", "failure_of"]
+__all__ = ["Failure", "failure_of"]
 
-LONGEST = 500
-"""So many characters of what a server says about its failure are shown."""
 _GONE = frozenset({"closed", "exhausted", "terminated", "disconnected", "broken"})
 """Words by which the SDK tells that a connection is over."""
 
@@ -63,8 +62,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _words(error: BaseException) -> str:
-    said = plain(str(error)).strip() or type(error).__name__
-    said = mask(said)
-    if len(said) > LONGEST:
-        said = f"{said[:LONGEST]}..."
-    return said if said.endswith((".", "!", "?", "…")) else f"{said}."
+    if isinstance(error, AgentError):
+        return error.what
+    words = mask(said(error)) or type(error).__name__
+    return words if words.endswith((".", "!", "?", "…")) else f"{words}."

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..backoff import backoff
 from ..clock import Clock
-from ..errors import AgentError, ToolError
+from ..errors import AgentError, NeedsAuthorization, ToolError
 from .failures import Failure, failure_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .catalogue import Catalogue
 
-__all__ = ["Link", "LinkState", "NeedsAuthorization", "Timeouts"]
+__all__ = ["Link", "LinkState", "Timeouts", "Wires"]
 
 log = logging.getLogger("everthink.mcp")
 
@@ -41,14 +41,6 @@ SETTLED_AFTER = 3
 DISCOVERY = 15.0
 LEAVING = 5.0
 """Seconds that a client gets to hang up."""
-
-
-class NeedsAuthorization(Exception):
-    """A person has to let us in first, at this address."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.url = url
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +121,7 @@ class Link:
             try:
                 await self._once()
                 failures = 0
-            except BaseException as error:  # noqa: BLE001 - scopes of the SDK cancel this task
+            except BaseException as error:
                 if self._ends(error):
                     raise
                 failure = failure_of(error)
@@ -214,7 +206,7 @@ class Link:
             alive.clear()
             left = min(timeouts.silence, ends_at - self._clock.monotonic())
             await _first(asyncio.wait([work]), alive.wait(), self._clock.sleep(max(left, 0.0)))
-            if work.done() or alive.is_set() and self._clock.monotonic() < ends_at:
+            if work.done() or (alive.is_set() and self._clock.monotonic() < ends_at):
                 continue
             work.cancel()
             took = timeouts.most if self._clock.monotonic() >= ends_at else timeouts.silence

@@ -15,7 +15,17 @@ from urllib.parse import urlsplit
 from ..errors import InvalidSettings
 from ..settings import as_settings, check_fields, shown
 
-__all__ = ["Approval", "HttpServer", "LocalServer", "Place", "StdioServer", "Transport", "place_of"]
+__all__ = [
+    "Approval",
+    "HttpServer",
+    "LocalServer",
+    "McpServer",
+    "Place",
+    "ServerState",
+    "StdioServer",
+    "Transport",
+    "place_of",
+]
 
 Transport = Literal["auto", "streamable-http", "sse"]
 Approval = Literal["never", "destructive", "always"] | Callable[..., Any]
@@ -82,6 +92,24 @@ class LocalServer(_Used):
 
 
 Place = HttpServer | StdioServer | LocalServer
+ServerState = Literal["not-connected", "connecting", "discovering", "ready", "failed", "authenticating"]
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """A server of an agent, as it stands."""
+
+    id: str
+    name: str
+    url: str
+    state: ServerState
+    error: str | None = None
+    auth_url: str | None = None
+    """Where a person has to go to let the agent in."""
+    tools: tuple[str, ...] = ()
+    """The names by which the model calls its tools."""
+    is_shared: bool = False
+    """True for one of the app's, which every agent has."""
 
 
 def place_of(given: Any, where: str) -> Place:

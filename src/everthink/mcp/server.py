@@ -9,52 +9,24 @@ tool: a call waits for the connection, and says why there is none. A tool is mad
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from ..calling import call_hook
 from ..clock import Clock
-from ..errors import ToolDefinitionError
-from ..settings import nearest
+from ..tasks import begin
 from ..tools.json_input import JsonInput
 from ..tools.tool import Origin, Tool, ToolContext
-from .catalogue import Catalogue, CatalogueTool, changed_tools
-from .link import Link, LinkState, Timeouts, Wires
-from .naming import tool_name
-from .places import Place
+from .catalogue import Catalogue, CatalogueTool
+from .link import Link, Timeouts, Wires
+from .naming import tool_names
+from .places import HttpServer, Place, ServerState
+from .results import shown_to_model
 
-if TYPE_CHECKING:
-    from mcp import Client
+__all__ = ["Server"]
 
-__all__ = ["Server", "ServerState"]
-
-ServerState = LinkState | Literal["not-connected"]
-LONGEST_ERROR = 500
-
-
-@dataclass(slots=True, eq=False)
-class Trust:
-    """What the tools of a server looked like when they were last accepted, by their hashes.
-
-    Those of a new server are accepted with it. One that changes afterwards asks a person, once.
-    """
-
-    hashes: dict[str, str]
-
-    def note(self, catalogue: Catalogue) -> bool:
-        """Accept tools that are new. True when there were any."""
-        new = {tool.name: tool.hash for tool in catalogue.tools if tool.name not in self.hashes}
-        self.hashes |= new
-        return bool(new)
-
-    def has_changed(self, tool: CatalogueTool) -> bool:
-        """True for a tool that is not what was accepted."""
-        return self.hashes.get(tool.name, tool.hash) != tool.hash
-
-    def accept(self, tool: CatalogueTool) -> None:
-        """A person has said yes to what it is now."""
-        self.hashes[tool.name] = tool.hash
+log = logging.getLogger("everthink.mcp")
 
 
 class Server:
@@ -70,19 +42,24 @@ class Server:
         wires: Callable[[Server], Wires],
         clock: Clock,
         moved: Callable[[Server], object],
+        tell: Callable[[Any], object],
         kept: Catalogue | None = None,
-        hashes: dict[str, str] | None = None,
+        accepted: Mapping[str, str] | None = None,
         auth_url: str | None = None,
     ) -> None:
         self.id, self.name, self.prefix, self.place = id, name, prefix, place
-        self._wires, self._clock, self._moved = wires, clock, moved
-        self._kept, self.trust = kept, Trust(hashes or {})
-        self._auth_url = auth_url
+        self._wires, self._clock, self._moved, self._tell = wires, clock, moved, tell
+        self._kept = kept
+        self.accepted: dict[str, str] = dict(accepted or {})
+        """The hashes of its tools as they were accepted: with the server, or by a person afterwards."""
+        self.waits_at = auth_url
+        """Where a person lets us in, as it is kept, while nobody has connected in this process."""
         self.link: Link | None = None
+        self.on_accept: Callable[[Server], Awaitable[None]] | None = None
+        """Keeps `accepted` after a person has said yes to a tool that had changed."""
         self._tools: dict[str, Tool] = {}
         self._tools_of: Catalogue | None = None
-        self.taken: Callable[[Server, CatalogueTool], Awaitable[None]] | None = None
-        """Told when a person has said yes to a tool that had changed."""
+        self._running: list[ToolContext] = []
 
     # --- how it stands
 
@@ -91,7 +68,7 @@ class Server:
         """How it stands."""
         if self.link is not None:
             return self.link.state
-        return "authenticating" if self._auth_url else "not-connected"
+        return "authenticating" if self.waits_at else "not-connected"
 
     @property
     def error(self) -> str | None:
@@ -101,19 +78,23 @@ class Server:
     @property
     def auth_url(self) -> str | None:
         """Where a person lets us in, while that is wanted."""
-        return self._auth_url if self.link is None else self.link.auth_url
+        return self.waits_at if self.link is None else self.link.auth_url
 
     @property
     def catalogue(self) -> Catalogue | None:
         """What it offers, as far as is known."""
         return (self.link.catalogue if self.link is not None else None) or self._kept
 
+    @property
+    def address(self) -> str:
+        """Where it is, as it may be told to clients."""
+        return self.place.url if isinstance(self.place, HttpServer) else f"{self.name}:"
+
     def start(self) -> Link:
-        """Connect, unless that is under way."""
+        """Connect, unless that is under way. One that waits for a person is asked again."""
         if self.link is None:
-            self.link = Link(
-                self.name, self._wires(self), clock=self._clock, changed=lambda: self._moved(self)
-            )
+            moved = lambda: self._moved(self)  # noqa: E731
+            self.link = Link(self.name, self._wires(self), clock=self._clock, changed=moved)
         self.link.start()
         return self.link
 
@@ -122,10 +103,29 @@ class Server:
         if self.link is not None:
             await self.link.stop()
 
+    # --- what comes from the server by itself
+
+    async def heard(self, message: Any) -> None:
+        """A notification: its lists may have changed."""
+        method = str(getattr(message, "method", ""))
+        if method.endswith("/list_changed") and self.link is not None:
+            # Asked for in a task of its own: here the next message of the server would wait for it.
+            begin(self._rediscover(self.link), f"listing what {self.name} offers", tell=self._tell)
+
+    async def _rediscover(self, link: Link) -> None:
+        await link.rediscover()
+        self._moved(self)
+
+    async def elicited(self, context: Any, params: Any) -> Any:
+        """An older server asks a person something in the middle of a call."""
+        from .calls import elicited
+
+        return await elicited(self._running, self.name, params)
+
     # --- its tools
 
-    def tools(self, taken: Collection[str] = ()) -> Mapping[str, Tool]:
-        """Its tools by the names that models call them. Names of `taken` are left to their owners."""
+    def tools(self) -> Mapping[str, Tool]:
+        """Its tools by the names that models call them."""
         catalogue = self.catalogue
         if catalogue is None:
             return {}
@@ -133,44 +133,55 @@ class Server:
             self._tools, self._tools_of = self._made(catalogue), catalogue
         return self._tools
 
+    def has_changed(self, tool: CatalogueTool) -> bool:
+        """True for a tool that is not what was accepted."""
+        return self.accepted.get(tool.name, tool.hash) != tool.hash
+
+    def accept_new(self) -> list[str]:
+        """Accept tools that were not there before. The names of those that are not what they were."""
+        tools = self.catalogue.tools if self.catalogue is not None else ()
+        self.accepted |= {tool.name: tool.hash for tool in tools if tool.name not in self.accepted}
+        return [tool.name for tool in tools if self.has_changed(tool)]
+
     def _made(self, catalogue: Catalogue) -> dict[str, Tool]:
-        origin = Origin(f"mcp {self.id}", line=None)
-        tools: dict[str, Tool] = {}
-        for offered in catalogue.tools:
-            if self.place.tools is not None and offered.name not in self.place.tools:
-                continue
-            name = tool_name(self.prefix, offered.name, taken=tools)
-            tools[name] = Tool(
-                name,
-                offered.description,
-                JsonInput(offered.input_schema),
-                self._body(offered),
-                title=offered.title,
-                needs_approval=self._approval(offered),
-                on_interrupt="rerun" if offered.read_only or offered.idempotent else "report",
-                to_model_output=_shown_to_models,
+        origin = Origin(f"mcp {self.id}")
+        wanted = self.place.tools
+        offered = [tool for tool in catalogue.tools if wanted is None or tool.name in wanted]
+        names = tool_names(self.prefix, [tool.name for tool in offered])
+        return {
+            names[tool.name]: Tool(
+                names[tool.name],
+                tool.description,
+                JsonInput({"type": "object", **tool.input_schema}),
+                self._body(tool),
+                title=tool.title,
+                needs_approval=self._approval(tool),
+                on_interrupt="rerun" if tool.read_only or tool.idempotent else "report",
+                to_model_output=shown_to_model,
                 origin=origin,
             )
-        return tools
+            for tool in offered
+        }
 
-    def _approval(self, offered: CatalogueTool) -> bool | Callable[..., Any]:
+    def _approval(self, tool: CatalogueTool) -> bool | Callable[..., Any]:
         policy = self.place.approval
-        if policy == "always" or (policy == "destructive" and offered.destructive):
+        if policy == "always" or (policy == "destructive" and tool.destructive):
             return True
-        has_changed = self.trust.has_changed
 
         async def asks(input: dict[str, Any]) -> bool:
-            if callable(policy) and await call_hook(policy, offered.name, input):
+            if callable(policy) and await call_hook(policy, tool.name, input):
                 return True
-            return has_changed(offered)
+            return self.has_changed(tool)
 
-        return asks if callable(policy) or has_changed(offered) else False
+        return asks if callable(policy) or self.has_changed(tool) else False
 
-    def _body(self, offered: CatalogueTool) -> Callable[..., Any]:
+    def _body(self, tool: CatalogueTool) -> Callable[..., Any]:
         async def call(input: dict[str, Any], ctx: ToolContext) -> Any:
-            if self.trust.has_changed(offered) and self.taken is not None:
-                await self.taken(self, offered)  # it asks as long as nobody has said yes
-            return await self.call(offered.name, input, ctx)
+            if self.has_changed(tool):  # it asks as long as nobody has said yes: somebody has
+                self.accepted[tool.name] = tool.hash
+                if self.on_accept is not None:
+                    await self.on_accept(self)
+            return await self.call(tool.name, input, ctx)
 
         return call
 
@@ -178,29 +189,13 @@ class Server:
         """Run one of its tools."""
         from .calls import called
 
-        return await called(self.start(), tool, input, ctx, self.timeouts)
+        self._running.append(ctx)
+        try:
+            return await called(self.start(), tool, input, ctx, self.timeouts)
+        finally:
+            self._running.remove(ctx)
 
     @property
     def timeouts(self) -> Timeouts:
         """How long its calls may take."""
         return Timeouts(self.place.timeout, self.place.max_time)
-
-    def check_filter(self) -> None:
-        """Tell of names in `tools=` that the server does not have."""
-        catalogue = self.catalogue
-        if self.place.tools is None or catalogue is None:
-            return
-        known = [tool.name for tool in catalogue.tools]
-        for name in self.place.tools:
-            if name not in known:
-                near = nearest(name, known)
-                raise ToolDefinitionError(
-                    f"The MCP server {self.name!r} has no tool {name!r}.",
-                    next_step=f"Did you mean {near!r}?" if near else f"It has: {', '.join(known) or 'none'}.",
-                )
-
-
-def _shown_to_models(value: Any) -> Any:
-    from .results import for_model
-
-    return for_model(value)

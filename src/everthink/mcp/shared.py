@@ -85,14 +85,15 @@ class SharedServers:
                 wires=lambda server, allow=allow: wires_of(server, self._network, written=allow),
                 clock=self._clock,
                 moved=self._moved,
+                tell=self._tell,
                 kept=decode(kept[name]) if name in kept else None,
             )
             self._servers[server.id] = server
             server.start()
 
     def _moved(self, server: Server) -> None:
-        if server.state == "ready" and server.is_new:
-            server.is_new = False
+        if server.state == "ready":
+            server.accept_new()
             self._save(self._keep(server))
         for changed in list(self._readers.values()):
             changed()

@@ -19,19 +19,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
-from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation
 
-from ..errors import AgentError
+from mcp import Client
+
+from ..errors import AgentError, NeedsAuthorization
 from ..guard.transport import GuardedTransport
 from ..plain import cut, plain
 from .failures import failure_of
-from .link import NeedsAuthorization
-from .places import HttpPlace, LocalPlace, Place, StdioPlace
+from .places import HttpServer, LocalServer, Place, StdioServer
 
 __all__ = ["Connector"]
 
@@ -66,13 +66,13 @@ class Connector:
     async def connect(self, lost: Callable[[], None]) -> AsyncIterator[Client]:
         """A connected client. `lost` is called when the connection ends by itself."""
         match self.place:
-            case LocalPlace(server):
+            case LocalServer(server=server):
                 async with self._client(server) as client:
                     yield client
-            case StdioPlace():
+            case StdioServer():
                 async with self._process(self.place, lost) as client:
                     yield client
-            case HttpPlace():
+            case HttpServer():
                 async with self._http(self.place, lost) as client:
                     yield client
 
@@ -83,7 +83,7 @@ class Connector:
     # --- over HTTP
 
     @asynccontextmanager
-    async def _http(self, place: HttpPlace, lost: Callable[[], None]) -> AsyncIterator[Client]:
+    async def _http(self, place: HttpServer, lost: Callable[[], None]) -> AsyncIterator[Client]:
         statuses: list[int] = []
         is_entered = False
         if place.transport in ("auto", "streamable-http"):
@@ -107,13 +107,13 @@ class Connector:
             except BaseException as error:
                 if is_entered or not isinstance(failure_of(error).error, httpx2.HTTPStatusError | MCPError):
                     raise
-                raise first  # noqa: B904 - it is what the server is: no MCP server of either kind
+                raise first
         async with self._events(place, lost, statuses) as client:
             yield client
 
     @asynccontextmanager
     async def _streamable(
-        self, place: HttpPlace, lost: Callable[[], None], statuses: list[int]
+        self, place: HttpServer, lost: Callable[[], None], statuses: list[int]
     ) -> AsyncIterator[Client]:
         async with self._requests(place, self.auth(), statuses) as http:
             transport = streamable_http_client(place.url, http_client=http, max_sse_event_size=MAX_EVENT)
@@ -122,7 +122,7 @@ class Connector:
 
     @asynccontextmanager
     async def _events(
-        self, place: HttpPlace, lost: Callable[[], None], statuses: list[int]
+        self, place: HttpServer, lost: Callable[[], None], statuses: list[int]
     ) -> AsyncIterator[Client]:
         def made(
             headers: dict[str, str] | None = None,
@@ -136,7 +136,7 @@ class Connector:
             yield client
 
     def _requests(
-        self, place: HttpPlace, auth: httpx2.Auth | None, statuses: list[int]
+        self, place: HttpServer, auth: httpx2.Auth | None, statuses: list[int]
     ) -> httpx2.AsyncClient:
         async def note(response: httpx2.Response) -> None:
             statuses.append(response.status_code)
@@ -164,7 +164,7 @@ class Connector:
     # --- a process
 
     @asynccontextmanager
-    async def _process(self, place: StdioPlace, lost: Callable[[], None]) -> AsyncIterator[Client]:
+    async def _process(self, place: StdioServer, lost: Callable[[], None]) -> AsyncIterator[Client]:
         server = StdioServerParameters(
             command=place.command,
             args=list(place.args),

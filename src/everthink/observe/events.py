@@ -68,6 +68,10 @@ __all__ = [
     "FiberRunInterrupted",
     "FiberRunStarted",
     "LoopBlocked",
+    "McpAuthorized",
+    "McpChanged",
+    "McpConnected",
+    "McpRemoved",
     "MessageCancel",
     "MessageClear",
     "MessageCut",
@@ -824,6 +828,40 @@ class Audit(EventBody, frozen=True, kw_only=True):
     """What it was about: a call, a method, a message."""
     reason: str | None = None
     """Why it was refused."""
+
+
+@event("mcp:client:connect")
+class McpConnected(EventBody, frozen=True, kw_only=True):
+    """An MCP server stands otherwise than before: it connects, is ready, failed, or waits for a person."""
+
+    server_id: str
+    url: str
+    state: str
+    error: str | None = None
+
+
+@event("mcp:client:changed", level=logging.WARNING)
+class McpChanged(EventBody, frozen=True, kw_only=True):
+    """Tools of an MCP server are not what they were when they were accepted. They ask a person, once."""
+
+    server_id: str
+    tools: tuple[str, ...]
+
+
+@event("mcp:client:close")
+class McpRemoved(EventBody, frozen=True, kw_only=True):
+    """An MCP server was removed, with what was kept of it."""
+
+    server_id: str
+
+
+@event("mcp:client:authorize", level=logging.INFO)
+class McpAuthorized(EventBody, frozen=True, kw_only=True):
+    """A person came back from the authorization server of an MCP server."""
+
+    server_id: str
+    success: bool
+    error: str | None = None
 
 
 @event("connect")

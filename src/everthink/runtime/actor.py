@@ -23,8 +23,12 @@ from ..fibers.values import as_json
 from ..holds import Hold, Holds
 from ..hooks.runner import HookRunner
 from ..journal import queries as turns
-from ..journal.feed import Feed
+from ..journal.feed import Feed, ServersChanged
 from ..limits import Limits
+from ..mcp.network import Network
+from ..mcp.servers import McpServers
+from ..mcp.servers import Parts as McpParts
+from ..mcp.shared import SharedServers
 from ..messages import bounded_json
 from ..models.port import Model
 from ..observe.bus import EventBus
@@ -59,6 +63,9 @@ class Actor:
         "__dict__",
         "__weakref__",
         "_bus",
+        "_mcp",
+        "_network",
+        "_shared_servers",
         "_tasks",
         "_unreadable",
         "agent",
@@ -97,6 +104,8 @@ class Actor:
         limits: Limits,
         trials: Trials,
         waker: Callable[[int, str | None], None],
+        network: Network,
+        shared_servers: SharedServers,
     ) -> None:
         self.id = Address(cls.__name__, name).id
         self.name, self.cls = name, cls
@@ -104,6 +113,8 @@ class Actor:
         """What `store` writes through: shut when nothing more may be written."""
         self.store, self.clock, self.limits, self._bus = store, clock, limits, bus
         self.new_id, self._waker = new_id, waker
+        self._network, self._shared_servers = network, shared_servers
+        self._mcp: McpServers | None = None
         self.agent: Any = cast("Any", cls).__new__(cls)
         self.hooks = HookRunner(self.agent, base, name)
         self.feed = Feed()
@@ -158,7 +169,7 @@ class Actor:
         self.declared: Tasks | None = None
         """The tasks that it declares, for one that chats."""
         if issubclass(cls, base):
-            self.chat = Chat(parts, resolve_model=resolve_model, trials=trials)
+            self.chat = Chat(parts, resolve_model=resolve_model, trials=trials, mcp=self.used_servers)
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""
@@ -179,6 +190,8 @@ class Actor:
         await self.state.load(state, is_lost="state" in kept and state is None)
         if self.chat is not None:
             await self.chat.load(kept)
+        if "mcp" in kept:
+            await self.mcp.restore()
         await self.fibers.recover()
         with self.alarms.starting():
             await self.hooks.on_start(props)
@@ -197,6 +210,8 @@ class Actor:
         stops = [self.fibers.close(grace), self.alarms.stop(grace), self.jobs.stop(grace)]
         if self.chat is not None:
             stops.insert(0, self.chat.door.close(grace))
+        if self._mcp is not None:
+            stops.append(self._mcp.close())
         await asyncio.gather(*stops)
         for task in list(self._tasks):
             task.cancel()
@@ -213,6 +228,36 @@ class Actor:
         is_alone = self.sockets is None or not self.sockets.connections
         is_at_rest = self.chat is None or self.chat.is_at_rest
         return is_alone and is_at_rest and not (self.holds.count or self._tasks)
+
+    # --- MCP servers
+
+    @property
+    def mcp(self) -> McpServers:
+        """The MCP servers that it may use."""
+        if self._mcp is None:
+            self._mcp = McpServers(
+                McpParts(
+                    id=self.id,
+                    cls_name=self.cls.__name__,
+                    name=self.name,
+                    store=self.store,
+                    clock=self.clock,
+                    emit=self.emit,
+                    save_value=self.save_value,
+                    background=self.background,
+                    changed=self._servers_changed,
+                    network=self._network,
+                    shared=self._shared_servers,
+                )
+            )
+        return self._mcp
+
+    def used_servers(self) -> McpServers | None:
+        """The same, for those to whom it matters only if there are any."""
+        return self.mcp if self._mcp is not None or self._shared_servers else None
+
+    def _servers_changed(self) -> None:
+        self.feed.publish(ServersChanged())
 
     # --- what its parts ask for
 

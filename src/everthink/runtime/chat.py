@@ -33,6 +33,7 @@ from ..journal import queries
 from ..journal.feed import Cleared, HistoryChanged, SessionTold
 from ..journal.tool_errors import ToolErrors
 from ..json_values import plain_json, without_objects
+from ..mcp.servers import McpServers
 from ..messages import UNSET, Message, Unset, as_messages, copy_json
 from ..models.port import Model
 from ..models.timeout import Patient
@@ -68,6 +69,8 @@ __all__ = ["Chat", "Degradation"]
 log = logging.getLogger("everthink.runtime")
 
 RESET = "Turn state reset"
+WAITING = 10.0
+"""Seconds that a turn waits for MCP servers unless the setting says how many."""
 
 # The classes that were told that their blocks take the place of their system prompt.
 _WARNED: weakref.WeakSet[type[Any]] = weakref.WeakSet()
@@ -86,6 +89,7 @@ class Chat:
 
     __slots__ = (
         "_evictor",
+        "_mcp",
         "_parts",
         "_sessions",
         "_tools",
@@ -106,9 +110,14 @@ class Chat:
     )
 
     def __init__(
-        self, parts: AgentParts, *, resolve_model: Callable[[Any], Awaitable[Model]], trials: Trials
+        self,
+        parts: AgentParts,
+        *,
+        resolve_model: Callable[[Any], Awaitable[Model]],
+        trials: Trials,
+        mcp: Callable[[], McpServers | None],
     ) -> None:
-        self._parts, self.trials = parts, trials
+        self._parts, self.trials, self._mcp = parts, trials, mcp
         words = ToolErrors(parts.store)
         converter = Converter(words.of, lambda: shortening_of(parts.hooks.agent.shorten_old_messages))
         converter.left_out = parts.unreadable.tell_message
@@ -465,10 +474,20 @@ class Chat:
             ToolSource("memory", self.host.session.tools),
             ToolSource("get_tools", self.host.hooks.get_tools),
             ToolSource("methods", self._methods),
+            ToolSource("mcp", self._mcp_tools),
         )
 
     async def _methods(self) -> Mapping[str, Tool]:
         return self.own_tools()
+
+    async def _mcp_tools(self) -> Mapping[str, Tool]:
+        servers, hooks = self._mcp(), self.host.hooks
+        if servers is None or not hooks.setting("include_mcp_tools"):
+            return {}
+        wait = hooks.setting("wait_for_mcp_connections")
+        if wait is not False:
+            await servers.wait(WAITING if wait is True else wait)
+        return await servers.tools()
 
     async def generate_text(self, prompt: str, system: str, model: Any) -> str:
         """Ask a model something beside the conversation."""

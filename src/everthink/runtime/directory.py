@@ -36,6 +36,10 @@ from ..errors import (
 from ..fibers import queries as fiber_queries
 from ..journal import queries as turn_queries
 from ..limits import Limits
+from ..mcp.network import Network
+from ..mcp.places import Place
+from ..mcp.sealing import Sealer
+from ..mcp.shared import SharedServers
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import Audit, Destroy, Released, SetAside, TaskFailed
@@ -95,6 +99,8 @@ class Directory:
         idle_after: float | None = None,
         retention: float | None = None,
         membership: Membership | None = None,
+        network: Network | None = None,
+        mcp_servers: Mapping[str, Place] | None = None,
     ) -> None:
         self._classes = classes
         self._parts: dict[str, Any] = {
@@ -106,6 +112,12 @@ class Directory:
             "resolve_model": resolve_model,
             "limits": limits or Limits(),
         }
+        network = network or Network(Sealer.from_environment())
+        self.shared_servers = SharedServers(
+            mcp_servers or {}, network, store=store, clock=clock, tell=lambda failed: bus.emit("", "", failed)
+        )
+        """The MCP servers that every agent may use."""
+        self._parts |= {"network": network, "shared_servers": self.shared_servers}
         self.store, self._clock, self._bus = store, clock, bus
         self.membership = membership
         """This process among those that share the database; `None` when it has one owner anyway."""
@@ -668,6 +680,7 @@ class Directory:
         await asyncio.gather(*(actor.stop(grace) for actor in actors))
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
         await asyncio.gather(*starting, return_exceptions=True)
+        await self.shared_servers.close()
         await self.trials.undo_all()
         await self._give_all_back()
 

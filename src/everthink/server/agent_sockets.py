@@ -8,6 +8,7 @@ What every agent offers to clients, chat or not. `ChatSockets` adds the conversa
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -18,7 +19,7 @@ from ..access.permissions import answer_to, needed, refused, target_of
 from ..address import kebab
 from ..current import current_connection
 from ..errors import InvalidSettings
-from ..journal.feed import FeedEvent, StateChanged
+from ..journal.feed import FeedEvent, ServersChanged, StateChanged
 from ..messages import encode_json
 from ..observe.events import Connect, Disconnect, StateUpdate
 from ..runtime.actor import Actor
@@ -51,6 +52,7 @@ class AgentSockets:
         self._calls = Calls(actor, access, self._audit)
         # True while the agent is being erased: nobody is heard, and nobody told before it is so.
         self._is_deaf = False
+        self._tells_servers = False
         # How connections were closed when the agent left memory.
         self._closed: tuple[int, str] | None = None
         actor.feed.join(self._see)
@@ -74,6 +76,8 @@ class AgentSockets:
         """Tell those who are connected of what the agent shows."""
         if isinstance(event, StateChanged):
             self._tell_state(event)
+        elif isinstance(event, ServersChanged):
+            self._tell_servers_soon()
 
     # --- coming and going
 
@@ -85,6 +89,8 @@ class AgentSockets:
         connection.is_readonly = reads or not connection.permissions
         connection.wants_protocol = await hooks.should_send_protocol_messages(connection, request)
         await self._ready()
+        if (servers := self.actor.used_servers()) is not None:
+            await servers.open()
         self._greet(connection)
         self.actor.emit(Connect(connection_id=connection.id))
         token = current_connection.set(connection)
@@ -102,7 +108,7 @@ class AgentSockets:
             connection.send(wire.Identity(name, kebab(self.actor.cls.__name__), state_follows=state.exists))
             if state.exists:
                 connection.send(wire.State(state.stored))
-            connection.send(wire.McpServers(NO_MCP))
+            connection.send(wire.McpServers(self._listing()))
         self.connections.append(connection)
         if self._closed is not None:
             connection.close(*self._closed)
@@ -210,6 +216,25 @@ class AgentSockets:
         if type is not None:
             why = "its fields are not those of such a frame; it is ignored"
             self._audit.tell(connection, "frame", type, why)
+
+    # --- MCP servers
+
+    def _listing(self) -> dict[str, Any]:
+        servers = self.actor.used_servers()
+        return NO_MCP if servers is None else servers.listing()
+
+    def _tell_servers_soon(self) -> None:
+        """Tell everybody how the servers stand: once for all that changes at a time."""
+        if not self._tells_servers:
+            self._tells_servers = True
+            asyncio.get_running_loop().call_soon(self._tell_servers)
+
+    def _tell_servers(self) -> None:
+        self._tells_servers = False
+        parcel = Parcel((encode(wire.McpServers(self._listing())),))
+        for connection in self.connections:
+            if connection.wants_protocol:
+                connection.send_all(parcel)
 
     # --- state
 

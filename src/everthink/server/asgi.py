@@ -34,11 +34,14 @@ from ..calling import awaited
 from ..clock import Clock
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
 from ..limits import Limits
+from ..mcp.callback import read_callback
+from ..mcp.naming import is_callback
 from ..messages import encode_json
 from ..runtime.actor import Actor
 from ..runtime.directory import MAX_NAME
 from .agent_sockets import AgentSockets
 from .answers import Answer, Told, with_headers, with_headers_on
+from .authorizing import redeemed
 from .bodies import bounded
 from .chat_sockets import ChatSockets
 from .connections import Connection
@@ -311,6 +314,9 @@ class Gate:
         return await self._agent_http(request, found, _Way("read", tell, JSONResponse([]), makes_none=True))
 
     async def _on_request(self, request: Request, found: Found[Any]) -> Response:
+        if request.method == "GET" and (answer := await self._came_back(request, found)) is not None:
+            return answer
+
         async def answer(sockets: AgentSockets) -> Response:
             with sockets.actor.hold(), bounded(request, self._served.limits) as given:
                 answer = await sockets.actor.hooks.on_request(given)
@@ -321,6 +327,31 @@ class Gate:
         nobody = PlainTextResponse(NOT_YET, 404)
         way = _Way("request", answer, nobody, makes_none=request.method in SAFE)
         return await self._agent_http(request, found, way)
+
+    async def _came_back(self, request: Request, found: Found[Any]) -> Response | None:
+        """Somebody comes back from the authorization server of an MCP server. `None`: it is another request.
+
+        Whoever knows the state that we have sent somebody away with is let in by it, and by nothing else:
+        a browser that was sent here brings no token of the application.
+        """
+        callback = read_callback(request.scope["query_string"])
+        agent = self._agent(request, found.values) if callback is not None else None
+        if callback is None or agent is None or isinstance(agent, Response):
+            return None
+        directory = await self._served.open()
+        if not await directory.exists(*agent):
+            return None
+        try:
+            actor = await directory.reach(*agent)
+            if not (
+                actor.mcp.callback_of(callback.server_id)
+                and is_callback(str(request.url), actor.mcp.callback_of(callback.server_id) or "")
+            ):
+                return None
+            return await redeemed(actor, callback)
+        except (AgentSetAside, AgentElsewhere, LeaseLost) as error:
+            log.info("%s", error)
+            return PlainTextResponse(ELSEWHERE, 503, LATER)
 
     async def _agent_http(self, request: Request, found: Found[Any], way: _Way) -> Response:
         agent = self._agent(request, found.values)

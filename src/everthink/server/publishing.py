@@ -20,6 +20,7 @@ from ..journal.feed import (
     HistoryChanged,
     MessageUpdated,
     RecoveryChanged,
+    ServersChanged,
     SessionTold,
     StateChanged,
     TurnAccepted,
@@ -76,7 +77,7 @@ class Publisher:
                 tell(_session_frame(news))
             case ContinuationDropped():
                 self._audience.dismiss()
-            case StateChanged():
+            case StateChanged() | ServersChanged():
                 pass  # `AgentSockets` tells of it
             case Cleared():
                 self._audience.dismiss()

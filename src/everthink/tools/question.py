@@ -18,7 +18,17 @@ import msgspec
 
 from .json_input import misfits
 
-__all__ = ["Action", "Answer", "Form", "Given", "LiveQuestion", "Question", "descriptor", "read_answer", "yes_to"]
+__all__ = [
+    "Action",
+    "Answer",
+    "Form",
+    "Given",
+    "LiveQuestion",
+    "Question",
+    "descriptor",
+    "read_answer",
+    "yes_to",
+]
 
 Action = Literal["accept", "decline", "cancel"]
 _ACTIONS = ("accept", "decline", "cancel")

@@ -363,9 +363,7 @@ class StepCalls:
             queries.questioned(self.run.turn.id, called.tool_call_id, question=kept),
         )
 
-    async def _ask_live(
-        self, called: CalledTool, question: Question, seconds: float
-    ) -> dict[str, Given]:
+    async def _ask_live(self, called: CalledTool, question: Question, seconds: float) -> dict[str, Given]:
         """Ask a person while the call runs. The ledger has it as running: a crash loses the question with it."""
         host, call_id = self.run.host, called.tool_call_id
         asked = LiveQuestion(question.forms, asyncio.get_running_loop().create_future())
