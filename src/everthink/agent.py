@@ -264,11 +264,12 @@ class Agent:
         callback_host: str | None = None,
         callback_path: str | None = None,
     ) -> McpServer:
-        """Use the tools of an MCP server from now on, also after a restart. The same name and URL are one server.
+        """Use the tools of an MCP server from now on, also after a restart. Same name and URL: one server.
 
-        Returns how it stands: `ready`, or `authenticating` with the `auth_url` where a person lets the agent in;
-        they come back to `callback_host` (default: where the present request came to). Raises when it cannot
-        be reached; it is kept all the same and tried again. `approval` says which calls a person is asked about.
+        Returns how it stands: `ready`, or `authenticating` with the `auth_url` where a person lets the agent
+        in; they come back to `callback_host` (default: where the present request came to). Raises when it
+        cannot be reached; it is kept all the same and tried again. `approval` says which calls a person is
+        asked about.
         """
         check_call(
             "add_mcp_server", name=name, url=url, callback_host=callback_host, callback_path=callback_path

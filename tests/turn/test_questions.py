@@ -1,4 +1,4 @@
-"""A tool may ask a person something, and goes on with the answer, whatever becomes of the process meanwhile."""
+"""A tool may ask a person something, and goes on with the answer, whatever becomes of the process."""
 
 from __future__ import annotations
 

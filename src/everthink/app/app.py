@@ -90,7 +90,7 @@ class App:
     - `limits`: how much a client may send and ask for, a `Limits` or a dict with its fields.
     - `watchdog`: seconds after which code that holds the event loop is named in the log; `None`: never.
     - `mcp_servers`: MCP servers whose tools every agent has, by name: `{"docs": "https://…/mcp", "files":
-      StdioServer("npx", ("-y", "…"))}`, or an `MCPServer` in this process. One connection, or process, for all.
+      StdioServer("npx", ("-y", "…"))}`, or an `MCPServer` in this process. One connection or process for all.
     - `allow_addresses`: hosts near us that agents may add MCP servers of, `["mcp.lan:8080"]`. Default: none;
       `everthink dev` lets this machine pass.
     - `clock`, `new_id`: time and ids, for tests.

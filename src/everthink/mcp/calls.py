@@ -9,7 +9,7 @@ Imported when a tool is first called: it loads the `mcp` package.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 
@@ -83,8 +83,8 @@ def form_of(params: Any) -> Form:
     message = clean(params.message, LONGEST_MESSAGE)
     if isinstance(params, types.ElicitRequestURLParams):
         return Form(message, url=said(params.url, LONGEST_MESSAGE))
-    schema = params.requested_schema
-    return Form(message, schema if isinstance(schema, dict) else {})
+    schema: Any = params.requested_schema
+    return Form(message, cast("dict[str, Any]", schema) if isinstance(schema, dict) else {})
 
 
 def _responses(forms: Mapping[str, Given]) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _result(given: Given) -> types.ElicitResult:
 async def elicited(asking: list[ToolContext], server: str, params: Any) -> types.ElicitResult:
     """An older server asks in the middle of a call: the person of that call, as long as it waits."""
     if len(asking) != 1 or asking[0].ask is None:
-        # Of several calls at once nobody knows whose question it is: it must not be shown to the wrong person.
+        # Of several calls at once nobody knows which one asks: the wrong person must not be shown it.
         log.warning("the MCP server %s asks something, and it is not known of whom; it is declined", server)
         return types.ElicitResult(action="decline")
     form = form_of(params)

@@ -7,7 +7,7 @@ What the SDK is needed for is imported when a link first connects.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -36,7 +36,7 @@ def wires_of(
     allow = [*network.allow, *(urlsplit(url).netloc.rpartition("@")[2] for url in written)]
 
     @asynccontextmanager
-    async def connect(lost: Callable[[], None]) -> AsyncIterator[Client]:
+    async def connect(lost: Callable[[], None]) -> AsyncGenerator[Client]:
         try:
             from .transports import Connector
         except ImportError as error:

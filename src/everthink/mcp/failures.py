@@ -1,4 +1,4 @@
-"""What went wrong with an MCP server, in words: the SDK's errors, its groups of errors, and its cancellations.
+"""What went wrong with an MCP server, in words: the SDK's errors, groups of errors, cancellations.
 
 an exception --failure_of--> Failure: the cause, a sentence, and whether the connection is gone
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import cast
 
 from ..errors import AgentError
 from ..masking import mask
@@ -55,9 +56,9 @@ def failure_of(error: BaseException) -> Failure:
 
 def _cause(error: BaseException) -> BaseException:
     """The first real error inside groups of errors; cancellations that came along with it do not count."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        real = [one for one in error.exceptions if not isinstance(one, asyncio.CancelledError)]
-        error = (real or list(error.exceptions))[0]
+    while isinstance(error, BaseExceptionGroup):
+        inside = cast("tuple[BaseException, ...]", error.exceptions)
+        error = next((one for one in inside if not isinstance(one, asyncio.CancelledError)), inside[0])
     return error
 
 

@@ -1,11 +1,11 @@
-"""One MCP server: a task of its own connects, lists what it offers, waits and leaves; calls come from anywhere.
+"""One MCP server: a task of its own connects, lists what is offered, waits, leaves; anybody may call.
 
     McpServers --call--> Link --its own task for each call--> the SDK's client --> server
                           ^ the owner task: connect, list, wait until it is lost, again
 
-The SDK's client lives inside cancel scopes that belong to the task that entered it, and a server that dies may
-cancel that task. So one task enters and leaves it, nobody else does, and a call waits behind a shield: what
-happens to the connection never cancels a turn. A loss is noted at once, so that nobody calls a dead client.
+The SDK's client lives inside cancel scopes that belong to the task that entered it, and a server that dies
+may cancel that task. So one task enters and leaves it, nobody else does, and a call has a task of its own:
+what happens to the connection never cancels a turn. A loss is noted at once: nobody calls a dead client.
 """
 
 from __future__ import annotations
@@ -211,8 +211,8 @@ class Link:
             work.cancel()
             took = timeouts.most if self._clock.monotonic() >= ends_at else timeouts.silence
             raise ToolError(
-                f"{what} of the MCP server {self.name!r} gave no answer within {took:g} seconds. It may or may not"
-                " have taken effect."
+                f"{what} of the MCP server {self.name!r} gave no answer within {took:g} seconds."
+                " It may or may not have taken effect."
             )
 
     def _answer(self, work: asyncio.Future[T], client: Client, what: str) -> T:

@@ -29,8 +29,8 @@ __all__ = [
 
 Transport = Literal["auto", "streamable-http", "sse"]
 Approval = Literal["never", "destructive", "always"] | Callable[..., Any]
-"""Which calls a person is asked about: none, those of tools that say they destroy something (or do not say that
-they only read), all, or those for which a function of the tool's name and its input says so."""
+"""Which calls a person is asked about: none, those of tools that say they destroy something (or do not say
+that they only read), all, or those for which a function of the tool's name and its input says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

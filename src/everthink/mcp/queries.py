@@ -2,8 +2,8 @@
 
     McpServers --what changed--> Statement --> a commit of the agent's store
 
-One row is one server of one agent. `secrets` is sealed when there is a key for it (sealing.py). The servers of
-an app itself keep what they offer here too, under no agent.
+One row is one server of one agent. `secrets` is sealed when there is a key for it (sealing.py). The servers
+of an app itself keep what they offer here too, under no agent.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ async def shared_catalogues(store: Store) -> dict[str, str]:
 def shared_offered(name: str, *, catalogue: str, now: int) -> Statement:
     """What one of the app's own servers offers."""
     return Statement(
-        "INSERT INTO mcp_servers (agent, id, name, prefix, address, options, catalogue, catalogue_at, created_at)"
+        "INSERT INTO mcp_servers"
+        " (agent, id, name, prefix, address, options, catalogue, catalogue_at, created_at)"
         " VALUES (?, ?, ?, ?, '', '{}', ?, ?, ?)"
         " ON CONFLICT (agent, id) DO UPDATE SET"
         " catalogue = excluded.catalogue, catalogue_at = excluded.catalogue_at",

@@ -3,8 +3,8 @@
     McpServers, SharedServers --> Server --tools--> turn/assemble
                                     |  --call--> Link --> the server
 
-What it offers is known from the table before anybody has connected, so a restart with the server away loses no
-tool: a call waits for the connection, and says why there is none. A tool is made once for each catalogue.
+What it offers is known from the table before anybody has connected, so a restart with the server away loses
+no tool: a call waits for the connection, and says why there is none. A tool is made once for each catalogue.
 """
 
 from __future__ import annotations

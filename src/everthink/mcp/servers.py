@@ -3,8 +3,8 @@
     Agent.add_mcp_server --> McpServers --Server--> tools of its turns, frames for its clients
                                  |--> mcp_servers: address, options, secrets, what it offers
 
-A server that was added stays, whether it answers or not, until it is removed. One that fails affects no other,
-and no start of the agent waits for any.
+A server that was added stays, whether it answers or not, until it is removed. One that fails affects no
+other, and no start of the agent waits for any.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,7 +63,7 @@ class Connector:
     """More for the SDK's client: its callbacks."""
 
     @asynccontextmanager
-    async def connect(self, lost: Callable[[], None]) -> AsyncIterator[Client]:
+    async def connect(self, lost: Callable[[], None]) -> AsyncGenerator[Client]:
         """A connected client. `lost` is called when the connection ends by itself."""
         match self.place:
             case LocalServer(server=server):
@@ -83,7 +83,7 @@ class Connector:
     # --- over HTTP
 
     @asynccontextmanager
-    async def _http(self, place: HttpServer, lost: Callable[[], None]) -> AsyncIterator[Client]:
+    async def _http(self, place: HttpServer, lost: Callable[[], None]) -> AsyncGenerator[Client]:
         statuses: list[int] = []
         is_entered = False
         if place.transport in ("auto", "streamable-http"):
@@ -114,7 +114,7 @@ class Connector:
     @asynccontextmanager
     async def _streamable(
         self, place: HttpServer, lost: Callable[[], None], statuses: list[int]
-    ) -> AsyncIterator[Client]:
+    ) -> AsyncGenerator[Client]:
         async with self._requests(place, self.auth(), statuses) as http:
             transport = streamable_http_client(place.url, http_client=http, max_sse_event_size=MAX_EVENT)
             async with self._client(_watched(transport, lost)) as client:
@@ -123,7 +123,7 @@ class Connector:
     @asynccontextmanager
     async def _events(
         self, place: HttpServer, lost: Callable[[], None], statuses: list[int]
-    ) -> AsyncIterator[Client]:
+    ) -> AsyncGenerator[Client]:
         def made(
             headers: dict[str, str] | None = None,
             timeout: httpx2.Timeout | None = None,
@@ -164,7 +164,7 @@ class Connector:
     # --- a process
 
     @asynccontextmanager
-    async def _process(self, place: StdioServer, lost: Callable[[], None]) -> AsyncIterator[Client]:
+    async def _process(self, place: StdioServer, lost: Callable[[], None]) -> AsyncGenerator[Client]:
         server = StdioServerParameters(
             command=place.command,
             args=list(place.args),
@@ -177,7 +177,7 @@ class Connector:
 
 
 @asynccontextmanager
-async def _watched(transport: Any, lost: Callable[[], None]) -> AsyncIterator[Any]:
+async def _watched(transport: Any, lost: Callable[[], None]) -> AsyncGenerator[Any]:
     """The same transport, which tells when nothing more comes from the server."""
     async with transport as (read, write):
         yield _Watched(read, lost), write

@@ -314,8 +314,8 @@ class Gate:
         return await self._agent_http(request, found, _Way("read", tell, JSONResponse([]), makes_none=True))
 
     async def _on_request(self, request: Request, found: Found[Any]) -> Response:
-        if request.method == "GET" and (answer := await self._came_back(request, found)) is not None:
-            return answer
+        if request.method == "GET" and (came_back := await self._came_back(request, found)) is not None:
+            return came_back
 
         async def answer(sockets: AgentSockets) -> Response:
             with sockets.actor.hold(), bounded(request, self._served.limits) as given:
@@ -343,10 +343,8 @@ class Gate:
             return None
         try:
             actor = await directory.reach(*agent)
-            if not (
-                actor.mcp.callback_of(callback.server_id)
-                and is_callback(str(request.url), actor.mcp.callback_of(callback.server_id) or "")
-            ):
+            registered = actor.mcp.callback_of(callback.server_id)
+            if registered is None or not is_callback(str(request.url), registered):
                 return None
             return await redeemed(actor, callback)
         except (AgentSetAside, AgentElsewhere, LeaseLost) as error:

@@ -364,7 +364,7 @@ class StepCalls:
         )
 
     async def _ask_live(self, called: CalledTool, question: Question, seconds: float) -> dict[str, Given]:
-        """Ask a person while the call runs. The ledger has it as running: a crash loses the question with it."""
+        """Ask a person while the call runs. For the ledger it goes on running: a crash loses the question."""
         host, call_id = self.run.host, called.tool_call_id
         asked = LiveQuestion(question.forms, asyncio.get_running_loop().create_future())
         host.questions = host.questions or {}

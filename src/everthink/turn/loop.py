@@ -169,7 +169,7 @@ class Loop:
             run.say(ui.Start(message_id=None if run.turn.continuation else run.turn.message_id))
         with self._limit("turn", limits.total), run.watched(self._assembled.stall_timeout):
             head = await self._head()
-            # A tool that went on with a person's answer may have asked something else: nobody speaks before that.
+            # A tool that went on with an answer may have asked something else: nobody speaks before that.
             self.is_waiting = self.is_waiting or self._asked_again()
             goes_on = not self.is_waiting and await self._pick_up(head)
             produced = self._picked_up.produced
