@@ -2,7 +2,8 @@
 
 from everthink.mcp import HttpServer, StdioServer
 
-App(Assistant, mcp_servers={"files": StdioServer("npx", ("-y", "@modelcontextprotocol/server-filesystem", "."))})
+files = StdioServer("npx", ("-y", "@modelcontextprotocol/server-filesystem", "."))
+App(Assistant, mcp_servers={"files": files})
 """
 
 from .places import HttpServer, LocalServer, McpServer, StdioServer

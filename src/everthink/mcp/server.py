@@ -15,7 +15,6 @@ from typing import Any
 
 from ..calling import call_hook
 from ..clock import Clock
-from ..tasks import begin
 from ..tools.json_input import JsonInput
 from ..tools.tool import Origin, Tool, ToolContext
 from .catalogue import Catalogue, CatalogueTool
@@ -42,13 +41,12 @@ class Server:
         wires: Callable[[Server], Wires],
         clock: Clock,
         moved: Callable[[Server], object],
-        tell: Callable[[Any], object],
         kept: Catalogue | None = None,
         accepted: Mapping[str, str] | None = None,
         auth_url: str | None = None,
     ) -> None:
         self.id, self.name, self.prefix, self.place = id, name, prefix, place
-        self._wires, self._clock, self._moved, self._tell = wires, clock, moved, tell
+        self._wires, self._clock, self._moved = wires, clock, moved
         self._kept = kept
         self.accepted: dict[str, str] = dict(accepted or {})
         """The hashes of its tools as they were accepted: with the server, or by a person afterwards."""
@@ -83,7 +81,7 @@ class Server:
     @property
     def catalogue(self) -> Catalogue | None:
         """What it offers, as far as is known."""
-        return (self.link.catalogue if self.link is not None else None) or self._kept
+        return self._kept if self.link is None else self.link.catalogue
 
     @property
     def address(self) -> str:
@@ -94,7 +92,9 @@ class Server:
         """Connect, unless that is under way. One that waits for a person is asked again."""
         if self.link is None:
             moved = lambda: self._moved(self)  # noqa: E731
-            self.link = Link(self.name, self._wires(self), clock=self._clock, changed=moved)
+            self.link = Link(
+                self.name, self._wires(self), clock=self._clock, changed=moved, catalogue=self._kept
+            )
         self.link.start()
         return self.link
 
@@ -109,12 +109,7 @@ class Server:
         """A notification: its lists may have changed."""
         method = str(getattr(message, "method", ""))
         if method.endswith("/list_changed") and self.link is not None:
-            # Asked for in a task of its own: here the next message of the server would wait for it.
-            begin(self._rediscover(self.link), f"listing what {self.name} offers", tell=self._tell)
-
-    async def _rediscover(self, link: Link) -> None:
-        await link.rediscover()
-        self._moved(self)
+            self.link.refresh()
 
     async def elicited(self, context: Any, params: Any) -> Any:
         """An older server asks a person something in the middle of a call."""

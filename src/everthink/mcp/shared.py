@@ -2,8 +2,8 @@
 
     App(mcp_servers={…}) --> SharedServers --Server--> McpServers of each agent
 
-They are connected when the first agent asks for its tools, and what they offer is kept in the table, so that the
-next process offers it before they have answered.
+They are connected when the first agent asks for its tools, and what they offer is kept in the table, so that
+the next process offers it before they have answered.
 """
 
 from __future__ import annotations
@@ -82,10 +82,9 @@ class SharedServers:
                 name,
                 prefix,
                 place,
-                wires=lambda server, allow=allow: wires_of(server, self._network, written=allow),
+                wires=lambda server, allow=allow: wires_of(server, self._network, self._clock, written=allow),
                 clock=self._clock,
                 moved=self._moved,
-                tell=self._tell,
                 kept=decode(kept[name]) if name in kept else None,
             )
             self._servers[server.id] = server
