@@ -17,7 +17,7 @@ from typing import Any
 
 from everthink.mcp import HttpServer, StdioServer
 
-__all__ = ["ROOT", "Running", "Serving", "children", "is_gone", "stdio", "tasks", "until"]
+__all__ = ["ROOT", "Running", "Serving", "children", "deeds", "is_gone", "stdio", "tasks", "until"]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 20.0
@@ -121,6 +121,7 @@ def children() -> set[int]:
     return found
 
 
-def tasks() -> set[str]:
-    """The names of the tasks that are not over."""
-    return {task.get_name() for task in asyncio.all_tasks() if not task.done()}
+def tasks() -> set[asyncio.Task[Any]]:
+    """The tasks that are not over, but for those of the test itself."""
+    found = {task for task in asyncio.all_tasks() if not task.done()} - {asyncio.current_task()}
+    return {task for task in found if "TestRunner" not in repr(task.get_coro())}
