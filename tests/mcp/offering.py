@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.utilities.types import Audio, Image
 from mcp_types import (
     EmbeddedResource,
@@ -110,7 +111,7 @@ def offering(folder: Path) -> Offering:
     @server.tool(structured_output=False)
     def fail(words: str) -> str:
         """Fail."""
-        raise ValueError(words)
+        raise ToolError(words)
 
     @server.tool(structured_output=False)
     def big(megabytes: int) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.conftest import OpenApp
+
 from everthink import App, Think
 from everthink.mcp.link import Link
 from everthink.mcp.server import Server
 from everthink.testing import ScriptedModel, calls, says
-from tests.conftest import OpenApp
 
 __all__ = ["Part", "Room", "room"]
 

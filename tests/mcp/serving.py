@@ -1,6 +1,6 @@
 """Servers in processes of their own, to be killed and started again.
 
-    serving.start("sessions", folder) --> Running: its address, its deeds; kill(), again()
+serving.start("sessions", folder) --> Running: its address, its deeds; kill(), again()
 """
 
 from __future__ import annotations

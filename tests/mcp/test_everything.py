@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from everthink.mcp import HttpServer, StdioServer
-from everthink.testing import calls, says
 from tests.conftest import OpenApp
 from tests.mcp.room import Room, room
 from tests.mcp.serving import children, is_gone, tasks, until
 from tests.support.node import ROOT, free_port, needs, packages_of
+
+from everthink.mcp import HttpServer, StdioServer
+from everthink.testing import calls, says
 
 pytestmark = pytest.mark.anyio
 
@@ -45,12 +45,14 @@ class Everything:
     async def start(self) -> None:
         """Run it, unless the app does."""
         if isinstance(self.place, HttpServer):
-            env = {**os.environ, "PORT": str(self._port)}
-            self._process = subprocess.Popen(
-                self._command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
+            self._run()
             await until(self._listens, "it does not listen")
             self.is_dead = False
+
+    def _run(self) -> None:
+        env = {**os.environ, "PORT": str(self._port)}
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(self._command, env=env, stdout=quiet, stderr=quiet)
 
     def _listens(self) -> bool:
         with socket.socket() as one:

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-
 from tests.conftest import OpenApp
 from tests.mcp.room import Room, room
 from tests.mcp.serving import Serving, children, deeds, is_gone, stdio, tasks, until

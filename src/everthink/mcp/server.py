@@ -27,6 +27,9 @@ __all__ = ["Server"]
 
 log = logging.getLogger("everthink.mcp")
 
+MOST_ACCEPTED = 5_000
+"""Tools whose hashes are kept, also of those that are not offered any more."""
+
 
 class Server:
     """One server."""
@@ -55,6 +58,8 @@ class Server:
         self.link: Link | None = None
         self.on_accept: Callable[[Server], Awaitable[None]] | None = None
         """Keeps `accepted` after a person has said yes to a tool that had changed."""
+        self._told: dict[str, str] = {}
+        # Made anew when it offers something else.
         self._tools: dict[str, Tool] = {}
         self._tools_of: Catalogue | None = None
         self._running: list[ToolContext] = []
@@ -132,11 +137,20 @@ class Server:
         """True for a tool that is not what was accepted."""
         return self.accepted.get(tool.name, tool.hash) != tool.hash
 
-    def accept_new(self) -> list[str]:
-        """Accept tools that were not there before. The names of those that are not what they were."""
+    def accept_new(self) -> tuple[str, ...]:
+        """Accept tools that were not there before. The names of those that are not what they were, once."""
         tools = self.catalogue.tools if self.catalogue is not None else ()
+        if len(self.accepted) > MOST_ACCEPTED:  # it has new names each time
+            self.accepted = {
+                tool.name: self.accepted[tool.name] for tool in tools if tool.name in self.accepted
+            }
         self.accepted |= {tool.name: tool.hash for tool in tools if tool.name not in self.accepted}
-        return [tool.name for tool in tools if self.has_changed(tool)]
+        changed = {tool.name: tool.hash for tool in tools if self.has_changed(tool)}
+        names = tuple(name for name, hash in changed.items() if self._told.get(name) != hash)
+        self._told = changed
+        if names:
+            log.warning("tools of the MCP server %s are not what they were: %s", self.name, ", ".join(names))
+        return names
 
     def _made(self, catalogue: Catalogue) -> dict[str, Tool]:
         origin = Origin(f"mcp {self.id}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +77,7 @@ class McpServers:
         self._own: dict[str, Server] = {}
         self._keeps: dict[str, Keep] = {}
         self._callbacks: dict[str, str | None] = {}
+        self._hidden: set[str] = set()
         self._adding = asyncio.Lock()
         self._leave: Callable[[], None] | None = None
         self._is_closed = False
@@ -169,6 +170,7 @@ class McpServers:
         url = normal_url(place.url)
         check_url(url, loopback=network.loopback, allow=network.allow)
         wanted = None if id is None else server_id(id)
+        await self.open()  # names of theirs are taken
         async with self._adding:
             server = self._known(name, url, wanted)
             if server is None:
@@ -288,16 +290,8 @@ class McpServers:
     async def _keep_offer(self, server: Server) -> None:
         catalogue = server.catalogue
         assert catalogue is not None
-        changed = server.accept_new()
-        if changed:
-            names = ", ".join(changed)
-            log.warning(
-                "%s: tools of the MCP server %s are not what they were: %s",
-                self._parts.id,
-                server.name,
-                names,
-            )
-            self._parts.emit(McpChanged(server_id=server.id, tools=tuple(changed)))
+        if names := server.accept_new():
+            self._parts.emit(McpChanged(server_id=server.id, tools=names))
         await self._parts.store.apply(
             [
                 queries.offered(server.id, catalogue=encode(catalogue), now=self._parts.clock.now_ms()),
@@ -323,9 +317,11 @@ class McpServers:
     async def open(self) -> None:
         """See that the app's servers are known, too."""
         shared = self._parts.shared
-        if shared and self._leave is None:
+        if not shared:
+            return
+        if self._leave is None:
             self._leave = shared.watch(self._parts.changed)
-            await shared.open()
+        await shared.open()
 
     async def tools(self) -> Mapping[str, Tool]:
         """The tools of all servers. Of two of one name the first counts."""
@@ -334,6 +330,17 @@ class McpServers:
         for server in reversed(self.servers):
             tools |= server.tools()
         return tools
+
+    def hidden(self, names: Collection[str]) -> None:
+        """Tools of these names are not offered: the agent has its own. Said once of each."""
+        new = [name for name in names if name not in self._hidden]
+        self._hidden.update(new)
+        if new:
+            log.warning(
+                "%s: tools of MCP servers are left out, the agent has its own of that name: %s",
+                self._parts.id,
+                ", ".join(new),
+            )
 
     async def wait(self, seconds: float | None) -> None:
         """Return when the connections that are under way now have been made or have failed, or in time."""
