@@ -63,6 +63,7 @@ ROOMS: dict[str, set[str]] = {
     "fibers": {"store.port", "observe.events", "hooks"},
     "schedules": {"store.port", "observe.events", "tasks", "hooks", "door"},
     # Edges: they import the core, the core never imports them.
+    "mcp": {*PORTS, "guard", "tasks"},
     "workspace": {"store.port"},
     "sandbox": set(),
     "cluster": {"store", "postgres"},
@@ -82,6 +83,7 @@ ROOMS: dict[str, set[str]] = {
         "recovery",
         "fibers",
         "schedules",
+        "mcp",
         "workspace",
     },
     # Who may come in, and what they may do: asked by the server and by the page of `everthink dev`.
@@ -104,7 +106,6 @@ OUTSIDE: dict[str, set[str]] = {
     "agent": {"declaring", "server.connections"},  # what its hooks are given
     "chat_hooks": set(),
     "think": {"agent", "chat_hooks"},
-    "mcp": set(),
     "skills": set(),
     "extensions": set(),
     "messengers": {"agent", "think"},
