@@ -78,5 +78,3 @@ def check(at: str, story: str, part: dict[str, Any], effects: list[str]) -> str:
     assert part["state"] == "output-error", (at, part)
     assert "may or may not" in part["errorText"], (at, part)
     return "unknown"
-
-

@@ -87,6 +87,8 @@ class Link:
         self._lost = asyncio.Event()
         self._hurry = asyncio.Event()
         self._moved = asyncio.Event()
+        self.is_asking = False
+        """True while the server waits for a person."""
         self.settled = asyncio.Event()
         """Set once the first connection is made or has failed for good."""
 
@@ -206,6 +208,9 @@ class Link:
             alive.clear()
             left = min(timeouts.silence, ends_at - self._clock.monotonic())
             await _first(asyncio.wait([work]), alive.wait(), self._clock.sleep(max(left, 0.0)))
+            if self.is_asking:  # a person takes their time: that is not the server's
+                ends_at = max(ends_at, self._clock.monotonic() + timeouts.silence)
+                continue
             if work.done() or (alive.is_set() and self._clock.monotonic() < ends_at):
                 continue
             work.cancel()

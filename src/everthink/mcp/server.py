@@ -120,7 +120,12 @@ class Server:
         """An older server asks a person something in the middle of a call."""
         from .calls import elicited
 
-        return await elicited(self._running, self.name, params)
+        assert self.link is not None
+        self.link.is_asking = True
+        try:
+            return await elicited(self._running, self.name, params)
+        finally:
+            self.link.is_asking = False
 
     # --- its tools
 
