@@ -121,11 +121,8 @@ class Server:
         from .calls import elicited
 
         assert self.link is not None
-        self.link.is_asking = True
-        try:
+        with self.link.asking():
             return await elicited(self._running, self.name, params)
-        finally:
-            self.link.is_asking = False
 
     # --- its tools
 
