@@ -78,8 +78,8 @@ OPTIONS = {
     "on_before_request": optional(FUNCTION),
 }
 """The options that are kept as they are given."""
-READ = ("store", "store_options", "limits", "retention", "allow_origins", "allow_hosts")
-"""Those that are read: the first four below, the others in origins.py."""
+READ = ("store", "store_options", "limits", "retention", "allow_origins", "allow_hosts", "mcp")
+"""Those that are read: the first four below, then two in origins.py, and one in mcp_server/settings.py."""
 
 GIVEN = {
     "authenticate": ("connection",),
