@@ -158,8 +158,8 @@ class _Listening:
     def __init__(self, wants: Callable[[Turn], bool], tell: Progress) -> None:
         self._wants, self._tell = wants, tell
         self._arrived = asyncio.Event()
-        self._count = 0
-        self._told = 0
+        self._count: int = 0
+        self._told: int = 0
         self._new: list[str] = []
         self.text = ""
         self.error: str | None = None

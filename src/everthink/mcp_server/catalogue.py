@@ -18,7 +18,7 @@ from typing import Any
 
 from ..address import kebab
 from ..errors import AgentError, ToolDefinitionError
-from ..runtime.rpc import ExposedMethod, exposed_methods
+from ..runtime.rpc import ExposedMethod, exposed_method
 from ..settings import nearest
 from ..tools.docs import in_words, read_docstring
 from ..tools.function_input import FunctionInput
@@ -165,7 +165,9 @@ def _tools_of(cls: type[Any], chats: type[Any], *, exposed: bool) -> Iterator[Of
     called = _safe(kebab(cls.__name__))
     if issubclass(cls, chats):
         yield AskTool(_fitted(f"ask_{called}"), _asks(cls), cls)
-    for method, info in exposed_methods(cls).items() if exposed else ():
+    for method in dir(cls) if exposed else ():
+        if (info := exposed_method(cls, method)) is None:
+            continue
         try:
             yield _method_tool(cls, method, info, _fitted(f"{called}_{_safe(method)}"))
         except ToolDefinitionError as error:

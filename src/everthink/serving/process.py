@@ -188,6 +188,9 @@ def describe(loaded: Loaded, base: str) -> Iterator[str]:
     """What is served, one line each."""
     for route in loaded.routes:
         yield f"  {base.replace('http', 'ws', 1)}{route}/<name>"
+    for path, app in loaded.mounts:
+        if app.mcp is not None:
+            yield f"  {base}{path}/{app.mcp.path.strip('/')} for MCP clients"
     for note in loaded.notes:
         yield f"  Note: {note}"
 
