@@ -55,7 +55,9 @@ async def test_who_is_known_and_may_not_reach_an_agent_gets_403_before_it_is_sta
     serve: Serve, tmp_path: Path
 ) -> None:
     server = await serve(
-        assistant(ScriptedModel()), authenticate=by_header, authorize=lambda who, what, agent: agent.name == who
+        assistant(ScriptedModel()),
+        authenticate=by_header,
+        authorize=lambda who, what, agent: agent.name == who,
     )
 
     listed = await post(server, X_Token="ada")
@@ -196,7 +198,11 @@ async def test_a_name_is_judged_in_the_form_in_which_it_is_kept(serve: Serve) ->
         assistant(ScriptedModel()), authorize=lambda who, what, agent: seen.append(agent.name)
     )
     for name in ("Ju\u0308rgen", "ada/../bob", "a%2Fb"):
-        await post(server, "tools/call", {"name": "ask_assistant", "arguments": {"message": "x", "conversation": name}})
+        await post(
+            server,
+            "tools/call",
+            {"name": "ask_assistant", "arguments": {"message": "x", "conversation": name}},
+        )
 
     assert seen == ["J\u00fcrgen", "ada%2F..%2Fbob", "a%2Fb"]
 
@@ -338,7 +344,9 @@ async def test_a_call_that_authorize_does_not_allow_is_403_and_told_to_the_audit
     )
     seen = record_events(server.app)
 
-    refused = await post(server, "tools/call", {"name": "desk_change", "arguments": {"name": "x"}}, X_Token="ada")
+    refused = await post(
+        server, "tools/call", {"name": "desk_change", "arguments": {"name": "x"}}, X_Token="ada"
+    )
 
     assert (refused.status, refused.json["error"]["message"]) == (403, "Not allowed")
     assert ran == []

@@ -30,7 +30,7 @@ async def test_a_connection_that_is_lost_does_not_stop_the_turn(serve: Serve, tm
     server = await serve(assistant(model))
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL})
     head = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(f"POST /mcp HTTP/1.1\r\nHost: x\r\n{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
     await model.until_silent()
     writer.transport.abort()
@@ -114,7 +114,9 @@ async def test_who_may_not_cancel_stops_nothing(serve: Serve) -> None:
     assert in_answer(await asking)["result"]["structuredContent"]["text"] == "It goes on."
 
 
-async def test_a_method_goes_on_when_its_caller_has_left_and_is_stopped_when_they_cancel(serve: Serve) -> None:
+async def test_a_method_goes_on_when_its_caller_has_left_and_is_stopped_when_they_cancel(
+    serve: Serve,
+) -> None:
     begun, ended = asyncio.Event(), asyncio.Queue[str]()
 
     class Desk(Agent):

@@ -29,7 +29,9 @@ app = App(Assistant, store="sqlite:///everthink.db", mcp=True)
 """
 
 
-async def test_an_answer_that_was_cut_off_by_a_kill_can_be_asked_for_after_the_restart(tmp_path: Path) -> None:
+async def test_an_answer_that_was_cut_off_by_a_kill_can_be_asked_for_after_the_restart(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "shop.py").write_text(APP)
     began = asyncio.Event()
 
@@ -43,9 +45,7 @@ async def test_an_answer_that_was_cut_off_by_a_kill_can_be_asked_for_after_the_r
         # Given a client that has heard the beginning of an answer
         async with client_of(node) as client:
             asked = {"message": "Capital of France?", "conversation": "room"}
-            asking = asyncio.create_task(
-                client.call_tool("ask_assistant", asked, progress_callback=Heard())
-            )
+            asking = asyncio.create_task(client.call_tool("ask_assistant", asked, progress_callback=Heard()))
             await began.wait()
 
             # When the process dies and comes back

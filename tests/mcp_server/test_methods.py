@@ -109,7 +109,9 @@ async def test_a_method_is_a_tool_with_the_schema_of_its_signature(desk: Any, mo
         ("desk_twice", {"n": 4}, 8),
     ],
 )
-async def test_a_method_is_called_with_arguments_by_name(desk: Any, tool: str, given: Any, result: Any) -> None:
+async def test_a_method_is_called_with_arguments_by_name(
+    desk: Any, tool: str, given: Any, result: Any
+) -> None:
     async with client_of(desk) as client:
         called = await client.call_tool(tool, {"name": "x", **given})
 
@@ -144,7 +146,9 @@ async def test_pieces_of_a_streaming_method_are_progress_and_stand_in_the_result
         ("desk_unsayable", {"name": "x"}, "object"),
     ],
 )
-async def test_what_does_not_fit_is_told_and_nothing_runs(desk: Any, tool: str, given: Any, words: str) -> None:
+async def test_what_does_not_fit_is_told_and_nothing_runs(
+    desk: Any, tool: str, given: Any, words: str
+) -> None:
     async with client_of(desk) as client:
         called = await client.call_tool(tool, given)
 

@@ -11,7 +11,8 @@ import pytest
 from everthink import Agent, App, Think, exposed
 from everthink.errors import AgentError, InvalidSettings
 from everthink.mcp_server.catalogue import Catalogue
-from everthink.mcp_server.settings import McpEndpoint, endpoint_of
+from everthink.mcp_server.settings import endpoint_of
+from everthink.server import McpEndpoint
 
 
 class TravelAgent(Think):
@@ -50,7 +51,10 @@ def test_an_app_says_how_it_is_offered() -> None:
         ({"path": ""}, "McpEndpoint.path is"),
         ({"agents": "TravelAgent"}, "McpEndpoint.agents is 'TravelAgent', a str. It takes a list"),
         ({"agents": []}, "McpEndpoint.agents is []"),
-        ({"agents": ["TravelAgnt"]}, "'TravelAgnt', which is no agent of this app. Did you mean 'TravelAgent'?"),
+        (
+            {"agents": ["TravelAgnt"]},
+            "'TravelAgnt', which is no agent of this app. Did you mean 'TravelAgent'?",
+        ),
         ({"agents": [Plain]}, "'Plain', which is no agent of this app."),
         ({"agents": [3]}, "offers 3, which is no agent of this app."),
         ({"new_name": "x"}, "McpEndpoint.new_name is 'x', a str. It takes a function"),
@@ -65,7 +69,7 @@ def test_what_is_not_understood_is_refused_where_it_was_written(given: Any, word
 
 
 def test_an_option_that_is_nearly_this_one_is_told_with_its_name() -> None:
-    with pytest.raises(InvalidSettings, match="Did you mean mcp=?"):
+    with pytest.raises(InvalidSettings, match=r"Did you mean mcp=\?"):
         App(TravelAgent, mpc=True)  # type: ignore[call-arg]
 
 
@@ -77,7 +81,10 @@ def test_settings_may_be_an_object() -> None:
 
 
 def test_a_tool_is_called_like_its_class_in_letters_that_every_client_takes() -> None:
-    makers = [type(name, (Think,), {"model": "demo"}) for name in ("TravelAgent", "HTTP", "MY_Bot", "Jürgen", "天气")]
+    makers = [
+        type(name, (Think,), {"model": "demo"})
+        for name in ("TravelAgent", "HTTP", "MY_Bot", "Jürgen", "天气")
+    ]
 
     assert names(*makers) == ["ask_travel_agent", "ask_http", "ask_m_y_bot", "ask_j_rgen", "ask_agent"]
 

@@ -92,7 +92,7 @@ class Talk:
         raise AssertionError(f"it ended without {fields}: {self.heard}")
 
     async def ended(self) -> tuple[int, str]:
-        """The exit code, and what was said on standard error. What is left on standard output are messages."""
+        """The exit code, and what was said on standard error. The rest of its output is messages."""
         async with asyncio.timeout(PATIENCE):
             out, err = await self.process.communicate()
         self.heard += [json.loads(line) for line in out.splitlines()]

@@ -200,6 +200,7 @@ FACADES: dict[str, list[str]] = {
         "Connection",
         "Granted",
         "Limits",
+        "McpEndpoint",
         "StreamingResponse",
     ],
     "testing": [

@@ -29,6 +29,8 @@ LATER = [
     "door.admission",
     "facades",
     "journal",
+    "mcp_endpoint",
+    "mcp_server",
     "memory",
     "recovery",
     "runtime.actor",

@@ -55,7 +55,13 @@ class Words:
 
 
 async def post(
-    server: Place, method: str = "tools/list", params: Any = None, *, id: Any = 1, path: str = "/mcp", **headers: str
+    server: Place,
+    method: str = "tools/list",
+    params: Any = None,
+    *,
+    id: Any = 1,
+    path: str = "/mcp",
+    **headers: str,
 ) -> Answer:
     """One message, as a client of an older revision posts it."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params or {}}

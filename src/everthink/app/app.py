@@ -42,8 +42,8 @@ from .subclassing import check_app_class
 
 if TYPE_CHECKING:
     from ..access.access import Access
+    from ..mcp_endpoint import McpEndpoint
     from ..mcp_server.catalogue import Catalogue
-    from ..mcp_server.settings import McpEndpoint
     from ..models.port import Model
     from ..observe.events import EventBody
     from ..recovery.suspects import Suspect

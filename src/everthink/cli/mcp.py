@@ -124,9 +124,9 @@ async def _serve(loaded: Any, pipes: Any, *, exposed: bool, identity: str | None
 
     from ..access.access import Pass
     from ..identity import kept, mark_of
+    from ..mcp_endpoint import McpEndpoint
     from ..mcp_server.catalogue import Catalogue
     from ..mcp_server.service import Offering, Service
-    from ..mcp_server.settings import McpEndpoint
     from ..mcp_server.stdio import serve
     from ..serving.output import WrittenWrongly
     from ..think import Think

@@ -18,12 +18,12 @@ from typing import Any
 
 from ..address import kebab
 from ..errors import AgentError, ToolDefinitionError
+from ..mcp_endpoint import McpEndpoint
 from ..runtime.rpc import ExposedMethod, exposed_method
 from ..settings import nearest
 from ..tools.docs import in_words, read_docstring
 from ..tools.function_input import FunctionInput
 from ..tools.signature import Signature
-from .settings import McpEndpoint
 
 __all__ = ["AskTool", "Catalogue", "MethodTool", "Offered"]
 

@@ -22,6 +22,7 @@ from ..access.access import Access, Pass
 from ..access.permissions import MAY_NOT_ASK, NOT_ALLOWED, READONLY
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost, is_for_people
 from ..limits import Limits
+from ..mcp_endpoint import McpEndpoint
 from ..runtime.actor import Actor
 from .asking import Progress, ask, look
 from .callers import Caller, caller_of
@@ -29,7 +30,6 @@ from .calling import call_method
 from .catalogue import ANSWER_SCHEMA, AskTool, Catalogue, MethodTool, Offered
 from .in_flight import Begun, InFlight
 from .results import Result, of_answer, of_call, refused
-from .settings import McpEndpoint
 from .visits import Unfit, Visit, Wanted, read_call
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from ..access.access import Action, Pass
 from ..address import from_address
 from ..calling import call_hook
 from ..errors import AgentError, ToolInputError
+from ..mcp_endpoint import McpEndpoint
 from ..runtime.directory import MAX_NAME
 from ..settings import shown
 from ..tools.explain import describe
 from .catalogue import AskTool, MethodTool, Offered
-from .settings import McpEndpoint
 
 __all__ = ["Unfit", "Visit", "Wanted", "read_call"]
 
