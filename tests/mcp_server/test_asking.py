@@ -264,3 +264,23 @@ async def test_a_conversation_can_be_watched_by_people_while_a_client_asks(serve
     await page.until_text("Hello.")
 
     assert [message.text for message in page.messages] == ["Hi there", "Hello."]
+
+
+async def test_an_agent_that_leaves_memory_in_mid_answer_is_told_and_its_answer_is_there_later(
+    serve: Serve,
+) -> None:
+    model = ScriptedModel(says("It goes ").then_hangs(), says("on."))
+    cls = assistant(model)
+    server = await serve(cls)
+    async with client_of(server) as client:
+        given = {"message": "Hi", "conversation": "room"}
+        asking = asyncio.create_task(client.call_tool("ask_assistant", given))
+        await model.until_silent()
+        await server.app.evict(cls, "room")
+        cut = await asking
+        later = await client.call_tool("ask_assistant", {"conversation": "room"})
+
+    assert cut.structured_content is not None
+    assert (cut.structured_content["status"], cut.is_error) == ("interrupted", False)
+    assert "goes on by itself" in texts(cut)[-2]
+    assert texts(later) == ["It goes on."]
