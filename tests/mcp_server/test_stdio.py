@@ -212,13 +212,20 @@ async def test_a_line_that_is_too_long_or_too_deep_is_answered_and_the_next_is_r
     assert "nested deeper than 20 levels" in deep["error"]["message"]
 
 
-async def test_it_runs_in_the_folder_that_it_is_told(folder: Path, tmp_path_factory: Any) -> None:
+@pytest.mark.parametrize(
+    ("target", "database"), [("shop.py", "everthink.db"), ("shop:Assistant", "from-env.db")]
+)
+async def test_it_runs_in_the_folder_that_it_is_told(
+    folder: Path, tmp_path_factory: Any, target: str, database: str
+) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    async with talking(elsewhere, "shop.py", "--cwd", str(folder)) as talk:
+    if database == "from-env.db":
+        (folder / ".env").write_text("EVERTHINK_STORE=sqlite:///from-env.db")
+    async with talking(elsewhere, target, "--cwd", str(folder)) as talk:
         talk.call(1, message="who")
         await talk.until(id=1)
 
-    assert (folder / "everthink.db").exists()
+    assert (folder / database).exists()
     assert list(elsewhere.iterdir()) == []
 
 

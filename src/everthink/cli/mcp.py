@@ -107,12 +107,14 @@ def serve(
 
     check_installed("everthink mcp")
     pipes = claim()  # before anything of theirs is imported, which may print
+    named_by = source_of("store")
     if cwd is not None:
         os.chdir(cwd)
         read_env_file()
-        store = store or os.environ.get("EVERTHINK_STORE")
+        if store is None and (store := os.environ.get("EVERTHINK_STORE")) is not None:
+            named_by = "EVERTHINK_STORE"
     quiet_logs(access=False, level=log_level)
-    loaded = load(target, ask=Asked("mcp", store, source_of("store")))
+    loaded = load(target, ask=Asked("mcp", store, named_by))
     for note in [*odd_keys(), *what_is_missing(cls for cls, _ in loaded.agents)]:
         say_error(f"Warning: {note}", "yellow")
     asyncio.run(_serve(loaded, pipes, exposed=exposed, identity=identity))

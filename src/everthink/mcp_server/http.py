@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from ..access.access import Pass, raised
+from ..access.access import Pass, address_of, raised
 from ..limits import Limits
 from ..messages import decode_json, encode_json
 from ..server.asgi import Answers, Gate
@@ -174,7 +174,7 @@ class Endpoint:
         checks = self._access.may_call(entered.identity, tool.cls, name)
         why = await self._in_time(post, checks, "call", tool.cls, name)
         if why is not None:
-            who = {"identity": entered.who, "target": tool.method}
+            who = {"identity": entered.who, "address": address_of(post.request), "target": tool.method}
             self._access.audit.refused(tool.cls.__name__, name, "call", "not authorized", **who)
             raise _Refused(PlainTextResponse(why, 403))
 

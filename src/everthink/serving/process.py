@@ -230,7 +230,7 @@ def quiet_logs(*, access: bool, level: str = "warning") -> None:
     errors.addFilter(CLEAN)  # uvicorn's lines too: a client can make it complain as often as it likes
     logging.basicConfig(level=level.upper(), handlers=[errors])
     logging.getLogger("uvicorn.error").addFilter(_is_news)
-    logging.getLogger("mcp.server").setLevel("WARNING")  # it tells of each request that it has begun and ended
+    logging.getLogger("mcp.server").setLevel("WARNING")  # else it tells of each request's beginning and end
     if access:
         lines = _Lines(sys.stdout)
         lines.setFormatter(_Plain("%(message)s"))
