@@ -211,6 +211,7 @@ FACADES: dict[str, list[str]] = {
         "Connection",
         "Granted",
         "Limits",
+        "McpEndpoint",
         "StreamingResponse",
     ],
     "testing": [

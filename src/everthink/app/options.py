@@ -90,8 +90,9 @@ READ = (
     "allow_addresses",
     "allow_origins",
     "allow_hosts",
+    "mcp",
 )
-"""Those that are read: the first six below, the others in origins.py."""
+"""Those that are read: the first six below, then two in origins.py, and one in mcp_server/settings.py."""
 
 GIVEN = {
     "authenticate": ("connection",),
