@@ -1,6 +1,6 @@
 """Take up the fibers that a dead process left behind.
 
-    open rows that nobody runs --> framework handlers, on_fiber_recovered --> closed, or tried again later
+    open rows that nobody runs --> on_fiber_recovered --> closed, or tried again later
 
 Once at every start, before the agent's own start code, and again while rows are left. A row is closed only
 after its hook has returned, so a process that dies in between calls the hook again: a hook may run twice,
@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Container
 from typing import Any, Literal
 
 from ..backoff import backoff
 from ..clock import Timer
 from ..current import current_fiber, step_outside
-from ..errors import FiberHandlerTimeout, InvalidFiber
+from ..errors import InvalidFiber
 from ..messages import UNSET
 from ..observe.events import (
     FiberRecoveryAttempt,
@@ -39,22 +39,18 @@ from .values import (
     FiberInterrupted,
     FiberOutcome,
     FiberRecovery,
-    FiberRecoveryContext,
     as_json,
     as_object,
     fiber_recovery_of,
     words,
 )
 
-__all__ = ["FIRST_RETRY", "LAST_RETRY", "Handler", "Rescue", "outcome_statement"]
+__all__ = ["FIRST_RETRY", "LAST_RETRY", "Rescue", "outcome_statement"]
 
 log = logging.getLogger("everthink.fibers")
 
 FIRST_RETRY = 30.0
 LAST_RETRY = 300.0
-
-Handler = Callable[[FiberRecoveryContext], Awaitable[bool]]
-"""A handler of the framework: True when the fiber was its own."""
 
 # The fibers whose recovery this code is part of, outermost first.
 _RECOVERING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
@@ -67,8 +63,6 @@ class Rescue:
 
     def __init__(self, house: Parts, running: Container[str]) -> None:
         self._house, self._running = house, running
-        self.handlers: list[Handler] = []
-        """Asked before `on_fiber_recovered`, in order; the first that says True keeps the fiber."""
         self.retry_at: int | None = None
         """When the next scan is due, in ms; `None` when nothing is left."""
         self._scan: asyncio.Task[None] | None = None
@@ -200,15 +194,11 @@ class Rescue:
         house.emit(FiberRecoveryHandled(**names, status=status, elapsed_ms=self._since(began)))
         return True
 
-    async def _hand_over(self, fiber: Fiber) -> tuple[Literal["internal", "managed", "user"], Statement]:
-        """Who dealt with the fiber, and how its row is closed."""
+    async def _hand_over(self, fiber: Fiber) -> tuple[Literal["managed", "user"], Statement]:
+        """Give it to the hook. Which kind of fiber it is, and how its row is closed."""
         house = self._house
         _RECOVERING.set((*_RECOVERING.get(), fiber.id))
-        context = fiber.recovery()
-        for handler in self.handlers:
-            if await self._bounded(handler(context)):
-                return "internal", self._closed(fiber)
-        outcome = await house.hooks.on_fiber_recovered(context)
+        outcome = await house.hooks.on_fiber_recovered(fiber.recovery())
         if not fiber.managed:
             return "user", self._closed(fiber)
         if outcome is None:
@@ -233,26 +223,6 @@ class Rescue:
             return False
         await house.store.apply([closing])
         return True
-
-    async def _bounded(self, work: Awaitable[bool]) -> bool:
-        house, limit = self._house, self._settings.hook_timeout
-        task = asyncio.ensure_future(work)
-        late: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = (
-            house.clock.call_later(limit, lambda: late.done() or late.set_result(None)) if limit > 0 else None
-        )
-        try:
-            await asyncio.wait({task, late}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if not task.done():
-            house.background(task)  # it may still come to something; nobody waits for it
-            raise FiberHandlerTimeout(limit)
-        return task.result()
 
     @property
     def _settings(self) -> FiberRecovery:
