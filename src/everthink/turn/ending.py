@@ -77,7 +77,7 @@ async def fail(
     message: Message | None = None
     is_kept = True
     if run is not None:
-        first = [_failing(host, turn, error, stage, kind), *used_by(host, run)]
+        first = [_failing(turn, error, stage, kind), *used_by(host, run)]
         try:
             store = _store_shown if run.writer.is_broken else _store
             message = await store(host, run, first)
@@ -102,7 +102,7 @@ async def fail(
     )
 
 
-def _failing(host: Host, turn: Turn, error: Exception, stage: Stage, kind: str | None) -> Statement:
+def _failing(turn: Turn, error: Exception, stage: Stage, kind: str | None) -> Statement:
     text = shortened(str(error) or type(error).__name__, LONGEST)
     failure = Failing(stage, text, kind, is_for_people(error))
     return queries.failing(turn.id, failure=encode_json(failure).decode())
