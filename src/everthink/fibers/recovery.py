@@ -61,8 +61,8 @@ _RECOVERING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
 class Rescue:
     """The recovery of one agent's fibers. `running` are those of this process: it leaves them alone."""
 
-    def __init__(self, house: Parts, running: Container[str]) -> None:
-        self._house, self._running = house, running
+    def __init__(self, parts: Parts, running: Container[str]) -> None:
+        self._parts, self._running = parts, running
         self.retry_at: int | None = None
         """When the next scan is due, in ms; `None` when nothing is left."""
         self._scan: asyncio.Task[None] | None = None
@@ -100,18 +100,18 @@ class Rescue:
     # --- all of them
 
     async def _scan_all(self) -> None:
-        house, limit = self._house, self._settings.scan_deadline
+        parts, limit = self._parts, self._settings.scan_deadline
         if self._timer is not None:
             self._timer.cancel()
         self.retry_at = None
-        rows = await house.store.fetch(queries.OPEN)
+        rows = await parts.store.fetch(queries.OPEN)
         found = [fiber for row in rows if (fiber := Fiber.of(row)).id not in self._running]
-        began = house.clock.monotonic()
+        began = parts.clock.monotonic()
         failed: list[Fiber] = []
         untried: list[Fiber] = []
         for number, fiber in enumerate(found):
-            if 0 < limit < house.clock.monotonic() - began:
-                house.emit(FiberRecoverySkipped(**_names(fiber), reason="scan_deadline_exceeded"))
+            if 0 < limit < parts.clock.monotonic() - began:
+                parts.emit(FiberRecoverySkipped(**_names(fiber), reason="scan_deadline_exceeded"))
                 untried = found[number:]
                 break
             if not await self._once(fiber.id):
@@ -122,9 +122,9 @@ class Rescue:
             await self._postpone(failed, untried, streak)
 
     async def _postpone(self, failed: list[Fiber], untried: list[Fiber], streak: int) -> None:
-        house, delay = self._house, backoff(streak, first=FIRST_RETRY, most=LAST_RETRY)
-        self.retry_at = at = house.clock.now_ms() + round(delay * 1000)
-        await house.store.apply(
+        parts, delay = self._parts, backoff(streak, first=FIRST_RETRY, most=LAST_RETRY)
+        self.retry_at = at = parts.clock.now_ms() + round(delay * 1000)
+        await parts.store.apply(
             [
                 *(queries.postponed(fiber.id, attempts=streak, at=at) for fiber in failed),
                 *(queries.postponed(fiber.id, attempts=0, at=at) for fiber in untried),
@@ -133,14 +133,14 @@ class Rescue:
         self._arm(delay)
 
     def _arm(self, delay: float) -> None:
-        house = self._house
-        self._timer = house.clock.call_later(delay, lambda: house.background(self._again()))
-        house.wake_at(house.clock.now_ms() + round(delay * 1000))  # the agent may leave memory before
+        parts = self._parts
+        self._timer = parts.clock.call_later(delay, lambda: parts.background(self._again()))
+        parts.wake_at(parts.clock.now_ms() + round(delay * 1000))  # the agent may leave memory before
 
     async def _again(self) -> None:
-        house = self._house
+        parts = self._parts
         step_outside()  # whatever turn woke the agent does not wait for this
-        with house.holds.take():
+        with parts.holds.take():
             try:
                 await self.scan()
             except Exception:
@@ -158,52 +158,52 @@ class Rescue:
         return await asyncio.shield(task)
 
     async def _recover(self, id: str) -> bool:
-        house = self._house
+        parts = self._parts
         current_fiber.set(None)  # whoever waits for this may be a fiber; the hook is not part of it
-        rows = await house.store.fetch(queries.STILL_OPEN, id)
+        rows = await parts.store.fetch(queries.STILL_OPEN, id)
         if id in self._running:
             return True  # somebody resumed it
         if rows and rows[0][2]:
-            (rows,) = await house.store.apply([queries.interrupted(id, now=house.clock.now_ms())])
+            (rows,) = await parts.store.apply([queries.interrupted(id, now=parts.clock.now_ms())])
         if not rows:
             return True  # somebody ended it
         fiber = Fiber.of(rows[0])
         names, reason = _names(fiber), "interrupted"
-        age = house.clock.now_ms() - fiber.created_at
-        house.emit(FiberRecoveryDetected(**names, recovery_reason=reason, elapsed_ms=age))
-        house.emit(FiberRunInterrupted(**names, recovery_reason=reason))
-        house.emit(FiberRecoveryAttempt(**names, recovery_reason=reason))
-        began = house.clock.monotonic()
+        age = parts.clock.now_ms() - fiber.created_at
+        parts.emit(FiberRecoveryDetected(**names, recovery_reason=reason, elapsed_ms=age))
+        parts.emit(FiberRunInterrupted(**names, recovery_reason=reason))
+        parts.emit(FiberRecoveryAttempt(**names, recovery_reason=reason))
+        began = parts.clock.monotonic()
         try:
             status, closing = await self._hand_over(fiber)
         except (Exception, asyncio.CancelledError) as error:  # told, logged, tried again
             if _is_cut(error):
                 raise
-            house.hooks.log_error("on_fiber_recovered", error)
+            parts.hooks.log_error("on_fiber_recovered", error)
             is_closed = await self._failed(fiber, error)
-            house.emit(
+            parts.emit(
                 FiberRecoveryFailed(
                     **names, error=words(error), reason="handler_error", elapsed_ms=self._since(began)
                 )
             )
             if is_closed and not fiber.managed and fiber.id not in self._running:
-                house.emit(FiberRecoverySkipped(**names, reason="max_age_exceeded"))
+                parts.emit(FiberRecoverySkipped(**names, reason="max_age_exceeded"))
             return is_closed
         if fiber.id not in self._running:  # otherwise the hook has resumed it
-            await house.store.apply([closing])
-        house.emit(FiberRecoveryHandled(**names, status=status, elapsed_ms=self._since(began)))
+            await parts.store.apply([closing])
+        parts.emit(FiberRecoveryHandled(**names, status=status, elapsed_ms=self._since(began)))
         return True
 
     async def _hand_over(self, fiber: Fiber) -> tuple[Literal["managed", "user"], Statement]:
         """Give it to the hook. Which kind of fiber it is, and how its row is closed."""
-        house = self._house
+        parts = self._parts
         _RECOVERING.set((*_RECOVERING.get(), fiber.id))
-        outcome = await house.hooks.on_fiber_recovered(fiber.recovery())
+        outcome = await parts.hooks.on_fiber_recovered(fiber.recovery())
         if not fiber.managed:
             return "user", self._closed(fiber)
         if outcome is None:
             return "managed", self._closed(fiber)
-        return "managed", outcome_statement(fiber.id, outcome, now=house.clock.now_ms(), by_recovery=True)
+        return "managed", outcome_statement(fiber.id, outcome, now=parts.clock.now_ms(), by_recovery=True)
 
     def _closed(self, fiber: Fiber) -> Statement:
         close = queries.left if fiber.managed else queries.removed
@@ -213,7 +213,7 @@ class Rescue:
         """Keep the row for another try (False), or close it."""
         if fiber.id in self._running:
             return True  # the hook has resumed it, and raised afterwards
-        house, now, max_age = self._house, self._house.clock.now_ms(), self._settings.max_age
+        parts, now, max_age = self._parts, self._parts.clock.now_ms(), self._settings.max_age
         if fiber.managed:
             failed = FiberFailed(words(error))
             closing = outcome_statement(fiber.id, failed, now=now, by_recovery=True)
@@ -221,15 +221,15 @@ class Rescue:
             closing = self._closed(fiber)
         else:
             return False
-        await house.store.apply([closing])
+        await parts.store.apply([closing])
         return True
 
     @property
     def _settings(self) -> FiberRecovery:
-        return fiber_recovery_of(self._house.hooks.agent.fiber_recovery)
+        return fiber_recovery_of(self._parts.hooks.agent.fiber_recovery)
 
     def _since(self, began: float) -> int:
-        return round((self._house.clock.monotonic() - began) * 1000)
+        return round((self._parts.clock.monotonic() - began) * 1000)
 
 
 def outcome_statement(id: str, outcome: Any, *, now: int, by_recovery: bool) -> Statement:
