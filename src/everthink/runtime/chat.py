@@ -296,7 +296,6 @@ class Chat:
         host = self.host
         self._evictor = self._evictor or Evictor(
             EvictorParts(
-                id=host.id,
                 clock=host.clock,
                 live=lambda: host.session,
                 setting=lambda: host.hooks.agent.media_eviction,
@@ -315,7 +314,6 @@ class Chat:
         host = self.host
         self._sessions = self._sessions or Sessions(
             SessionsParts(
-                id=host.id,
                 store=host.store,
                 new_id=host.new_id,
                 now=host.clock.now_ms,

@@ -29,7 +29,6 @@ log = logging.getLogger("everthink.session")
 class Parts:
     """The parts of an agent that its evictor uses."""
 
-    id: str
     clock: Clock
     live: Callable[[], Session]
     """The session that turns run in."""

@@ -38,7 +38,6 @@ CARRIED_ON = "# What was said in the session before this one\n\n"
 class Parts:
     """The parts of an agent that its sessions use."""
 
-    id: str
     store: AgentStore
     new_id: Callable[[], str]
     now: Callable[[], int]
