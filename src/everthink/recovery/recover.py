@@ -1,6 +1,6 @@
 """Pick up turns that were cut off, within bounds; give up the others where everybody sees it.
 
-    admission, perform --pick_up--> journal + incident --> go on | start over | end
+    turn/attempt --decide--> journal + incident --> go on | start over | end
 
 The decision is `incident.evaluate`; here it is carried out. A turn keeps its row, its request id,
 its stream and its message however often it is cut off, so there is nothing to reconcile: the next
@@ -146,13 +146,13 @@ class Recovery:
             self.recovering = Recovering(turn.request_id, self._host.clock.now_ms())
             self._host.feed.publish(RecoveryChanged(turn, True))
 
-    async def pick_up(self, turn: Turn) -> Outcome | Postponed | None:
+    async def decide(self, turn: Turn) -> Outcome | Postponed | None:
         """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`.
 
         Only a store that is closed, or another's by now, raises: the agent stops.
         """
         try:
-            outcome = await self._counted(turn)
+            outcome = await self._try(turn)
         except StoreError as error:
             if is_elsewhere(error):
                 raise
@@ -160,7 +160,7 @@ class Recovery:
         self._failures.pop(turn.id, None)
         return outcome
 
-    async def _counted(self, turn: Turn) -> Outcome | Postponed | None:
+    async def _try(self, turn: Turn) -> Outcome | Postponed | None:
         """An attempt, counted before anything of the turn is read: it may be what took the process down."""
         host = self._host
         said = await last_chunk(host.store, turn.id)
@@ -168,7 +168,7 @@ class Recovery:
         if trial.is_aside:
             return await self._set_aside(turn, trial.suspect)
         try:
-            outcome = await self._picked_up(turn)
+            outcome = await self._decide(turn)
         except StoreError:
             await self._trials.undo(trial)
             raise
@@ -180,7 +180,7 @@ class Recovery:
             self._watch(turn, trial)
         return outcome
 
-    async def _picked_up(self, turn: Turn) -> Outcome | Postponed | None:
+    async def _decide(self, turn: Turn) -> Outcome | Postponed | None:
         if turn.failing is not None:
             turn.is_interrupted = False
             return await finish_failing(self._host, turn, turn.failing)
@@ -188,7 +188,7 @@ class Recovery:
         turn.is_interrupted = False
         # Whoever answers one of its calls meanwhile finds it here.
         turn.fold = journal.fold
-        return await self._decided(turn, journal)
+        return await self._decide_from(turn, journal)
 
     def _watch(self, turn: Turn, trial: Trial) -> None:
         """Let the next suspect go as soon as this turn has said something, or is over."""
@@ -202,7 +202,7 @@ class Recovery:
 
         leave = self._host.feed.join(see)
 
-    async def _decided(self, turn: Turn, journal: Journal) -> Outcome | Postponed | None:
+    async def _decide_from(self, turn: Turn, journal: Journal) -> Outcome | Postponed | None:
         host = self._host
         if turn.signal.aborted:
             return await end_where_cut(self._host, turn, journal, "aborted", reason_of(turn))

@@ -72,7 +72,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
             if turn.is_interrupted:
                 if turn.cuts:
                     await _pause(host, turn)
-                outcome = await host.recovery.pick_up(turn)
+                outcome = await host.recovery.decide(turn)
             outcome = outcome or await _performed(host, turn, abort)
     except StoreError:
         raise  # the row is as it was: the next start takes it up
