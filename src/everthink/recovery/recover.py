@@ -240,11 +240,11 @@ class Recovery:
     ) -> tuple[Incident, ExhaustedReason | None]:
         host, now = self._host, self._host.clock.now_ms()
         id = incident_id(turn.request_id, self._asked_by(turn))
-        await host.store.apply([queries.swept(before=now - INCIDENT_TTL_MS)])
+        await host.store.apply([queries.forget_old_incidents(before=now - INCIDENT_TTL_MS)])
         rows = await host.store.fetch(queries.ONE, id)
         kind: Kind = "continue" if journal.fold.has_content else "retry"
         found = evaluate(
-            queries.opened(rows[0]) if rows else None,
+            queries.incident_of(rows[0]) if rows else None,
             id=id,
             request_id=turn.request_id,
             kind=kind,
@@ -254,7 +254,7 @@ class Recovery:
             awaiting=self._awaits_person(turn, journal),
         )
         incident, reason = found.incident, found.exhausted
-        await host.store.apply([queries.kept(incident)])
+        await host.store.apply([queries.save_incident(incident)])
         self._incidents[turn.id] = incident
         if found.is_new:
             host.emit(ChatRecoveryDetected(**_fields(incident)))
@@ -350,7 +350,7 @@ class Recovery:
     async def _scheduled(self, turn: Turn, incident: Incident) -> None:
         host = self._host
         incident = self._incidents[turn.id] = replace(incident, status="scheduled", reason=None)
-        await host.store.apply([turns.picked_up(turn.id), queries.kept(incident)])
+        await host.store.apply([turns.picked_up(turn.id), queries.save_incident(incident)])
         self._announce(turn)
         host.emit(ChatRecoveryScheduled(**_fields(incident)))
 
@@ -366,7 +366,7 @@ class Recovery:
         host.hooks.log_error("on_chat_recovery", error)
         text = mask(str(error)) or type(error).__name__
         incident = self._incidents[turn.id] = replace(incident, status="failed", reason=text)
-        await host.store.apply([queries.kept(incident)])
+        await host.store.apply([queries.save_incident(incident)])
         host.emit(ChatRecoveryFailed(**_fields(incident), reason=text))
         turn.is_interrupted = True
         return Postponed(backoff(incident.attempt, first=FIRST_RETRY, most=LONGEST_RETRY))
@@ -385,7 +385,7 @@ class Recovery:
         id = incident_id(turn.request_id, self._asked_by(turn))
         rows = await host.store.fetch(queries.ONE, id)
         now = host.clock.now_ms()
-        known = queries.opened(rows[0]) if rows else None
+        known = queries.incident_of(rows[0]) if rows else None
         incident = known or self._blank(turn, id, settings)
         incident = replace(
             incident,
@@ -397,7 +397,7 @@ class Recovery:
         self._incidents[turn.id] = incident
         if incident.attempt > settings.max_attempts:
             return await self._give_up(turn, await self._read(turn), incident, "stable_timeout", settings)
-        await host.store.apply([queries.kept(incident)])
+        await host.store.apply([queries.save_incident(incident)])
         host.emit(ChatRecoveryScheduled(**_fields(incident)))
         return Postponed(POSTPONED_BY)
 
@@ -544,8 +544,8 @@ class Recovery:
         if incident is None:
             return passing
         if status == "completed" and incident.status not in ("skipped", "exhausted"):
-            return [*passing, queries.forgotten(incident.id)]
-        return [*passing, queries.kept(self._closed_as(incident, status))]
+            return [*passing, queries.forget_incident(incident.id)]
+        return [*passing, queries.save_incident(self._closed_as(incident, status))]
 
     def _closed_as(self, incident: Incident, status: TurnStatus) -> Incident:
         if incident.status in ("exhausted", "skipped"):

@@ -245,8 +245,8 @@ class Directory:
         return bool(await self.store.fetch(alarm_queries.DUE, self._clock.now_ms(), 1, agent=id))
 
     async def _started(self, cls: type[Any], name: str, props: Any, fence: Fence) -> Actor:
-        known = queries.known(cls=cls.__name__, name=name, now=self._clock.now_ms())
-        parts: dict[str, Any] = {**self._parts, "store": Introduced(fence, known), "fence": fence}
+        noted = queries.note_agent(cls=cls.__name__, name=name, now=self._clock.now_ms())
+        parts: dict[str, Any] = {**self._parts, "store": Introduced(fence, noted), "fence": fence}
         actor = Actor(cls, name, waker=self.waker.wake_at, **parts)
         try:
             await actor.start(props)
