@@ -72,9 +72,9 @@ class Tree:
     # There is one for each session, and without a dict it weighs a kilobyte less.
     # fmt: off
     __slots__ = (
-        "__dict__", "__weakref__", "_added", "_budget", "_confirmed", "_cut", "_floor",
+        "__dict__", "__weakref__", "_added", "_budget", "_confirmed", "_cut", "_floor", "_index_of",
         "_is_partial", "_is_windowed", "_leaf", "_leaf_seq", "_met", "_now", "_overlays", "_path",
-        "_places", "_planned", "_read", "_seq", "_shelf", "_stale", "_store", "_tip", "_tip_seq",
+        "_planned", "_read", "_seq", "_shelf", "_stale", "_store", "_tip", "_tip_seq",
         "_weights", "heaviest", "id", "tell_cut",
     )
     # fmt: on
@@ -87,7 +87,7 @@ class Tree:
         # and where each id stands in it. The last message that a summary covers stands where that does.
         self._path: list[Message] = []
         self._weights: list[int] = []
-        self._places: dict[str, int] = {}
+        self._index_of: dict[str, int] = {}
         # Its last row.
         self._leaf: str | None = None
         self._leaf_seq = 0
@@ -139,21 +139,21 @@ class Tree:
 
     def find(self, id: str) -> Message | None:
         """A message of the active path."""
-        place = self._places.get(id)
-        found = None if place is None else self._path[place]
+        index = self._index_of.get(id)
+        found = None if index is None else self._path[index]
         return found if found is not None and found.id == id else None
 
     def token_estimate(self) -> int:
         """What the active path weighs in tokens, roughly. Each message is estimated once."""
-        for place, weight in enumerate(self._weights):
+        for index, weight in enumerate(self._weights):
             if weight < 0:
-                self._weights[place] = estimate_message(self._path[place])
+                self._weights[index] = estimate_message(self._path[index])
         return sum(self._weights)
 
     def up_to(self, id: str) -> list[Message] | None:
         """The active path up to a message of it, or `None` when it is not on it (or inside a summary)."""
-        place = self._places.get(id)
-        return None if place is None else self._path[: place + 1]
+        index = self._index_of.get(id)
+        return None if index is None else self._path[: index + 1]
 
     def row_of(self, message: Message) -> str:
         """The id that a message hangs on below this one: for a summary, the last message it covers."""
@@ -167,7 +167,7 @@ class Tree:
 
     def is_known(self, id: str) -> bool:
         """True when the message is on the active path, or is being written."""
-        return id in self._places or id in self._planned
+        return id in self._index_of or id in self._planned
 
     async def load(self) -> None:
         """Read the active path from the database."""
@@ -206,7 +206,7 @@ class Tree:
         they are."""
         await self.refresh()
         if self._is_partial:
-            self._met |= await self.known([m.id for m in messages if m.id not in self._places])
+            self._met |= await self.known([m.id for m in messages if m.id not in self._index_of])
             await self.refresh()
 
     async def get_message(self, id: str) -> Message | None:
@@ -219,7 +219,7 @@ class Tree:
 
     async def has(self, id: str) -> bool:
         """True when this session holds the message, on whichever branch."""
-        return id in self._places or bool(await self._store.fetch(queries.ONE, self.id, id))
+        return id in self._index_of or bool(await self._store.fetch(queries.ONE, self.id, id))
 
     async def get_parent(self, id: str) -> str | None:
         """The id of the message that this one follows; `None` for a root."""
@@ -295,7 +295,7 @@ class Tree:
         for message in messages:
             if message.role == "user" and is_overlay(message):
                 raise InvalidMessage("message.id", f"is {message.id[:40]!r}, which stands for a summary")
-            if message.id in self._places or message.id in self._met or is_overlay(message):
+            if message.id in self._index_of or message.id in self._met or is_overlay(message):
                 continue  # stays where it is, and so does the place of what follows
             now = self._now()
             message = self._fitted(message).stored(now)
@@ -371,10 +371,10 @@ class Tree:
 
     def apply_early(self, message: Message) -> None:
         """Put an update into the path ahead of its commit, so that the next one builds on it."""
-        place = self._places.get(message.id)
-        if place is not None and self._path[place].id == message.id:
-            self._path[place] = message.stored(self._path[place])
-            self._weights[place] = -1
+        index = self._index_of.get(message.id)
+        if index is not None and self._path[index].id == message.id:
+            self._path[index] = message.stored(self._path[index])
+            self._weights[index] = -1
 
     def fail(self, plan: Plan | None = None) -> None:
         """A planned row was not written: what memory believes about the tip may be wrong."""
@@ -402,14 +402,14 @@ class Tree:
     def _hang(self, message: Message, parent: str | None, seq: int) -> None:
         if seq > self._tip_seq:
             self._tip, self._tip_seq = message.id, seq
-        place = -1 if parent is None else self._places.get(parent, -2)
-        if place == -2 or seq <= self._leaf_seq:
-            self._stale = self._stale or message.id not in self._places
+        index = -1 if parent is None else self._index_of.get(parent, -2)
+        if index == -2 or seq <= self._leaf_seq:
+            self._stale = self._stale or message.id not in self._index_of
             return
         self._leaf, self._leaf_seq = message.id, seq
-        if len(self._path) > place + 1:
-            self._set_path(self._path[: place + 1])
-        self._places[message.id] = len(self._path)
+        if len(self._path) > index + 1:
+            self._set_path(self._path[: index + 1])
+        self._index_of[message.id] = len(self._path)
         self._path.append(message)
         self._weights.append(-1)
 
@@ -486,8 +486,8 @@ class Tree:
     def _set_path(self, messages: list[Message]) -> None:
         self._path = messages
         self._weights = [-1] * len(messages)
-        self._places = {message.id: place for place, message in enumerate(messages)}
+        self._index_of = {message.id: index for index, message in enumerate(messages)}
         for overlay in self._overlays:
-            place = self._places.get(overlay.message_id)
-            if place is not None:
-                self._places[overlay.to_message_id] = place
+            index = self._index_of.get(overlay.message_id)
+            if index is not None:
+                self._index_of[overlay.to_message_id] = index

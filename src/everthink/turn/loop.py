@@ -78,10 +78,10 @@ class TimedOut(Exception):
 class _Block:
     """A block of text or thinking that may still grow."""
 
-    __slots__ = ("make", "metadata", "pieces", "place")
+    __slots__ = ("index", "make", "metadata", "pieces")
 
-    def __init__(self, make: Callable[..., Any], place: int, metadata: model.ProviderMetadata | None) -> None:
-        self.make, self.place, self.metadata = make, place, metadata
+    def __init__(self, make: Callable[..., Any], index: int, metadata: model.ProviderMetadata | None) -> None:
+        self.make, self.index, self.metadata = make, index, metadata
         self.pieces: list[str] = []
 
 
@@ -121,7 +121,7 @@ class _Answer:
         block = self._open.pop(id, None)
         if block is not None:
             known = {**(block.metadata or {}), **(metadata or {})} or None
-            self.content[block.place] = block.make("".join(block.pieces), known)
+            self.content[block.index] = block.make("".join(block.pieces), known)
 
     def close(self) -> None:
         for id in list(self._open):
@@ -239,15 +239,15 @@ class Loop:
         Somebody may have said something since: an approval is not lost because of that.
         """
         messages = self._assembled.messages
-        for place in range(1, len(messages)):
-            said, answers = messages[place - 1], messages[place]
+        for index in range(1, len(messages)):
+            said, answers = messages[index - 1], messages[index]
             if (
                 isinstance(answers, model.ToolMessage)
                 and isinstance(said, model.AssistantMessage)
                 and any(isinstance(part, model.ApprovalResponse) for part in answers.content)
             ):
-                done = await self._approved(said, answers, messages[: place - 1])
-                messages = [*messages[:place], done, *messages[place + 1 :]]
+                done = await self._approved(said, answers, messages[: index - 1])
+                messages = [*messages[:index], done, *messages[index + 1 :]]
         # Converted history pairs calls and results by itself; a hook's own list may not.
         is_ours = self._assembled.config.messages is None and not has_approvals(messages)
         return messages if is_ours else asking(paired(messages))
