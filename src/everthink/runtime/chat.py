@@ -283,7 +283,7 @@ class Chat:
         try:
             rows = await host.store.apply(commit)
         except BaseException:
-            host.session.fail()
+            host.session.roll_back()
             raise
         self.cleaning.ask(running)
         return rows
@@ -348,7 +348,7 @@ class Chat:
         try:
             await self.host.session.load()
         except Exception:
-            self.host.session.fail()  # empty for now: whoever needs it reads it again
+            self.host.session.roll_back()  # empty for now: whoever needs it reads it again
             raise
 
     def _session_told(self, news: SessionNews) -> None:

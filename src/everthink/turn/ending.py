@@ -214,7 +214,7 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     try:
         await run.writer.close([*plan.statements, *plan.moves, *last, *_pruning(host)])
     except BaseException:
-        host.session.fail(plan)
+        host.session.roll_back(plan)
         raise
     if not plan.writes:
         return None
