@@ -1,7 +1,7 @@
 """Sleep until the earliest timer of all agents is due, then reach the agents concerned. One per process.
 
     alarms rows --earliest--> Waker --call_later--> reach(class, name) --> the agent runs what is due
-    schedule() --rouse(at)--^
+    schedule() --wake_at---^
 
 Nothing polls: the database is read when the process starts, and when the time has come that somebody
 named. A process with nothing to wait for has no timer at all. Agents of classes that this process

@@ -1,6 +1,6 @@
 """Take heavy contents out of old messages, a few rows at a time, beside the turns.
 
-    turn ended, large history opened --nudge--> Evictor --> files and lighter rows, in one commit each
+    turn ended, large history opened --start_pass--> Evictor --> files and lighter rows, in one commit each
 
 A file and the row that names it are one commit, so whatever is killed in here leaves a message
 whole or its file in place.

@@ -1,4 +1,4 @@
-"""The compaction function that comes with the house: summarize the middle, keep head and tail.
+"""The compaction function that comes with everthink: summarize the middle, keep head and tail.
 
     session.compact --messages--> create_compact_function(…) --prompt--> summarize --> Compaction
 

@@ -1,6 +1,6 @@
 """How a turn ended, or that it has not: what performing one gives back.
 
-turn/perform, recovery/ --Outcome | Postponed--> turn/admission --> response hook, caller
+turn/attempt, recovery/ --Outcome | Postponed--> door/admission --> response hook, caller
 """
 
 from __future__ import annotations
