@@ -22,7 +22,7 @@ from ..door import stopping
 from ..door.admission import Door
 from ..door.answers import Answers
 from ..door.browser import Browser
-from ..door.continuations import Continuations, Wish
+from ..door.continuations import Continuations, StoredContinuation
 from ..door.programmatic import Programmatic
 from ..door.requests import Requests
 from ..door.stopping import Stop
@@ -172,7 +172,7 @@ class Chat:
     async def wake(self, kept: KeptValues) -> None:
         """Take up what an earlier process left. After the agent's own start code."""
         await self.attempt("durable-work-recovery", self._waking().wake())
-        self.continuations.restore(kept.get("continuation", Wish))
+        self.continuations.restore(kept.get("continuation", StoredContinuation))
 
     async def take_up(self, turn_id: str) -> None:
         """Take up one turn, which was released."""

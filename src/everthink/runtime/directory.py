@@ -140,7 +140,7 @@ class Directory:
             clock=clock,
             classes=classes,
             reach=self._rouse,
-            left=(turn_queries.WAITING, queries.WISHING, fiber_queries.WAITING, job_queries.LEFT),
+            left=(turn_queries.WAITING, queries.TO_CONTINUE, fiber_queries.WAITING, job_queries.LEFT),
             rank=self.trials.rank,
             elsewhere=membership.elsewhere if membership is not None else None,
         )

@@ -9,13 +9,13 @@ from ..store.port import Statement
 __all__ = [
     "AGENTS",
     "IS_KNOWN",
-    "IS_WISHING",
+    "IS_TO_CONTINUE",
     "LATEST",
     "RECOVERY",
     "SEEN",
     "TABLES",
+    "TO_CONTINUE",
     "VALUES",
-    "WISHING",
     "note_agent",
     "note_seen",
     "remove_value",
@@ -50,8 +50,8 @@ SEEN = (
     "CREATE INDEX agents_by_seen ON agents (seen_at)",
 )
 
-WISHING = "SELECT agent FROM kv WHERE name = 'continuation'"
-IS_WISHING = "SELECT 1 FROM kv WHERE agent = ? AND name = 'continuation'"
+TO_CONTINUE = "SELECT agent FROM kv WHERE name = 'continuation'"
+IS_TO_CONTINUE = "SELECT 1 FROM kv WHERE agent = ? AND name = 'continuation'"
 
 IS_KNOWN = "SELECT 1 FROM agents WHERE agent = ?"
 

@@ -23,7 +23,7 @@ from . import queries
 
 __all__ = ["Retention"]
 
-_TO_COME = (turn.ANY_OPEN, alarm_queries.ANY, job_queries.ANY, fiber_queries.ANY_OPEN, queries.IS_WISHING)
+_TO_COME = (turn.ANY_OPEN, alarm_queries.ANY, job_queries.ANY, fiber_queries.ANY_OPEN, queries.IS_TO_CONTINUE)
 _DONE = (session.LAST, turn.LAST, *context.LAST, fiber_queries.LAST)
 _AT_ONCE = 50
 """So many agents are looked at, or marked as seen, in one statement."""
