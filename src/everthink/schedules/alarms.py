@@ -124,7 +124,7 @@ class Alarms:
         retry: Retry | None = None,
         idempotent: bool | None = None,
     ) -> Schedule:
-        """See `Agent.schedule`."""
+        """Store a timer, unless an equal one is kept (`idempotent`), and see that it wakes the agent."""
         name = callback_name(self._parts.agent, callback)
         due = moment(when, now=self._parts.clock.now_ms(), callback=name)
         if self._is_starting and idempotent is None and due.type != "cron" and name not in self._warned:
@@ -141,7 +141,7 @@ class Alarms:
     async def schedule_every(
         self, seconds: Any, callback: Any, payload: Any = None, *, retry: Retry | None = None
     ) -> Schedule:
-        """See `Agent.schedule_every`."""
+        """Store a timer that comes again so long after its callback returned, or keep an equal one."""
         name = callback_name(self._parts.agent, callback)
         due = every(seconds, now=self._parts.clock.now_ms())
         return await self._create(due, name, payload, retry, once=True)
@@ -190,7 +190,7 @@ class Alarms:
         return AlarmRow.of(rows[0]) if rows else None
 
     async def get(self, id: str) -> Schedule | None:
-        """See `Agent.get_schedule`."""
+        """The timer with this id, as long as it is stored."""
         check_call("get_schedule", id=id)
         row = await self._row(id)
         return None if row is None else _schedule(row)
@@ -207,7 +207,7 @@ class Alarms:
         start: datetime | None = None,
         end: datetime | None = None,
     ) -> list[Schedule]:
-        """See `Agent.list_schedules`."""
+        """The timers of the agent, the earliest first, narrowed by what is given."""
         check_call("list_schedules", id=id, start=start, end=end)
         if type is not None:
             check_words("list_schedules: type", type, get_args(Kind))
@@ -221,7 +221,7 @@ class Alarms:
         return [_schedule(AlarmRow.of(row)) for row in rows]
 
     async def cancel(self, id: str) -> bool:
-        """See `Agent.cancel_schedule`."""
+        """Remove a timer. False when there is none of that id."""
         check_call("cancel_schedule", id=id)
         (rows,) = await self._parts.store.apply([queries.cancelled(id)])
         if not rows:

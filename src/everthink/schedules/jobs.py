@@ -80,7 +80,7 @@ class Jobs:
     # --- putting in and taking out
 
     async def queue(self, callback: Any, payload: Any = None, *, retry: Retry | None = None) -> str:
-        """See `Agent.queue`."""
+        """Store a job behind those there are, and begin with it when its turn comes. Returns its id."""
         parts = self._parts
         name = callback_name(parts.agent, callback)
         options_of(parts.agent, retry)
@@ -95,16 +95,16 @@ class Jobs:
         return row.id
 
     async def dequeue(self, id: str) -> bool:
-        """See `Agent.dequeue`."""
+        """Drop one job. False when there is none of that id."""
         check_call("dequeue", id=id)
         return bool(await self._drop(queries.dropped(id)))
 
     async def dequeue_all(self) -> int:
-        """See `Agent.dequeue_all`."""
+        """Drop every job. Returns how many there were."""
         return await self._drop(queries.dropped_all())
 
     async def dequeue_all_by_callback(self, callback: str | Callable[..., Any]) -> int:
-        """See `Agent.dequeue_all_by_callback`."""
+        """Drop the jobs of one method. Returns how many there were."""
         name = callback if isinstance(callback, str) else callback_name(self._parts.agent, callback)
         dropped = await self._drop(queries.dropped_by_callback(name))
         if not dropped and find(self._parts.agent, name) is None:
@@ -120,13 +120,13 @@ class Jobs:
         return len(rows)
 
     async def get(self, id: str) -> Job | None:
-        """See `Agent.get_queue`."""
+        """The job with this id, as long as it waits or runs."""
         check_call("get_queue", id=id)
         rows = await self._parts.store.fetch(queries.BY_ID, id)
         return _job(JobRow.of(rows[0])) if rows else None
 
     async def matching(self, key: str | None = None, value: Any = None) -> list[Job]:
-        """See `Agent.get_queues`."""
+        """The jobs that wait or run, in order: all, or those whose payload holds `value` under `key`."""
         rows = await self._parts.store.fetch(queries.ALL)
         jobs = [_job(JobRow.of(row)) for row in rows]
         return jobs if key is None else [job for job in jobs if _has(job.payload, key, value)]

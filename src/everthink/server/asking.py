@@ -91,11 +91,8 @@ class Asking:
 
     async def tool_answered(self, connection: Connection, frame: wire.ToolAnswered) -> None:
         """A tool of the browser has run."""
-        chat, limits, more = (
-            self._chat,
-            self._host.limits,
-            self._continuation(connection, frame.auto_continue),
-        )
+        chat, limits = self._chat, self._host.limits
+        more = self._continuation(connection, frame.auto_continue)
         if frame.client_tools:
             try:
                 bounded_tools(frame.client_tools, limits)
