@@ -9,7 +9,6 @@ loading, clearing, another session, waiting until all is quiet.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import weakref
@@ -17,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..calling import awaited
 from ..current import in_active_turn
 from ..door import stopping
 from ..door.admission import Door
@@ -432,9 +432,7 @@ class Chat:
         session = self.host.session
         await session.refresh()
         if callable(messages):
-            messages = messages([message.copy() for message in session.path])
-            if inspect.isawaitable(messages):
-                messages = await messages
+            messages = await awaited(messages([message.copy() for message in session.path]))
         given = as_messages(messages, new_id=self.host.new_id)
         if isinstance(parent_id, str):
             await session.require(parent_id, what="add_messages: parent_id")

@@ -10,13 +10,12 @@ row stays `running` and the journal holds what was shown: recovery goes on from 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable
-from typing import Any, cast
+from typing import Any
 
 from ..abort import AbortController
 from ..backoff import backoff
+from ..calling import awaited
 from ..errors import CommitRefused, StoreError, StreamCut, StreamStalled
 from ..hooks.values import (
     ChatErrorContext,
@@ -315,10 +314,8 @@ async def _resolved(host: Host, turn: Turn) -> list[Message]:
     if turn.compute_input is None:
         return turn.input
     await host.session.refresh()
-    produced = turn.compute_input([message.copy() for message in host.session.path])
-    if inspect.isawaitable(produced):
-        produced = await cast("Awaitable[Any]", produced)
-    messages = as_messages(cast("Any", produced), new_id=host.new_id)
+    produced: Any = await awaited(turn.compute_input([message.copy() for message in host.session.path]))
+    messages = as_messages(produced, new_id=host.new_id)
     return [with_stamps(message, turn.channel, turn.metadata) for message in messages]
 
 
