@@ -604,18 +604,18 @@ class Directory:
         actor = start.result() if start is not None and _is_up(start) else None
         if actor is not None:
             await self._end(actor)
-        id, told = key.id, RESTART
+        id, closing = key.id, RESTART
         try:
             fence = self._fences.get(id) or await self._claimed(key)
             try:
                 rows = await self._delete(key, fence, Audit(action="erase", allowed=True, identity=identity))
-                told = ERASED
+                closing = ERASED
             finally:
                 await self._give_back(fence, id)
         finally:
             # Only what is durable is told: those who hear of it stay away for good.
             if actor is not None and actor.sockets is not None:
-                actor.sockets.close_all(*told)
+                actor.sockets.close_all(*closing)
         # Not by whoever asked: that may have been the agent itself, which is gone.
         scrub = begin(self.store.scrub(patience=patience), "overwriting what was erased", tell=self._tell)
         self._scrubs.add(scrub)

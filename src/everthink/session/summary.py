@@ -239,10 +239,10 @@ async def _summarized(summarize: Summarize, middle: list[Message], summary: str,
             log.warning("a summary of %d characters is too long to be updated; it is cut", len(summary))
             summary = _head(summary, limit // 2)
         text = turns.take(limit - _size(_prompt(summary, "", budget)))
-        said = await awaited(summarize(_prompt(summary, text, budget)))
-        if not isinstance(said, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not always typed
-            raise TypeError(f"summarize returned a {type(said).__name__}, not text. Nothing was compacted.")
-        summary = said.strip()
+        answer = await awaited(summarize(_prompt(summary, text, budget)))
+        if not isinstance(answer, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not always typed
+            raise TypeError(f"summarize returned a {type(answer).__name__}, not text. Nothing was compacted.")
+        summary = answer.strip()
         if not summary:
             return ""
     return summary
