@@ -193,7 +193,7 @@ async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | Non
     is_overflow = kind == "context_overflow" and run.assembled is not None
     if is_overflow and overflow_of(host.hooks.agent.context_overflow).reactive:
         try:
-            if await _relieved(run) and host.generation == turn.generation:
+            if await _has_made_room(run) and host.generation == turn.generation:
                 return await _try_again(host, run)
         except StoreError as error:
             failure = error
@@ -204,7 +204,7 @@ async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | Non
     return await fail(host, turn, failure, stage, run, kind)
 
 
-async def _relieved(run: Run) -> bool:
+async def _has_made_room(run: Run) -> bool:
     """Make room for another attempt, unless somebody stops the turn meanwhile."""
     if run.turn.signal.aborted:
         return False
