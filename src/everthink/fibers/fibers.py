@@ -39,7 +39,7 @@ from ..surface import check_function, check_words
 from . import queries as queries
 from .parts import Parts
 from .recovery import Rescue, outcome_statement
-from .run import Run, Wrap
+from .run import FiberRun, Wrap
 from .values import (
     TERMINAL,
     Fiber,
@@ -67,9 +67,9 @@ class Fibers:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._running: dict[str, Run] = {}
+        self._running: dict[str, FiberRun] = {}
         # Every function that has not returned: also one whose record is gone and whose id has another by now.
-        self._runs: set[Run] = set()
+        self._runs: set[FiberRun] = set()
         self.rescue = Rescue(parts, self._running)
         self._acceptances: Acceptances[FiberInspection] = Acceptances()
         self._is_closing = self._is_closed = False
@@ -122,7 +122,7 @@ class Fibers:
         """
         self._refuse_when_closing()
         _check_function(fn)
-        run = Run(self.keep, self._parts.new_id(), name, managed=False, wrap=wrap)
+        run = FiberRun(self.keep, self._parts.new_id(), name, managed=False, wrap=wrap)
         first = None if snapshot is UNSET else run.checkpoint(snapshot)
         self._enlist(run)
         parts, now = self._parts, self._parts.clock.now_ms()
@@ -130,7 +130,7 @@ class Fibers:
         # Asked for before the caller goes on: it may be a hook that returns and lets another row be closed.
         return self._launch(run, self._run_unmanaged(run, fn, parts.store.apply([row])))
 
-    async def _run_unmanaged(self, run: Run, fn: FiberFunction[T], row: Awaitable[object]) -> T:
+    async def _run_unmanaged(self, run: FiberRun, fn: FiberFunction[T], row: Awaitable[object]) -> T:
         await self._stored(run, row)
         return await self._execute(run, fn)
 
@@ -142,11 +142,11 @@ class Fibers:
         _check_function(fn)
         if (running := self._running.get(id)) is not None and not running.settled.is_set():
             raise InvalidFiber(f"Fiber {id!r} runs already.", kept="It goes on.")
-        run = Run(self.keep, id, id, managed=True)
+        run = FiberRun(self.keep, id, id, managed=True)
         self._enlist(run)
         return self._launch(run, self._run_again(run, fn))
 
-    async def _run_again(self, run: Run, fn: FiberFunction[T]) -> T:
+    async def _run_again(self, run: FiberRun, fn: FiberFunction[T]) -> T:
         parts = self._parts
         resumed = queries.resumed(run.id, now=parts.clock.now_ms())
         (rows,) = await self._stored(run, parts.store.apply([resumed]))
@@ -162,7 +162,7 @@ class Fibers:
 
     # --- running
 
-    async def _stored(self, run: Run, commit: Awaitable[T]) -> T:
+    async def _stored(self, run: FiberRun, commit: Awaitable[T]) -> T:
         try:
             return await commit
         except asyncio.CancelledError:
@@ -170,7 +170,7 @@ class Fibers:
                 raise FiberStopped(run.name) from None
             raise
 
-    async def _execute(self, run: Run, fn: FiberFunction[T], snapshot: Any = None) -> T:
+    async def _execute(self, run: FiberRun, fn: FiberFunction[T], snapshot: Any = None) -> T:
         parts, began = self._parts, self._parts.clock.monotonic()
         names: Any = {"fiber_id": run.id, "fiber_name": run.name, "managed": run.managed}
         context = run.begin(snapshot)
@@ -189,7 +189,7 @@ class Fibers:
         parts.emit(FiberRunCompleted(**names, elapsed_ms=self._since(began)))
         return result
 
-    async def _settle(self, run: Run, error: BaseException | None) -> None:
+    async def _settle(self, run: FiberRun, error: BaseException | None) -> None:
         if self._is_closed:
             raise FiberStopped(run.name)  # too late: the row is the next start's
         if self._running.get(run.id) is not run:
@@ -217,7 +217,7 @@ class Fibers:
         else:
             raise NotInFiber
 
-    async def keep(self, run: Run, data: Any) -> None:
+    async def keep(self, run: FiberRun, data: Any) -> None:
         """Keep a checkpoint of this fiber."""
         if self._is_closed:
             raise FiberStopped(run.name)
@@ -225,12 +225,12 @@ class Fibers:
             raise NotInFiber
         await self._parts.store.apply([queries.stashed(run.id, run.checkpoint(data))])
 
-    def _current(self) -> Run | None:
+    def _current(self) -> FiberRun | None:
         """The innermost fiber of this agent that runs this code, unless there is a turn further inside."""
         run = current_fiber.get()
-        while isinstance(run, Run) and not run.belongs_to(self.keep):
+        while isinstance(run, FiberRun) and not run.belongs_to(self.keep):
             run = run.outer
-        if not isinstance(run, Run) or run.is_over:
+        if not isinstance(run, FiberRun) or run.is_over:
             return None
         return run if run.turn is current_turn() else None
 
@@ -275,7 +275,7 @@ class Fibers:
             )
             if known is not None:
                 return known
-            run = Run(self.keep, id or parts.new_id(), name, managed=True)
+            run = FiberRun(self.keep, id or parts.new_id(), name, managed=True)
             self._enlist(run)
             try:
                 await parts.store.apply(
@@ -297,7 +297,7 @@ class Fibers:
         self._launch(run, self._run_managed(run, fn, is_awaited))
         return replace(record, accepted=True)
 
-    async def _run_managed(self, run: Run, fn: FiberFunction[Any], is_awaited: bool) -> None:
+    async def _run_managed(self, run: FiberRun, fn: FiberFunction[Any], is_awaited: bool) -> None:
         parts = self._parts
         if not is_awaited:
             step_outside()  # nobody in a turn waits for it, so it may wait for turns
@@ -323,10 +323,10 @@ class Fibers:
                 raise FiberStopped(run.name)
         return replace(await self.inspect(id) or found, accepted=found.accepted)
 
-    def _is_inside(self, run: Run) -> bool:
+    def _is_inside(self, run: FiberRun) -> bool:
         """True when this code is part of that fiber: waiting for it would never end."""
         around = current_fiber.get()
-        while isinstance(around, Run) and around is not run:
+        while isinstance(around, FiberRun) and around is not run:
             around = around.outer
         return around is run
 
@@ -407,18 +407,18 @@ class Fibers:
 
     # --- who runs
 
-    def _enlist(self, run: Run) -> None:
+    def _enlist(self, run: FiberRun) -> None:
         self._running[run.id] = run
         self._runs.add(run)
         run.hold = self._parts.holds.take()
 
-    def _launch(self, run: Run, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _launch(self, run: FiberRun, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = run.task = asyncio.create_task(work, name=f"fiber {run.name}")
         # Not in a `finally` of its own: a task that is cancelled before its first step runs none.
         task.add_done_callback(lambda task: self._ended(run, task))
         return task
 
-    def _ended(self, run: Run, task: asyncio.Task[Any]) -> None:
+    def _ended(self, run: FiberRun, task: asyncio.Task[Any]) -> None:
         self._leave(run)
         if task.cancelled() and not run.has_begun and not run.is_cut and not run.managed:
             self._parts.store.apply([queries.removed(run.id)])
@@ -427,7 +427,7 @@ class Fibers:
         if isinstance(error, StoreError) or (error is not None and not run.has_begun):
             log.error("fiber %s (%s) of %s is not stored", run.id, run.name, self._parts.id, exc_info=error)
 
-    def _leave(self, run: Run) -> None:
+    def _leave(self, run: FiberRun) -> None:
         run.end()
         self._runs.discard(run)
         if self._running.get(run.id) is run:

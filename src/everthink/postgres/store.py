@@ -18,7 +18,7 @@ from ..store.search import (
     text_indexes,
     words_of,
 )
-from .batch import Session
+from .batch import BatchConnection
 from .driver import Connection, Pool, connect, connect_readers, dial, load, rename_readers
 from .failures import failures, from_server, location_of, state_of
 from .migrate import migrate
@@ -84,8 +84,8 @@ class _Address:
     def name(self) -> str:
         return f"everthink {self.peer}"
 
-    async def session(self) -> Session:
-        return Session(await connect(self.url, name=self.name), self.where)
+    async def session(self) -> BatchConnection:
+        return BatchConnection(await connect(self.url, name=self.name), self.where)
 
 
 def _new_peer() -> str:

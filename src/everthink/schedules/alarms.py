@@ -38,7 +38,7 @@ from ..tasks import stop
 from . import alarm_queries as queries
 from .alarm_queries import AlarmRow
 from .callbacks import (
-    Outcome,
+    CallbackOutcome,
     as_retry,
     callback_name,
     options_of,
@@ -402,7 +402,7 @@ def _is_one_shot(row: AlarmRow) -> bool:
     return row.type in ("scheduled", "delayed")
 
 
-def _failed(row: AlarmRow, outcome: Outcome) -> ScheduleError:
+def _failed(row: AlarmRow, outcome: CallbackOutcome) -> ScheduleError:
     error = outcome.error
     return ScheduleError(
         callback=row.callback,
