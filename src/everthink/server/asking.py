@@ -91,7 +91,8 @@ class Asking:
 
     async def tool_answered(self, connection: Connection, frame: wire.ToolAnswered) -> None:
         """A tool of the browser has run."""
-        chat, limits, more = self._chat, self._host.limits, self._wish(connection, frame.auto_continue)
+        chat, limits = self._chat, self._host.limits
+        more = self._continuation(connection, frame.auto_continue)
         if frame.client_tools:
             try:
                 bounded_tools(frame.client_tools, limits)
@@ -126,7 +127,7 @@ class Asking:
         changed = await self._chat.answers.apply_approval(
             frame.tool_call_id,
             frame.approved,
-            more=self._wish(connection, frame.auto_continue),
+            more=self._continuation(connection, frame.auto_continue),
             is_strangers=not self._chat.requests.trusts_clients,
             by=connection.who,
         )
@@ -136,13 +137,13 @@ class Asking:
         else:
             self._audit.tell(connection, "approval", frame.tool_call_id, NOT_OPEN)
 
-    def _wish(self, connection: Connection, goes_on: bool) -> list[Statement]:
+    def _continuation(self, connection: Connection, goes_on: bool) -> list[Statement]:
         if not goes_on:
             return []
-        wish = self._chat.continuations.wish(
+        saved = self._chat.continuations.save(
             connection.key, is_readonly=connection.is_readonly, identity=connection.who
         )
-        return [wish]
+        return [saved]
 
     def _answered(self, connection: Connection, goes_on: bool) -> None:
         self._chat.continuations.answered(
