@@ -73,7 +73,6 @@ FACADES: dict[str, list[str]] = {
         "DiscoveryFailed",
         "ErrorKind",
         "FiberConflict",
-        "FiberHandlerTimeout",
         "FiberStopped",
         "InvalidCallback",
         "InvalidContext",

@@ -95,9 +95,9 @@ class Lazy(click.Group):
         except BrokenPipeError:
             raise  # click ends quietly when nobody reads any more
         except Exception as error:
-            from ..serving.output import exit_code_of, told
+            from ..serving.output import exit_code_of, print_unless_traced
 
-            if not told(error):
+            if not print_unless_traced(error):
                 raise
             ctx.exit(exit_code_of(error))
 

@@ -1,4 +1,4 @@
-"""The ASGI edge: addresses to agents, HTTP and sockets to halls.
+"""The ASGI edge: addresses to agents, HTTP requests and sockets to who answers them.
 
     uvicorn --scope--> Gate --> a row of its tables: /agents/{class}/{name} --> AgentSockets     (routes.py)
 

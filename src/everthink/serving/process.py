@@ -36,7 +36,7 @@ from .missing_models import use_demo_models
 from .output import (
     EXIT_WRITTEN_WRONGLY,
     WrittenWrongly,
-    complain,
+    print_error,
     say,
     say_error,
 )
@@ -283,7 +283,7 @@ def main() -> int:
         use_demo_models(loaded)
         asgi: Any = WithPage(loaded, hosts=settings["hosts"])
     except AgentError as error:
-        complain(error)
+        print_error(error)
         if isinstance(error, WrittenWrongly) and not settings["again"]:
             return EXIT_WRITTEN_WRONGLY
         if settings["watches"] is None:
