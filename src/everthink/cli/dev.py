@@ -20,8 +20,6 @@ from typing import Any
 
 import click
 
-from .store_option import served_option
-
 __all__ = ["command"]
 
 STOP_PATIENCE = 10.0

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .store_option import database_option
-
 if TYPE_CHECKING:
     from .journal import Journal
 

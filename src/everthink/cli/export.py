@@ -13,7 +13,7 @@ import click
 
 from ..address import Address
 from ..errors import AgentError
-from .store_option import database_option
+from .env_file import database_option
 
 __all__ = ["command"]
 

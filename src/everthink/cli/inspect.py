@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-from .store_option import database_option
-
 __all__ = ["command"]
 
 STATUS_STYLES = {

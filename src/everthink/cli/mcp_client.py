@@ -139,8 +139,9 @@ def _check_known(tool: str, names: Sequence[str]) -> None:
 async def _connected(url: str, headers: Sequence[str], timeout: float) -> AsyncGenerator[Client]:
     """A client of the server. What goes wrong is raised in words, whichever way the library says it."""
     import httpx2
-    from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
+
+    from mcp import Client
 
     _check_address(url)
     statuses: list[int] = []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from .store_option import served_option
-
 __all__ = ["command"]
 
 

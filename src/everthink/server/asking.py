@@ -20,8 +20,7 @@ from ..store.port import Statement
 from ..turn.ending import explain
 from ..wire import frames as wire
 from ..wire.body import ChatBody, read_body
-from .audience import ChatAudience
-from .audit import AgentAuditor
+from .audience import AgentAuditor, ChatAudience
 from .connections import Connection
 from .publishing import clearing
 
