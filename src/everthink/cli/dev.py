@@ -20,6 +20,8 @@ from typing import Any
 
 import click
 
+from .env_file import served_option
+
 __all__ = ["command"]
 
 STOP_PATIENCE = 10.0

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .env_file import database_option
+
 if TYPE_CHECKING:
     from .journal import Journal
 

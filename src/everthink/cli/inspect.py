@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from .env_file import database_option
+
 __all__ = ["command"]
 
 STATUS_STYLES = {

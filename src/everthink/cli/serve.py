@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from .env_file import served_option
+
 __all__ = ["command"]
 
 
