@@ -8,8 +8,11 @@ What the SDK is needed for is imported when a link first connects.
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import importlib
 import logging
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -36,6 +39,7 @@ MOST_PAGES = 100
 """A server whose lists never end must not hold us."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 _METHOD_NOT_FOUND = -32601
+_one_at_a_time = threading.Lock()
 
 
 def wires_of(
@@ -51,16 +55,7 @@ def wires_of(
 
     @asynccontextmanager
     async def connect(lost: Lost) -> AsyncGenerator[Client]:
-        try:
-            from .transports import Connector
-        except ImportError as error:
-            raise MissingExtra(
-                "MCP servers need the package mcp, which is not installed.",
-                kept="The server is kept.",
-                next_step='Run: pip install "everthink[mcp]"',
-            ) from error
-
-        connector = Connector(
+        connector = (await _loaded()).Connector(
             server.name,
             server.place,
             network.version,
@@ -73,6 +68,24 @@ def wires_of(
             yield client
 
     return Wires(connect, discover, functools.partial(listen, clock=clock))
+
+
+async def _loaded() -> Any:
+    """The module that needs the SDK: its import takes a second, in which a loop would serve nobody."""
+    name = f"{__package__}.transports"
+    try:
+        return await asyncio.to_thread(_load, name)
+    except ImportError as error:
+        raise MissingExtra(
+            "MCP servers need the package mcp, which is not installed.",
+            kept="The server is kept.",
+            next_step='Run: pip install "everthink[mcp]"',
+        ) from error
+
+
+def _load(name: str) -> Any:
+    with _one_at_a_time:
+        return importlib.import_module(name)
 
 
 def _nobody() -> None:

@@ -11,9 +11,10 @@ own: what happens to the connection never cancels a turn. A loss is noted at onc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -102,6 +103,8 @@ class Link:
         self._calls: set[asyncio.Future[Any]] = set()
         self._stopping, self._stale, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._moved = asyncio.Event()
+        # When a person was last asked something on its behalf.
+        self._is_asking, self._answered_at = False, -math.inf
         # Of the present visit. The client is there as long as it may be called.
         self._client: Client | None = None
         self._scope: CancelScope | None = None
@@ -316,6 +319,10 @@ class Link:
             left = min(silence, ends_at - self._clock.monotonic())
             await _first(asyncio.wait([work]), alive.wait(), self._clock.sleep(max(left, 0.0)))
             is_late = self._clock.monotonic() >= ends_at
+            if self._is_asking or self._clock.monotonic() - self._answered_at < silence:
+                # A person takes their time: that is not the server's.
+                ends_at = max(ends_at, self._clock.monotonic() + silence)
+                continue
             if work.done() or (alive.is_set() and not is_late):
                 continue
             how = "has taken too long" if is_late else f"has not been heard of for {silence:g} seconds"
@@ -323,6 +330,15 @@ class Link:
                 f"{what[:1].upper()}{what[1:]} of the MCP server {self.name!r} {how}, and was stopped."
                 " It may or may not have taken effect."
             )
+
+    @contextlib.contextmanager
+    def asking(self) -> Generator[None]:
+        """While the server waits for a person, none of its calls is late."""
+        self._is_asking = True
+        try:
+            yield
+        finally:
+            self._is_asking, self._answered_at = False, self._clock.monotonic()
 
     async def _connected(self, until: float) -> Client:
         """The client, once there is one. A server that is away is tried again for whoever needs it."""

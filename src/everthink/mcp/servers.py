@@ -353,7 +353,7 @@ class McpServers:
             return
         waits = [asyncio.ensure_future(link.settled.wait()) for link in links]
         limit = [] if seconds is None else [asyncio.ensure_future(self._parts.clock.sleep(seconds))]
-        everything = asyncio.gather(*waits)
+        everything = asyncio.ensure_future(asyncio.wait(waits))
         try:
             await asyncio.wait([everything, *limit], return_when=asyncio.FIRST_COMPLETED)
         finally:
