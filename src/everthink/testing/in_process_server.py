@@ -36,7 +36,8 @@ class Listening(Place):
         super().__init__()
         self.app = app
         self._config = config
-        self._listener = socket.socket()
+        # Named, so that asyncio knows what it is: it lets no answer of a TCP socket wait for an acknowledgement.
+        self._listener = socket.socket(proto=socket.IPPROTO_TCP)
         self._server: _Uvicorn
         self._serving: asyncio.Task[None]
 
