@@ -21,8 +21,11 @@ class SmallServer:
     def __init__(self, *, sessions: bool = False) -> None:
         self.tools: list[dict[str, Any]] = [{"name": "act", "inputSchema": {"type": "object"}}]
         self.result: dict[str, Any] = {"content": [{"type": "text", "text": "acted"}]}
+        self.capabilities: dict[str, Any] = {"tools": {}}
+        self.error: dict[str, Any] | None = None
+        """The error of JSON-RPC that a call is answered with."""
         self.status = 200
-        """What a call is answered with."""
+        """The status of HTTP that a call is answered with."""
         self.is_cut = False
         """True: an answer to a call ends in the middle."""
         self.gate = asyncio.Event()
@@ -85,32 +88,41 @@ class SmallServer:
     async def _reply(self, asked: dict[str, Any], send: Any) -> None:
         is_call = asked["method"] == "tools/call"
         result = self._result(asked["method"])
-        if result is None or (is_call and self.status != 200):
-            await answer(send, 400 if result is None else self.status)
+        if is_call and self.status != 200:
+            await answer(send, self.status)
+            return
+        error = self.error if is_call else None
+        if result is None:
+            error = {"code": -32601, "message": "Method not found"}
+        if error is not None:
+            await answer(send, 200, written(asked, error=error))
             return
         extra = []
         if asked["method"] == "initialize" and self._sessions is not None:
             self._number += 1
             self._sessions.add(f"session-{self._number}")
             extra = [(b"mcp-session-id", f"session-{self._number}".encode())]
-        body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
-        await answer(send, 200, body, extra, cut=is_call and self.is_cut)
+        await answer(send, 200, written(asked, result=result), extra, cut=is_call and self.is_cut)
 
     def _result(self, method: str) -> dict[str, Any] | None:
         is_modern = self._sessions is None
-        capabilities = {"tools": {"listChanged": True}}
+        can = {"capabilities": self.capabilities}
         match method:
             case "server/discover" if is_modern:
-                return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **MODERN}
+                return {"supportedVersions": ["2026-07-28"], **can, **MODERN}
             case "initialize" if not is_modern:
                 info = {"name": "small", "version": "1"}
-                return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
+                return {"protocolVersion": "2025-11-25", "serverInfo": info, **can}
             case "tools/list":
                 return {"tools": self.tools, **(MODERN if is_modern else {})}
             case "tools/call":
                 return {**self.result, **({"resultType": "complete"} if is_modern else {})}
             case _:
                 return None
+
+
+def written(asked: dict[str, Any], **rest: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": asked["id"], **rest}).encode()
 
 
 async def answer(send: Any, status: int, body: bytes = b"", extra: Any = (), *, cut: bool = False) -> None:

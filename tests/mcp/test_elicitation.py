@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
+from tests.conftest import OpenApp
+from tests.support.node import free_port, serving
 
 from everthink import Think
 from everthink.mcp.transports import Connector
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from everthink.testing.in_process_server import Listening
-from tests.conftest import OpenApp
-from tests.support.node import free_port, serving
 
 pytestmark = pytest.mark.anyio
 

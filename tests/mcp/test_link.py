@@ -141,6 +141,20 @@ async def test_a_call_under_way_when_its_session_is_found_unknown_is_made_once_m
         await chat.app.close()
 
 
+@pytest.mark.agent_case(212)
+async def test_an_error_that_a_server_numbers_404_is_no_unknown_session(open_app: OpenApp) -> None:
+    server = SmallServer(sessions=True)
+    async with Listening(server) as place:
+        chat = await room(open_app, {"docs": at(place)})
+        await chat.output("docs_act")
+        server.error = {"code": 404, "message": "The issue is closed and its session terminated"}
+
+        assert await chat.error("docs_act") == "The issue is closed and its session terminated."
+
+        assert server.asked.count("initialize") == 1
+        await chat.app.close()
+
+
 async def test_a_call_is_not_made_a_third_time(open_app: OpenApp) -> None:
     server = SmallServer(sessions=True)
     async with Listening(server) as place:
@@ -190,15 +204,18 @@ async def test_a_server_that_is_away_is_tried_less_and_less_often_but_at_once_fo
 # --- what it leaves behind
 
 
-async def test_a_server_is_told_when_its_app_closes(open_app: OpenApp) -> None:
-    server = SmallServer(sessions=True)
-    async with Listening(server) as place:
-        chat = await room(open_app, {"docs": at(place)})
+@pytest.mark.agent_case(219)
+async def test_servers_are_told_when_their_app_closes_whatever_one_of_them_does(open_app: OpenApp) -> None:
+    kind, broken = SmallServer(sessions=True), SmallServer(sessions=True)
+    async with Listening(kind) as place, Listening(broken) as other:
+        chat = await room(open_app, {"docs": at(place), "broken": at(other)})
         await chat.output("docs_act")
+        await chat.output("broken_act")
+        await other.stop()
 
         await chat.app.close()
 
-        assert server.asked[-1] == "DELETE"
+        assert kind.asked[-1] == "DELETE"
 
 
 async def test_an_app_closes_while_a_server_does_not_say_hello(
@@ -314,7 +331,7 @@ async def test_a_server_that_comes_and_goes_a_hundred_times_leaves_nothing_behin
         await flap()
 
     # Then there are as many tasks and clients as after the first time, and it still works
-    assert len(tasks()) <= before
+    await until(lambda: len(tasks()) <= before, f"left over: {tasks()}")
     assert clients() <= kept
     assert not link._calls
     assert told == ["connecting", "discovering", "ready"] * 100

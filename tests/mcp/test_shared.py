@@ -94,6 +94,7 @@ async def test_an_agent_s_server_that_cannot_be_reached_is_kept_and_offered_once
     assert "docs_echo" in await chat.offered()
 
 
+@pytest.mark.agent_case(246, 247, 251)
 async def test_waiting_for_connections_is_a_matter_of_the_agent(open_app: OpenApp, tmp_path: Path) -> None:
     # Given servers that do not say what they offer, and a clock that stands still
     for folder in ("a", "b", "c", "d"):
@@ -133,6 +134,7 @@ async def test_waiting_for_connections_is_a_matter_of_the_agent(open_app: OpenAp
         assert await agent.call_mcp_tool("docs", "echo", {"text": "hi"}) == "You said: hi"
 
 
+@pytest.mark.agent_case(246)
 async def test_a_turn_that_waits_goes_on_as_soon_as_the_server_is_there(
     open_app: OpenApp, tmp_path: Path
 ) -> None:
@@ -242,12 +244,7 @@ async def test_a_tool_that_is_listed_badly_takes_no_other_along(open_app: OpenAp
         {"name": "good", "inputSchema": {"type": "object"}},
         {"name": "list", "inputSchema": {"type": "array"}},
         {"name": "bare"},
-        {
-            "name": "odd",
-            "inputSchema": {},
-            "title": 3,
-            "annotations": {"readOnlyHint": "yes", "title": "Odd"},
-        },
+        {"name": "odd", "inputSchema": {}, "title": 3, "annotations": {"readOnlyHint": "yes"}},
         {"name": "flat", "inputSchema": {"type": "object"}, "outputSchema": {"type": "string"}},
         {"inputSchema": {"type": "object"}},
         "no tool at all",
@@ -261,6 +258,7 @@ async def test_a_tool_that_is_listed_badly_takes_no_other_along(open_app: OpenAp
 # --- lists that change
 
 
+@pytest.mark.agent_case(244)
 @pytest.mark.parametrize("kind", ["stream", "sessions", "sse"])
 async def test_a_changed_list_is_asked_for_and_connected_clients_are_told(
     open_app: OpenApp, serving: Serving, tmp_path: Path, kind: str
@@ -272,6 +270,9 @@ async def test_a_changed_list_is_asked_for_and_connected_clients_are_told(
     async with served(chat.app) as place:
         tab = await place.connect(chat.cls, "default")
         await tab.until(lambda: told(tab) == "As it was.")
+
+        tools = (await chat.server()).tools()
+        assert (await chat.server()).tools() is tools  # made once for a catalogue
 
         # When a tool says something else of itself
         await chat.output("docs_describe", words="As it is now.")

@@ -139,6 +139,7 @@ async def test_what_a_server_does_not_have_is_an_error_in_its_words(chat: Room) 
 # --- which transport
 
 
+@pytest.mark.agent_case(215)
 async def test_a_server_that_only_has_events_is_found_by_auto_alone(
     serving: Serving, open_app: OpenApp, tmp_path: Path
 ) -> None:
@@ -178,6 +179,7 @@ class Strange:
         await send({"type": "http.response.body", "body": b"no"})
 
 
+@pytest.mark.agent_case(211, 215)
 @pytest.mark.parametrize(
     ("status", "words"),
     [
@@ -211,7 +213,33 @@ async def test_an_address_where_nobody_speaks_either_transport_says_so(open_app:
         assert set(strange.asked) == {"POST", "GET"}
 
 
-# --- calls that fail at the HTTP
+@pytest.mark.agent_case(210)
+async def test_lists_that_a_server_says_it_has_and_does_not_know_are_empty(open_app: OpenApp) -> None:
+    server = SmallServer()
+    server.capabilities = {"tools": {}, "prompts": {}, "resources": {}}
+    async with Listening(server) as place:
+        chat = await room(open_app, servers_at(place))
+
+        assert await chat.offered() == ["docs_act"]
+
+        assert {"prompts/list", "resources/list"} <= set(server.asked)
+        found = (await chat.server()).catalogue
+        assert found
+        assert (found.prompts, found.resources, found.templates) == ((), (), ())
+
+
+@pytest.mark.agent_case(210)
+async def test_a_server_is_not_asked_for_lists_that_it_does_not_have(open_app: OpenApp) -> None:
+    server = SmallServer()
+    async with Listening(server) as place:
+        chat = await room(open_app, servers_at(place))
+
+        assert await chat.offered() == ["docs_act"]
+
+        assert server.asked == ["server/discover", "tools/list"]
+
+
+# --- calls that HTTP refuses
 
 
 EVIL = {"type": "object", "properties": {"s": {"type": "string", "pattern": "^(a+)+$"}}}

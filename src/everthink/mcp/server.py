@@ -15,6 +15,7 @@ from typing import Any
 
 from ..calling import call_hook
 from ..clock import Clock
+from ..models.port import ToolSpec
 from ..tools.json_input import JsonInput
 from ..tools.tool import Origin, Tool, ToolContext
 from .catalogue import Catalogue, CatalogueTool
@@ -23,12 +24,24 @@ from .naming import tool_names
 from .places import HttpServer, Place, ServerState
 from .results import shown_to_model
 
-__all__ = ["Server"]
+__all__ = ["Server", "ServerTool"]
 
 log = logging.getLogger("everthink.mcp")
 
 MOST_ACCEPTED = 5_000
 """Tools whose hashes are kept, also of those that are not offered any more."""
+
+
+class ServerTool(Tool[..., Any]):
+    """A tool of a server. What the model is told of it is made once: there may be hundreds in every turn."""
+
+    _told: ToolSpec | None = None
+
+    def spec(self) -> ToolSpec:
+        """The tool as the model is told about it."""
+        if self._told is None or self._told.name != self.name:
+            self._told = super().spec()
+        return self._told
 
 
 class Server:
@@ -160,7 +173,7 @@ class Server:
         offered = [tool for tool in catalogue.tools if wanted is None or tool.name in wanted]
         names = tool_names(self.prefix, [tool.name for tool in offered])
         return {
-            names[tool.name]: Tool(
+            names[tool.name]: ServerTool(
                 names[tool.name],
                 tool.description,
                 JsonInput({"type": "object", **tool.input_schema}),

@@ -138,6 +138,8 @@ async def prompt_with(host: Host, base: str, tools: Mapping[str, Tool]) -> str:
 
 def _beside(host: Host, given: Mapping[str, Tool], ours: Mapping[str, Tool]) -> dict[str, Tool]:
     """The browser's tools that have names of their own: one of ours is never replaced, nor imitated."""
+    if not given:
+        return {}
     taken = {name.casefold() for name in ours}
     own = {name: tool for name, tool in given.items() if name.casefold() not in taken}
     if len(own) < len(given):

@@ -63,7 +63,7 @@ class Converter:
 
     def convert(self, messages: Sequence[Message], tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
         """All messages, with those before the last few shortened, every call paired with its result."""
-        custom = frozenset(name for name, tool in tools.items() if tool.to_model_output) or _NO_NAMES
+        custom = frozenset([name for name, tool in tools.items() if tool.to_model_output]) or _NO_NAMES
         how = self._shortening()
         if custom != self._custom or how != self._how or not self._starts_as_before(messages):
             self.forget()

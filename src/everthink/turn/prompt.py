@@ -56,8 +56,12 @@ MAX_NAMED = 12
 def capabilities(tools: Mapping[str, Tool]) -> str:
     """A few lines on what a model can do with these tools, by where each of them comes from."""
     named: dict[Origin, list[str]] = {}
+    origin, names = None, list[str]()
     for name, tool in tools.items():
-        named.setdefault(tool.origin, []).append(name)
+        if tool.origin is not origin:  # hundreds of one server come in a row
+            origin = tool.origin
+            names = named.setdefault(origin, [])
+        names.append(name)
     lines = [SENTINEL, "", "Capabilities in this turn:"]
     lines += [f"- {origin.line}" for origin in named if origin.line and origin.is_first]
     if tools:
