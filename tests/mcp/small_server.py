@@ -28,6 +28,8 @@ class SmallServer:
         """The status of HTTP that a call is answered with."""
         self.is_cut = False
         """True: an answer to a call ends in the middle."""
+        self.has_stream = sessions
+        """False: what asks for a stream is told that there is no such place."""
         self.gate = asyncio.Event()
         """Calls wait for it before they are answered, or refused."""
         self.gate.set()
@@ -73,8 +75,8 @@ class SmallServer:
             await self._reply(asked, send)
 
     async def _stream(self, receive: Any, send: Any) -> None:
-        if self._sessions is None:
-            await answer(send, 405)
+        if not self.has_stream:
+            await answer(send, 404)
             return
         headers = [(b"content-type", b"text/event-stream")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -141,6 +141,22 @@ async def test_a_call_under_way_when_its_session_is_found_unknown_is_made_once_m
         await chat.app.close()
 
 
+async def test_a_server_without_a_stream_of_its_own_is_not_taken_for_one_that_forgot_us(
+    open_app: OpenApp,
+) -> None:
+    server = SmallServer(sessions=True)
+    server.has_stream = False
+    async with Listening(server) as place:
+        chat = await room(open_app, {"docs": at(place)})
+        await chat.offered()
+        await until(lambda: "GET" in server.asked)
+
+        assert await chat.output("docs_act") == "acted"
+
+        assert server.asked.count("initialize") == 1
+        await chat.app.close()
+
+
 @pytest.mark.agent_case(212)
 async def test_an_error_that_a_server_numbers_404_is_no_unknown_session(open_app: OpenApp) -> None:
     server = SmallServer(sessions=True)

@@ -47,7 +47,7 @@ async def called(link: Link, tool: str, input: dict[str, Any], ctx: ToolContext,
         return await client.session.call_tool(
             tool,
             input,
-            read_timeout_seconds=timeouts.most,
+            read_timeout_seconds=timeouts.most + LIVE_SECONDS,  # the link knows when it is too long
             progress_callback=heard,
             input_responses=answers,
             request_state=state,

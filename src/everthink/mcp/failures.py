@@ -80,8 +80,11 @@ def _foreign(cause: BaseException, status: int | None) -> Failure:
     import httpx2
     from mcp.shared.exceptions import MCPError
     from mcp_types import REQUEST_TIMEOUT
+    from pydantic import ValidationError
 
     words = _words(cause)
+    if isinstance(cause, ValidationError):
+        return Failure(cause, f"Its answer cannot be read: {words}")
     if isinstance(cause, MCPError):
         message = cause.error.message
         if message.startswith(_CUT):

@@ -59,14 +59,17 @@ class Requests(httpx2.AsyncClient):
         loopback: bool,
         allow: Sequence[str],
         watch: Watch,
+        silence: float = 0.0,
         has_one_way_back: bool = False,
     ) -> None:
         guard = GuardedTransport(loopback=loopback, allow=allow, verify=_trust())
-        timeout = httpx2.Timeout(CONNECTING, read=READING)
+        # A call that may be silent for longer is ended by its link.
+        timeout = httpx2.Timeout(CONNECTING, read=max(READING, silence + CONNECTING))
         super().__init__(transport=guard, headers=headers, auth=auth, timeout=timeout, trust_env=False)
         self._watch = watch
         self._has_one_way_back = has_one_way_back
         """True when answers come by another request than the one that asked: without that nobody is told."""
+        self._has_streamed = False
         self.status: int | None = None
         """What the last message to the server was answered with."""
 
@@ -84,7 +87,8 @@ class Requests(httpx2.AsyncClient):
                 raise
             return httpx2.Response(_FAILED, request=request)
         sent.status = response.status_code
-        if _is_stale(request, response):
+        self._has_streamed = self._has_streamed or (request.method == "GET" and sent.status < 400)
+        if self._is_stale(request, response):
             sent.error = AgentError("It does not know our session any more.")
             sent.was_not_run = sent.is_over = True
         self._note(request, sent)
@@ -100,9 +104,20 @@ class Requests(httpx2.AsyncClient):
         if sent.is_over and request.method != "DELETE":
             self._watch.ended(sent.error)
 
+    def _is_stale(self, request: httpx2.Request, response: httpx2.Response) -> bool:
+        """True when a server has forgotten our session: 404 says so, and 400 does in the words of many."""
+        if _SESSION not in request.headers or request.method == "DELETE":
+            return False
+        if request.method == "GET" and not self._has_streamed:
+            return False  # it has no stream to listen to, and says so in its own way
+        if response.status_code != 400:
+            return response.status_code == 404
+        return b"session" in response.content[:2_000].lower()
+
     async def _whole(self, response: httpx2.Response) -> httpx2.Response:
-        """The answer, read to its end if it is JSON: what breaks off, or never ends, does so here."""
-        if not response.headers.get("content-type", "").lower().startswith("application/json"):
+        """The answer, read to its end unless it is a stream: what breaks off, or never ends, does so here."""
+        is_json = response.headers.get("content-type", "").lower().startswith("application/json")
+        if not is_json and response.status_code < 400:
             return response
         found = bytearray()
         try:
@@ -120,15 +135,6 @@ class Requests(httpx2.AsyncClient):
         return httpx2.Response(
             response.status_code, headers=headers, content=bytes(found), request=response.request
         )
-
-
-def _is_stale(request: httpx2.Request, response: httpx2.Response) -> bool:
-    """True when a server has forgotten our session: 404 says so, and 400 does in the words of many."""
-    if _SESSION not in request.headers or request.method == "DELETE":
-        return False
-    if response.status_code != 400:
-        return response.status_code == 404
-    return response.is_closed and b"session" in response.content[:2_000].lower()
 
 
 @functools.cache

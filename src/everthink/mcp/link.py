@@ -170,7 +170,14 @@ class Link:
         self._wake()
         if (state, error, auth_url) != (self.state, self.error, self.auth_url):
             self.state, self.error, self.auth_url = state, error, auth_url
+            self._tell()
+
+    def _tell(self) -> None:
+        try:
             self._changed()
+        except Exception:
+            # Whoever watches must not end what is watched.
+            log.exception("a change of the MCP server %s could not be told", self.name)
 
     def _wake(self) -> None:
         self._moved.set()
@@ -270,7 +277,7 @@ class Link:
             log.warning("the MCP server %s could not be listed again: %s", self.name, failure_of(error).words)
             return
         if is_new:
-            self._changed()
+            self._tell()
 
     async def _list(self, client: Client) -> bool:
         """Ask what the server offers. True when that is something else than before."""

@@ -97,6 +97,7 @@ class Connector:
             loopback=self.loopback,
             allow=self.allow,
             watch=watch,
+            silence=place.timeout,
             has_one_way_back=has_one_way_back,
         )
 
