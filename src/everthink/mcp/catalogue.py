@@ -315,7 +315,7 @@ def _capabilities(found: Any) -> dict[str, Any]:
     for key, value in list(cast("dict[str, Any]", dumped).items())[:MOST_CAPABILITIES]:
         try:
             fits = len(bounded_json(value, _DEEPEST_SCHEMA)) <= MOST_CAPABILITY_BYTES
-        except (AgentError, OverflowError):
+        except AgentError:
             fits = False
         kept[said(key, 80)] = value if fits else {}
     return kept
@@ -351,8 +351,8 @@ def _schema(name: str, schema: dict[str, Any]) -> dict[str, Any]:
         if len(bounded_json(schema, _DEEPEST_SCHEMA)) > MOST_TOOL_BYTES:
             raise _Unusable(f"its schema takes more than {MOST_TOOL_BYTES:,} bytes")
         SchemaBounds().check(name, schema)
-    except (AgentError, OverflowError) as error:
-        raise _Unusable(said(getattr(error, "what", error))) from None
+    except AgentError as error:
+        raise _Unusable(said(error.what)) from None
     _refuse_circles(schema, schema)
     return _cleaned(schema)
 
@@ -420,6 +420,6 @@ def _hash(tool: Any) -> str:
     }
     try:
         written = _sorted(everything)
-    except (OverflowError, RecursionError, UnicodeEncodeError):  # of what is not kept: the output's schema
+    except (RecursionError, UnicodeEncodeError):  # of what is not kept: the output's schema
         written = repr(sorted(everything.items())).encode("utf-8", "replace")
     return hashlib.sha256(written).hexdigest()

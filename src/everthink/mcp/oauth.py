@@ -38,7 +38,7 @@ try:
     from mcp.client.auth import OAuthClientProvider, OAuthFlowError
     from mcp.client.auth import oauth2 as sdk
     from mcp.client.auth.oauth2 import OAuthContext, PKCEParameters
-    from mcp.client.auth.utils import validate_authorization_response_iss
+    from mcp.client.auth.utils import issuers_match, validate_authorization_response_iss
     from mcp.shared.auth import (
         OAuthClientInformationFull,
         OAuthClientMetadata,
@@ -150,6 +150,7 @@ class DurableOAuth(OAuthClientProvider):
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """The SDK's flow, with another try to refresh before a person is asked, and errors in our words."""
+        self._why = ""
         if not self.context.is_token_valid():
             self._initialized = False  # another connection may have refreshed them
         flow = super()._auth_flow(request)
@@ -353,11 +354,7 @@ class DurableOAuth(OAuthClientProvider):
             raise AuthorizationFailed(mask(callback.problem))
         if not await self._keep.change(lambda kept: self._consumed(callback.state, kept)):
             raise _refused("it was used before", is_repeat=True)
-        self.context.protocol_version = visit.protocol
-        try:
-            tokens = await self._exchanged(http, callback.code or "", visit.verifier)
-        except httpx2.HTTPError as error:
-            raise self._failed("it could not be reached") from error
+        tokens = await self._exchanged(http, callback.code or "", visit)
         tokens.scope = tokens.scope or visit.asked.get("scope")
         # Whoever else is on the way need not come any more.
         await self._keep.write(
@@ -377,11 +374,8 @@ class DurableOAuth(OAuthClientProvider):
         metadata = self.context.oauth_metadata
         if visit.issuer != (str(metadata.issuer) if metadata else None):
             raise _refused("the server has another authorization server by now")
-        try:
-            if callback.issuer is not None or callback.error is None:
-                validate_authorization_response_iss(callback.issuer, metadata)
-        except OAuthFlowError:
-            raise _refused("it is not from the authorization server that was asked") from None
+        if not _may_answer(callback, metadata):
+            raise _refused("it is not from the authorization server that was asked")
         return visit
 
     def _consumed(self, state: str, kept: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -393,15 +387,23 @@ class DurableOAuth(OAuthClientProvider):
         left = [one for one in pending if one is not visit]
         return {"pending": msgspec.to_builtins(left), "redeemed": _mark(state)}
 
-    async def _exchanged(self, http: httpx2.AsyncClient, code: str, verifier: str) -> OAuthToken:
-        if self.context.client_info is None:
+    async def _exchanged(self, http: httpx2.AsyncClient, code: str, visit: _Visit) -> OAuthToken:
+        context = self.context
+        if context.client_info is None:
             raise self._failed("the client that asked is not registered any more")
-        request = await self._exchange_token_authorization_code(code, verifier)
-        response = await http.send(request, auth=None, follow_redirects=False)
+        context.protocol_version = visit.protocol
+        context.client_metadata.redirect_uris = [AnyUrl(visit.asked["redirect_uri"])]
+        try:
+            request = await self._exchange_token_authorization_code(code, visit.verifier)
+            response = await http.send(request, auth=None, follow_redirects=False)
+        except OAuthFlowError as error:
+            raise self._failed(error) from error
+        except httpx2.HTTPError as error:
+            raise self._failed("it could not be reached") from error
         if response.status_code in (200, 201):
-            return self._tokens_in(await response.aread())
-        code_, words = await _refusal(response)
-        await self._drop_client(code_)
+            return self._tokens_in(response.content)
+        refusal, words = await _refusal(response)
+        await self._drop_client(refusal)
         raise self._failed(f"it gave no tokens ({words})")
 
     async def _drop_client(self, code: str | None) -> None:
@@ -538,6 +540,19 @@ def _find(pending: list[_Visit], state: str) -> _Visit | None:
     """The visit with this state. Every one is compared, and to the end: time tells nothing."""
     found = [one for one in pending if _same(one.state, state)]
     return found[0] if found else None
+
+
+def _may_answer(callback: Callback, metadata: OAuthMetadata | None) -> bool:
+    """True when who answers is who was asked, as far as it says; some do not say it of their errors."""
+    issuer = callback.issuer
+    if issuer is not None and metadata is not None and issuers_match(issuer, str(metadata.issuer)):
+        issuer = str(metadata.issuer)  # with or without the slash of a root
+    try:
+        if issuer is not None or callback.error is None:
+            validate_authorization_response_iss(issuer, metadata)
+    except OAuthFlowError:
+        return False
+    return True
 
 
 def _same(one: str, other: str) -> bool:
