@@ -29,7 +29,7 @@ from ..errors import AuthorizationFailed, CallbackRefused, MissingExtra, NeedsAu
 from ..masking import mask
 from . import visits
 from .callback import Callback, new_state
-from .keep import Keep
+from .keep import OAUTH, Keep
 from .visits import STATE_SECONDS, Visit
 from .words import said
 
@@ -63,8 +63,6 @@ MOST_PENDING = 8
 """Visits that may be under way at once; a further one makes the oldest void."""
 
 _BUSY = (408, 425, 429)
-_OURS = ("tokens", "expires_at", "client", "metadata", "resource", "auth_server", "pending", "redeemed")
-"""What of a keep is this module's."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -126,7 +124,7 @@ class DurableOAuth(OAuthClientProvider):
 
     async def forget(self) -> None:
         """Take away everything that OAuth has kept: tokens, the registration, whoever is on the way."""
-        await self._keep.write(**dict.fromkeys(_OURS))
+        await self._keep.write(**dict.fromkeys(OAUTH))
         self._initialized = False
 
     # --- a request
