@@ -28,7 +28,7 @@ from ..store.port import AgentStore, Statement
 from ..tools.tool import Tool
 from . import queries, visits
 from .callback import Callback
-from .catalogue import decode, encode
+from .catalogue import Catalogue, decode, encode
 from .discovering import discover, wires_of
 from .keep import OAUTH, Keep
 from .link import Link, Wires
@@ -92,6 +92,8 @@ class _Own:
     """Why what is kept of it cannot be used."""
     refusal: str | None = None
     """What its authorization server said to whoever came back last, when that was no."""
+    stored: Catalogue | None = None
+    """The offer that is in the table, of those that were asked for in this process."""
     failed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -309,7 +311,10 @@ class McpServers:
         if back is None or back == own.callback_url:
             return False
         await self._parts.store.apply([queries.changed(own.id, callback_url=back)])
-        own.callback_url = back
+        if own.server.state == "ready":
+            own.callback_url = back
+        else:
+            await self._reload(own)
         return True
 
     async def _rename(self, own: _Own, id: str) -> None:
@@ -355,6 +360,8 @@ class McpServers:
             # The first failure is told; that it may pass is the affair of those who come later.
             await self._first(FIRST, link.settled.wait(), own.failed.wait())
         self._check(own, server)
+        if server.state == "ready":
+            await self._keep_offer(own, server)
         return self._shown(server)
 
     async def _is_awaited(self, own: _Own) -> bool:
@@ -437,11 +444,12 @@ class McpServers:
             own.refusal = said(error.what)
             self._parts.changed()
             raise
-        own.refusal = own.server.waits_at = None
-        if own.server.state == "ready":  # it was let in with less
-            async with self._changing:
-                await self._reload(own)
-        own.server.start()
+        own.refusal = None
+        async with self._changing:
+            # Whatever is under way was begun without these tokens, or with lesser ones.
+            if await self._reload(own):
+                own.server.start()
+        self._parts.changed()
 
     @asynccontextmanager
     async def _requests(self) -> AsyncGenerator[httpx2.AsyncClient]:
@@ -453,6 +461,11 @@ class McpServers:
         transport = GuardedTransport(loopback=network.loopback, allow=network.allow)
         async with httpx2.AsyncClient(transport=transport, trust_env=False, timeout=EXCHANGE) as http:
             yield http
+
+    def callback_of(self, id: str) -> str | None:
+        """The address that people come back to for a server."""
+        own = self._own.get(id)
+        return None if own is None else own.callback_url
 
     async def is_let_in(self, id: str) -> bool:
         """True when a server has given us tokens."""
@@ -467,7 +480,7 @@ class McpServers:
             return
         if server.state == "ready":
             own.refusal = server.waits_at = None
-            self._parts.background(self._keep_offer(server))
+            self._parts.background(self._keep_offer(own, server))
         elif server.state == "failed":
             own.failed.set()
         error = None if server.error is None else said(server.error)
@@ -476,9 +489,10 @@ class McpServers:
         )
         self._parts.changed()
 
-    async def _keep_offer(self, server: Server) -> None:
+    async def _keep_offer(self, own: _Own, server: Server) -> None:
         catalogue = server.catalogue
-        assert catalogue is not None
+        if catalogue is None or own.stored is catalogue:
+            return
         changed = server.accept_new()
         if changed:
             names = ", ".join(changed)
@@ -495,6 +509,7 @@ class McpServers:
                 queries.changed(server.id, options=_options(server.place, server.accepted)),
             ]
         )
+        own.stored = catalogue
 
     async def _keep_accepted(self, server: Server) -> None:
         options = _options(server.place, server.accepted)

@@ -35,13 +35,13 @@ from ..clock import Clock
 from ..current import current_origin, origin_of
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
 from ..limits import Limits
-from ..mcp.callback import read_callback
+from ..mcp.callback import Callback, read_callback
 from ..messages import encode_json
 from ..runtime.actor import Actor
 from ..runtime.directory import MAX_NAME
 from .agent_sockets import AgentSockets
 from .answers import Answer, Told, with_headers, with_headers_on
-from .authorizing import came_back
+from .authorizing import came_back, strange
 from .bodies import bounded
 from .chat_sockets import ChatSockets
 from .connections import Connection
@@ -314,10 +314,18 @@ class Gate:
         return await self._agent_http(request, found, _Way("read", tell, JSONResponse([]), makes_none=True))
 
     async def _on_request(self, request: Request, found: Found[Any]) -> Response:
-        if request.method == "GET" and (came_back := await self._came_back(request, found)) is not None:
-            return came_back
+        callback = read_callback(request.scope["query_string"]) if request.method == "GET" else None
+        # Where an agent has people come back to; `None` for its own place for that.
+        is_usual = segments_of(request.scope)[len(self._served.prefix) + 2 :] == ["callback"]
+        path = None if is_usual else path_of(request.scope)
+        if callback is not None:
+            came = await self._came_back(request, found, callback, path)
+            if came is not None:
+                return came
 
         async def answer(sockets: AgentSockets) -> Response:
+            if callback is not None and (sent_on := strange(sockets.actor, callback, path)) is not None:
+                return sent_on
             token = current_origin.set(origin_of(request.url, request.scope))
             try:
                 with sockets.actor.hold(), bounded(request, self._served.limits) as given:
@@ -332,17 +340,15 @@ class Gate:
         way = _Way("request", answer, nobody, makes_none=request.method in SAFE)
         return await self._agent_http(request, found, way)
 
-    async def _came_back(self, request: Request, found: Found[Any]) -> Response | None:
-        """Somebody comes back from an MCP server's authorization server. `None`: it is another request."""
-        callback = read_callback(request.scope["query_string"])
-        agent = self._agent(request, found.values) if callback is not None else None
-        if callback is None or agent is None or isinstance(agent, Response):
+    async def _came_back(
+        self, request: Request, found: Found[Any], callback: Callback, path: str | None
+    ) -> Response | None:
+        """Somebody comes back from an authorization server. `None`: it is nobody who was sent there."""
+        agent = self._agent(request, found.values)
+        if isinstance(agent, Response):
             return None
-        is_usual = segments_of(request.scope)[len(self._served.prefix) + 2 :] == ["callback"]
         try:
-            return await came_back(
-                await self._served.open(), agent, callback, None if is_usual else path_of(request.scope)
-            )
+            return await came_back(await self._served.open(), agent, callback, path)
         except AgentSetAside as error:
             return PlainTextResponse(str(error), 503)
         except (AgentElsewhere, LeaseLost) as error:

@@ -1,6 +1,7 @@
 """Where people come back to from the authorization server of an MCP server.
 
     asgi --Callback--> came_back --a state of ours?--> McpServers.finish --> on_mcp_authorized --> a redirect
+                           |--no--> the application's checks, as for any request --> strange: a redirect
 
 Whoever knows a state that we have sent somebody away with is let in by it, and by nothing else: a browser
 that was sent here brings no token of the application. For any other state no agent is woken and nothing is
@@ -29,7 +30,7 @@ from ..runtime.actor import Actor
 if TYPE_CHECKING:
     from ..runtime.directory import Directory
 
-__all__ = ["came_back"]
+__all__ = ["came_back", "strange"]
 
 log = logging.getLogger("everthink.server")
 
@@ -44,22 +45,38 @@ async def came_back(
 ) -> Response | None:
     """Answer somebody who comes back to `path`; `None` stands for the agent's own place for that.
 
-    Returns `None` when it is another request, of which the agent itself knows what it means.
+    Returns `None` when nobody has been sent away with that state: then it is a request like any other.
     """
     cls, name = agent
     stored = await callback_of(directory.store, Address(cls.__name__, name).id, callback.server_id)
-    if stored is None or stored[0] is None or not (path is None or is_callback(path, stored[0])):
+    if stored is None or not _is_there(path, stored[0]) or stored[1] is None:
         return None
     try:
-        is_ours = stored[1] is not None and is_known(directory.network.sealer.open(stored[1]), callback.state)
+        is_ours = is_known(directory.network.sealer.open(stored[1]), callback.state)
     except AgentError as error:
         log.warning("a callback of the MCP server %s cannot be checked: %s", callback.server_id, error)
-        return _sent_home(TROUBLE)
+        return None
     if not is_ours:
-        return _sent_home(CallbackRefused("nobody waits for it").what)
+        return None
     actor = await directory.reach(cls, name)
     with actor.hold():
         return await _redeemed(actor, callback)
+
+
+def strange(actor: Actor, callback: Callback, path: str | None) -> Response | None:
+    """Send somebody on who may come in, and comes back with a state that is not, or no longer, ours.
+
+    Returns `None` when it is something else: the agent itself knows what it means.
+    """
+    servers = actor.used_servers()
+    registered = None if servers is None else servers.callback_of(callback.server_id)
+    if not _is_there(path, registered):
+        return None
+    return _sent_home(CallbackRefused("nobody waits for it").what)
+
+
+def _is_there(path: str | None, registered: str | None) -> bool:
+    return registered is not None and (path is None or is_callback(path, registered))
 
 
 async def _redeemed(actor: Actor, callback: Callback) -> Response:
