@@ -553,7 +553,7 @@ async def test_two_agents_with_the_same_server_are_let_in_each_for_itself(
     stack: Stack, locked: Locked
 ) -> None:
     chat, other = await stack.connect("room"), await stack.connect("other")
-    server = await stack.add(chat, "locked", locked.url, id="locked")
+    await stack.add(chat, "locked", locked.url, id="locked")
     await stack.add(other, "locked", locked.url, id="locked")
 
     await stack.allowed(chat, "locked")
@@ -600,7 +600,7 @@ async def test_no_secret_is_stored_openly_shown_logged_or_exported(
             "repr": f"{await live.list_mcp_servers()!r} {live!r} {stack.app!r}",
         }
         await stack.app.close()
-        seen["file"] = "".join(path.read_bytes().decode("latin-1") for path in tmp_path.glob("app.db*"))
+        seen["file"] = _bytes_in(tmp_path)
 
     # Then none of them has any of it
     query = parse_qs(urlsplit(location).query)
@@ -614,6 +614,10 @@ async def test_no_secret_is_stored_openly_shown_logged_or_exported(
     assert not [place for place in ("events", "log", "export", "repr", "file") if state in seen[place]]
     lines = [line for line in exported if line["kind"] == "mcp_server"]
     assert [line["name"] for line in lines] == ["locked", "other"]
+
+
+def _bytes_in(folder: Path) -> str:
+    return "".join(path.read_bytes().decode("latin-1") for path in folder.glob("app.db*"))
 
 
 @pytest.mark.agent_case(221)

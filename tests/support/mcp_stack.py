@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any, Self
-
 from urllib.parse import quote, urlsplit
 
 from mcp.server.mcpserver import MCPServer

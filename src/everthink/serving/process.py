@@ -277,6 +277,8 @@ def main() -> int:
     try:
         loaded = load(settings["target"], ask=Asked(**settings["asked"]))
         use_demo_models(loaded)
+        for _, app in loaded.mounts:
+            app.network.loopback = True  # MCP servers are tried on one's own machine first
         asgi: Any = WithPage(loaded, hosts=settings["hosts"])
     except AgentError as error:
         complain(error)
