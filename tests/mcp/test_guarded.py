@@ -64,7 +64,7 @@ async def stack(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Stack]:
 async def test_a_server_near_us_cannot_be_added_and_nothing_is_kept_of_it(stack: Stack, url: str) -> None:
     agent = await stack.live()
 
-    with pytest.raises(BlockedAddress, match="^Blocked URL: ") as caught:
+    with pytest.raises(BlockedAddress, match=r"^Blocked URL: ") as caught:
         await agent.add_mcp_server("inner", url)
 
     assert "secret" not in str(caught.value)
@@ -92,7 +92,7 @@ async def test_that_this_machine_may_be_used_opens_nothing_else(stack: Stack, ur
 async def test_what_is_no_address_is_refused_in_words(stack: Stack, url: Any) -> None:
     agent = await stack.live()
 
-    with pytest.raises(AgentError, match="no address of an MCP server|takes text"):
+    with pytest.raises(AgentError, match=r"no address of an MCP server|takes text"):
         await agent.add_mcp_server("nowhere", url)
 
     assert await stack.rows() == []
@@ -247,7 +247,7 @@ app = App(Assistant, store="sqlite:///near.db")
 
 
 async def _added(folder: Path, command: str, url: str) -> dict[str, Any]:
-    (folder / "near.py").write_text(AGENT)  # noqa: ASYNC240 - before anything runs
+    (folder / "near.py").write_text(AGENT)
     options = ["--no-reload"] if command == "dev" else []
     with Command(folder, command, "near:app", "--port", "0", *options) as process:
         pattern = r"http://127\.0\.0\.1:(\d+)"
