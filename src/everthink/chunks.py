@@ -1,6 +1,6 @@
 """Chunks: the UI message stream, one small JSON object at a time.
 
-    turn/loop --Chunk--> turn/fold (message) and turn/stream (storage, readers)
+    turn/loop --Chunk--> journal/fold (message) and journal/writer (storage, readers)
 
 The vocabulary and the field names are the browser's; optional fields are absent, never null.
 A chunk of a type we do not know is carried as it is (`Other`), so nothing is lost.

@@ -30,7 +30,6 @@
     ├── FiberConflict               id and idempotency key name different fibers
     ├── NotInFiber                  a checkpoint outside a fiber and a turn
     ├── FiberStopped                the process is stopping while the fiber runs
-    ├── FiberHandlerTimeout         a handler of the framework took too long over a fiber
     ├── InvalidRetry                retry options that make no sense
     ├── InvalidCallback             a timer or a job for a method that cannot be called
     ├── InvalidSchedule             a time, an interval or a cron expression that names no moment
@@ -95,7 +94,6 @@ __all__ = [
     "DiscoveryFailed",
     "ErrorKind",
     "FiberConflict",
-    "FiberHandlerTimeout",
     "FiberStopped",
     "InvalidCallback",
     "InvalidContext",
@@ -421,17 +419,6 @@ class FiberStopped(AgentError):
             next_step="At the next start it comes to on_fiber_recovered().",
         )
         self.name = name
-
-
-class FiberHandlerTimeout(AgentError):
-    """A handler of the framework did not deal with an interrupted fiber in time."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"Fiber recovery timed out after {seconds * 1000:.0f}ms.",
-            kept="The fiber is stored and is taken up again later.",
-        )
-        self.seconds = seconds
 
 
 class InvalidRetry(AgentError, ValueError):

@@ -19,6 +19,7 @@ FACADES = (
     "recovery",
     "fibers",
     "timers",
+    "mcp",
     "server",
     "errors",
     "client",

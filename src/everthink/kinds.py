@@ -401,7 +401,7 @@ KINDS: dict[str, dict[str, Kind]] = {
         "max_text_chars": at_least(1),
     },
     "Retry": _optional({"max_attempts": at_least(1), "base_delay": above(0), "max_delay": above(0)}),
-    "FiberRecovery": {"scan_deadline": SECONDS, "max_age": SECONDS, "hook_timeout": SECONDS},
+    "FiberRecovery": {"scan_deadline": SECONDS, "max_age": SECONDS},
     "ScheduledTask": {
         "schedule": TEXT,
         "prompt": optional(SOME_TEXT | FUNCTION),

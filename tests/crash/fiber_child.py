@@ -144,7 +144,8 @@ class Stage:
             while True:
                 # The agent may have left memory meanwhile, and have been woken for the next try.
                 rescue = (await app.agent(cls, "ann").__aenter__())._home.fibers.rescue
-                await asyncio.wait([rescue._scan])
+                if rescue._scan is not None:
+                    await asyncio.wait([rescue._scan])
                 wait = 0 if rescue.retry_at is None else rescue.retry_at - clock.now_ms()
                 say("waits", seconds=wait / 1000)
                 await self.paced()

@@ -11,7 +11,7 @@ from .conftest import EVENTS, ROOM, Develop
 
 pytestmark = pytest.mark.anyio
 
-TURN = ["chat:turn:start", "chat:step:start", "chat:step:finish", "message:response", "chat:turn:finish"]
+TURN = ["chat:turn:start", "chat:step:start", "chat:step:finish", "chat:turn:finish"]
 
 
 def of_turns(page: object) -> list[str]:

@@ -272,7 +272,7 @@ async def test_a_message_after_clearing_overlaps_nothing(open_app: OpenApp) -> N
 async def test_messages_that_are_just_being_accepted_overlap(open_app: OpenApp) -> None:
     # Given an agent that has to read its conversation again before it can accept anything
     room = await Room("drop", "One.").open(open_app)
-    room.home.chat.session.fail()
+    room.home.chat.session.roll_back()
     room.goes.set()
 
     # When two windows type at the same moment

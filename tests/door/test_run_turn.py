@@ -44,7 +44,7 @@ async def test_wait_takes_a_function_called_inside_the_turn(open_app: OpenApp) -
     home, active = await home_of(app, cls), []
 
     def ask(messages: list[Message]) -> list[str]:
-        active.append(home.chat.door.queue.active_request_id)
+        active.append(home.chat.door.queue.active.request_id)
         return [f"after {len(messages)}"]
 
     await agent.run_turn("first")
@@ -155,7 +155,7 @@ async def test_stream_takes_a_function_called_inside_the_turn(open_app: OpenApp)
     home, active, heard = await home_of(app, cls), [], Heard()
 
     async def ask(messages: list[Message]) -> str:
-        active.append(home.chat.door.queue.active_request_id)
+        active.append(home.chat.door.queue.active.request_id)
         return "from a function"
 
     await app.agent(cls).run_turn(ask, mode="stream", callback=heard)

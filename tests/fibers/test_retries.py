@@ -1,4 +1,4 @@
-"""Recovery of fibers that does not end at once: later tries, deadlines, ages; and who is asked."""
+"""Recovery of fibers that does not end at once: later tries, deadlines, ages; and who is told."""
 
 from __future__ import annotations
 
@@ -344,83 +344,7 @@ async def test_a_fiber_that_the_scan_did_not_come_to_can_be_cancelled(open_app: 
     assert (await agent.inspect_fiber("rest")).status == "aborted"
 
 
-# --- who is asked
-
-
-def asks(handler: Any) -> Any:
-    """A `configure_session` that adds a handler of the framework."""
-    return lambda self, session: self._home.fibers.rescue.handlers.append(handler)
-
-
-async def test_the_framework_is_asked_before_the_agent(open_app: OpenApp, tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    async def handler(ctx: FiberRecoveryContext) -> bool:
-        asked.append(ctx.name)
-        return ctx.name.startswith("reply:")
-
-    ward = Ward(open_app, Recovered(), configure_session=asks(handler))
-    await ward.admit("reply:1", "reply:2", "user", "managed", managed=["reply:2", "managed"])
-    events = record_events(ward.app, "fiber:recovery:handled")
-    await ward.start()
-    assert asked == ["reply:1", "reply:2", "user", "managed"]
-    assert ward.seen.names == ["user", "managed"]
-    assert {event.payload["fiberName"]: event.payload["status"] for event in events} == {
-        "reply:1": "internal",
-        "reply:2": "internal",
-        "user": "user",
-        "managed": "managed",
-    }
-    assert Fibers(tmp_path).open_names() == []
-
-
-async def test_a_handler_of_the_framework_that_takes_too_long_is_tried_again(
-    open_app: OpenApp, tmp_path: Path
-) -> None:
-    began, may_end, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def handler(ctx: FiberRecoveryContext) -> bool:
-        began.set()
-        await may_end.wait()
-        ended.set()
-        return True
-
-    ward = await Ward(open_app, Recovered(), configure_session=asks(handler)).admit("reply")
-    events = record_events(ward.app, "fiber:recovery:failed")
-    starting = asyncio.create_task(ward.start())
-    await began.wait()
-    await ward.clock.advance(10)
-    await starting
-    assert [event.payload["error"].partition(".")[0] for event in events] == [
-        "Fiber recovery timed out after 10000ms"
-    ]
-    assert Fibers(tmp_path).names() == ["reply"]
-    assert ward.wait == 30
-    # What was too slow goes on
-    may_end.set()
-    await ended.wait()
-    # and the agent's own hook was not asked for a fiber that is not its own
-    assert ward.seen.names == []
-
-
-async def test_a_handler_of_the_framework_without_a_limit_is_waited_for(open_app: OpenApp) -> None:
-    began, may_end = asyncio.Event(), asyncio.Event()
-
-    async def handler(ctx: FiberRecoveryContext) -> bool:
-        began.set()
-        await may_end.wait()
-        return True
-
-    unlimited = FiberRecovery(hook_timeout=0.0)
-    ward = Ward(open_app, Recovered(), configure_session=asks(handler), fiber_recovery=unlimited)
-    await ward.admit("reply")
-    starting = asyncio.create_task(ward.start())
-    await began.wait()
-    await ward.clock.advance(3600)
-    assert not starting.done()
-    may_end.set()
-    await starting
-    assert ward.wait is None
+# --- who is told
 
 
 async def test_observers_are_told_each_step(open_app: OpenApp) -> None:

@@ -291,7 +291,7 @@ async def test_a_dict_with_a_value_of_another_kind_is_refused_with_the_hook(
         (Proactive, {"max_input_tokens": "many"}, "Proactive.max_input_tokens is 'many'"),
         (MediaEviction, {"externalize_to_workspace": "no"}, "MediaEviction.externalize_to_workspace is 'no'"),
         (Shortening, {"max_text_chars": "long"}, "Shortening.max_text_chars is 'long'"),
-        (FiberRecovery, {"hook_timeout": "10s"}, "FiberRecovery.hook_timeout is '10s'"),
+        (FiberRecovery, {"scan_deadline": "10s"}, "FiberRecovery.scan_deadline is '10s'"),
         (ScheduledTask, {"schedule": 60}, "ScheduledTask.schedule is 60"),
         (ScheduledTask, {"schedule": "every hour", "handler": 5}, "ScheduledTask.handler is 5"),
         (ScheduledTask, {"schedule": "every hour", "prompt": ""}, "prompt is '', a str. It takes text with"),

@@ -62,7 +62,7 @@ class Process:
                 "clientInfo": {"name": "test", "version": "1"},
             },
         }
-        headers = {"Accept": "application/json, text/event-stream"}
+        headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
         async with httpx2.AsyncClient(auth=oauth or self.oauth) as http:
             return (await http.post(self.locked.url, json=greeting, headers=headers)).status_code
 
@@ -401,15 +401,28 @@ async def test_a_token_that_ended_is_refreshed_after_a_restart_without_a_person(
     process: Process, locked: Locked
 ) -> None:
     await process.authorized()
+    old = (await process.kept())["tokens"]["access_token"]
     await process.clock.advance(LIFETIME)
 
     process.restarted()
 
     assert await process.ask() == 200
     assert locked.events[-1] == "refresh"
+    assert old not in locked.shown
     process.restarted()
     assert await process.ask() == 200
     assert locked.events.count("refresh") == 1
+
+
+async def test_a_refresh_token_that_is_not_replaced_stays(process: Process, locked: Locked) -> None:
+    locked.rotates = False
+    await process.authorized()
+
+    for times in (1, 2):
+        await process.clock.advance(LIFETIME)
+        process.restarted()
+        assert await process.ask() == 200
+        assert locked.events.count("refresh") == times
 
 
 async def test_a_token_that_the_server_no_longer_takes_is_refreshed_without_a_person(
@@ -484,7 +497,62 @@ async def test_connections_that_refresh_at_once_are_both_let_in(process: Process
     assert locked.events.count("refresh") == before + 1
 
 
+async def test_a_connection_takes_up_what_another_has_refreshed_and_refreshes_when_that_is_refused_too(
+    process: Process, locked: Locked
+) -> None:
+    await process.authorized()
+    one, other = (DurableOAuth(process.server, process.keep, process.clock) for _ in range(2))
+    assert await process.ask(one) == 200
+    locked.access.clear()
+    assert await process.ask(other) == 200
+
+    assert await process.ask(one) == 200
+    assert locked.events.count("refresh") == 1
+
+    locked.access.clear()
+    assert await process.ask(other) == 200
+    locked.access.clear()
+    assert await process.ask(one) == 200
+    assert locked.events.count("refresh") == 3
+    assert locked.events.count("authorize") == 1
+
+
 # --- who we are
+
+
+async def test_a_client_is_registered_in_the_way_that_the_server_offers(
+    process: Process, locked: Locked
+) -> None:
+    await process.is_sent_away()
+
+    (client,) = locked.clients.values()
+    assert (client.client_name, client.token_endpoint_auth_method) == ("everthink", "client_secret_basic")
+    assert (await process.kept())["client"]["client_secret"] == client.client_secret
+
+
+async def test_a_registration_that_is_refused_is_told_once_in_words(
+    process: Process, locked: Locked, caplog: pytest.LogCaptureFixture
+) -> None:
+    locked.registers = False
+
+    with pytest.raises(AuthorizationFailed, match=r"Registration failed: 403 Members only\. What"):
+        await process.ask()
+
+    assert [record for record in caplog.records if record.name.startswith("mcp.client")] == []
+
+
+async def test_a_server_that_gives_tokens_itself_is_told_in_both_halves_what_they_are_for(
+    tmp_path: Path, anyio_backend: str
+) -> None:
+    async with Locked(ManualClock(), is_old=True) as locked:
+        process = Process(tmp_path, locked)
+        url = await process.is_sent_away()
+        process.restarted()
+        await process.comes_back(await locked.allow(url))
+
+        assert await process.ask() == 200
+        assert parse_qs(urlsplit(url).query)["resource"] == [locked.url]
+        assert locked.forms[-1]["resource"] == locked.url
 
 
 async def test_a_client_that_the_server_has_forgotten_is_registered_anew(

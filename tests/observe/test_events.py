@@ -21,8 +21,6 @@ NAMED_BY_THE_PROTOCOL = [
     "state:update",
     "rpc",
     "rpc:error",
-    "message:request",
-    "message:response",
     "message:clear",
     "message:cancel",
     "message:error",

@@ -145,7 +145,8 @@ class World:
 
     @property
     def active(self) -> str:
-        return self.home.chat.door.queue.active_request_id or ""
+        running = self.home.chat.door.queue.active
+        return "" if running is None else running.request_id
 
     def _see(self, shown: FeedEvent) -> None:
         if isinstance(shown, ChunksStored):

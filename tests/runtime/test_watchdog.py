@@ -100,6 +100,25 @@ async def test_a_hook_that_holds_the_loop_is_named_with_its_agent(
     assert "'Slow/ada'" in warning
 
 
+async def test_so_is_a_tool_that_is_no_method(open_app: OpenApp, noticed: Noticed) -> None:
+    @tool
+    async def think_hard() -> str:
+        """Think."""
+        noticed.hold_the_loop()
+        return "thought"
+
+    class Slow(Think):
+        model = ScriptedModel(calls("think_hard"), says("Done."))
+
+        def get_tools(self) -> Any:
+            return [think_hard]
+
+    app = await open_app(Slow, watchdog=SOON)
+    await app.agent(Slow, "ada").save_messages("Think!")
+    (warning,) = noticed.warnings
+    assert "'Slow/ada'" in warning
+
+
 async def test_it_is_told_once_for_each_time_and_warned_of_once_a_minute(noticed: Noticed) -> None:
     told: list[LoopBlocked] = []
     watchdog = Watchdog(lambda _, blocked: told.append(blocked), threshold=SOON)

@@ -6,9 +6,9 @@ import pytest
 
 from everthink.door.spoken import (
     MAX_URL,
+    check_sizes,
     is_open_url,
     spoken,
-    weigh,
 )
 from everthink.errors import InvalidMessage
 from everthink.limits import Limits
@@ -19,12 +19,12 @@ from ..support.steps import steps
 
 def test_the_new_messages_of_a_request_share_the_bounds_of_one() -> None:
     limits = Limits(text_bytes=1000, message_bytes=5000)
-    weigh([user_message("x" * 100, id=str(n)) for n in range(10)], limits)
+    check_sizes([user_message("x" * 100, id=str(n)) for n in range(10)], limits)
     with pytest.raises(InvalidMessage, match="1100 bytes of text, more than 1000"):
-        weigh([user_message("x" * 100, id=str(n)) for n in range(11)], limits)
+        check_sizes([user_message("x" * 100, id=str(n)) for n in range(11)], limits)
     file = {"type": "file", "mediaType": "image/png", "url": "data:," + "x" * 1500}
     with pytest.raises(InvalidMessage, match="more than 5000"):
-        weigh([Message(str(n), "user", [file]) for n in range(4)], limits)
+        check_sizes([Message(str(n), "user", [file]) for n in range(4)], limits)
 
 
 def test_a_text_is_weighed_in_bytes_whatever_its_letters() -> None:

@@ -123,8 +123,8 @@ def test_a_sequence_that_comes_in_pieces_is_taken_apart_as_well() -> None:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_letters_show_and_do_not_obey(attack: str) -> None:
     with on_terminal() as terminal:
-        output.complain(AgentError(f"{ATTACKS[attack]}\nsecond", kept=ATTACKS[attack], next_step=MARKUP))
-        output.complain(ValueError(ATTACKS[attack]))
+        output.print_error(AgentError(f"{ATTACKS[attack]}\nsecond", kept=ATTACKS[attack], next_step=MARKUP))
+        output.print_error(ValueError(ATTACKS[attack]))
         output.say(ATTACKS[attack])
     assert harmless(terminal.getvalue())
     assert MARKUP in terminal.getvalue()

@@ -254,7 +254,7 @@ async def test_others_have_their_turn_while_a_long_path_is_read(open_session: Op
 
     # When what the rows hold is read
     read: dict[int, int] = {}
-    parsed = session._shelf.parsed
+    parsed = session._reader.parsed
 
     def counted(id: str, role: str, content: str, at: int) -> Message | None:
         read[turn] = read.get(turn, 0) + len(content)

@@ -10,11 +10,9 @@ from everthink.messages import Message, encode_json
 from everthink.session import row_size as budget
 from everthink.session.row_size import (
     MAX_ROW_BYTES,
-    Shortening,
     clean,
     fit,
     shorten,
-    shorten_older,
     storable,
 )
 from everthink.testing.scripted import ScriptedModel, calls, says
@@ -212,21 +210,11 @@ def test_making_it_fit_twice_changes_nothing_more() -> None:
 
 
 @pytest.mark.case(660)
-def test_all_but_the_last_four_messages_are_shortened() -> None:
-    messages = [answer(call("x" * 501), text("y" * 10_001)) for _ in range(6)]
-    shown = shorten_older(messages)
-    assert [new is old for new, old in zip(shown, messages, strict=True)] == [
-        False,
-        False,
-        True,
-        True,
-        True,
-        True,
-    ]
-    assert shown[0].parts[0]["output"].endswith("... [truncated 501 chars]")
-    assert shown[0].parts[1]["text"].endswith("... [truncated 1 chars]")
-    assert (len(shown[0].parts[0]["output"]), len(shown[0].parts[1]["text"])) == (500, 10_000)
-    assert shorten_older(messages, Shortening(keep_recent_messages=6)) == messages
+def test_long_outputs_and_texts_are_cut_and_say_by_how_much() -> None:
+    output, said = shorten(answer(call("x" * 501), text("y" * 10_001))).parts
+    assert output["output"].endswith("... [truncated 501 chars]")
+    assert said["text"].endswith("... [truncated 1 chars]")
+    assert (len(output["output"]), len(said["text"])) == (500, 10_000)
 
 
 @pytest.mark.case(660)

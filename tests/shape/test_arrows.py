@@ -27,6 +27,7 @@ VALUES: dict[str, set[str]] = {
     "holds": {"calling"},
     "settings": {"errors", "kinds"},
     "surface": {"errors", "settings"},
+    "mcp_endpoint": {"kinds", "surface"},
     "identity": {"errors"},
     "store_urls": {"errors", "masking"},
     "messages": {"clock", "errors", "kinds"},
@@ -63,6 +64,7 @@ ROOMS: dict[str, set[str]] = {
     "fibers": {"store.port", "observe.events", "hooks"},
     "schedules": {"store.port", "observe.events", "tasks", "hooks", "door"},
     # Edges: they import the core, the core never imports them.
+    "mcp": {*PORTS, "guard", "tasks"},
     "workspace": {"store.port"},
     "sandbox": set(),
     "cluster": {"store", "postgres"},
@@ -82,6 +84,7 @@ ROOMS: dict[str, set[str]] = {
         "recovery",
         "fibers",
         "schedules",
+        "mcp",
         "workspace",
     },
     # Who may come in, and what they may do: asked by the server and by the page of `everthink dev`.
@@ -104,16 +107,16 @@ OUTSIDE: dict[str, set[str]] = {
     "agent": {"declaring", "server.connections"},  # what its hooks are given
     "chat_hooks": set(),
     "think": {"agent", "chat_hooks"},
-    "mcp": set(),
     "skills": set(),
     "extensions": set(),
     "messengers": {"agent", "think"},
-    "app": {"agent", "think", "server"},
+    "mcp_server": {"server"},  # given the parts of an app; app imports it when `mcp` is asked for
+    "app": {"agent", "think", "server", "mcp_server"},
     "client": {"wire"},
     "testing": {"agent", "think", "server", "app", "wire", "client"},
     "devtools": {"agent", "think", "server", "app"},
     "serving": {"agent", "think", "server", "app", "devtools"},
-    "cli": {"agent", "think", "server", "app", "devtools", "testing", "serving", "client"},
+    "cli": {"agent", "think", "server", "mcp_server", "app", "devtools", "testing", "serving", "client"},
 }
 
 # An import against the arrows that we live with: (module, what it imports) -> why.

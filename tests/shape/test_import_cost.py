@@ -31,6 +31,8 @@ LATER = [
     "guard.addresses",
     "guard.transport",
     "journal",
+    "mcp_endpoint",
+    "mcp_server",
     "memory",
     "recovery",
     "runtime.actor",

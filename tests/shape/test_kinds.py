@@ -15,6 +15,7 @@ from everthink.hooks import Timeouts
 from everthink.kinds import KINDS
 from everthink.memory import ContextOverflow, MediaEviction, Proactive, Shortening
 from everthink.recovery import ChatRecovery, RecoveryDecision
+from everthink.mcp import HttpServer, LocalServer, StdioServer
 from everthink.settings import settings_of
 
 CLASSES: dict[str, Any] = {
@@ -26,12 +27,15 @@ CLASSES: dict[str, Any] = {
         ChatRecovery,
         ContextOverflow,
         FiberRecovery,
+        HttpServer,
+        LocalServer,
         MediaEviction,
         Proactive,
         RecoveryDecision,
         Retry,
         ScheduledTask,
         Shortening,
+        StdioServer,
         StepConfig,
         Substitute,
         Timeouts,

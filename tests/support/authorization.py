@@ -40,10 +40,13 @@ _PLAIN = {"lifespan": "off", "interface": "asgi3"}
 
 
 class Locked:
-    """`async with Locked(clock) as locked`: an MCP server with the tool `add` that wants tokens."""
+    """`async with Locked(clock) as locked`: an MCP server with the tool `add` that wants tokens.
 
-    def __init__(self, clock: ManualClock) -> None:
-        self.clock = clock
+    With `is_old` it is of the time before such servers said who gives tokens for them: it does so itself.
+    """
+
+    def __init__(self, clock: ManualClock, *, is_old: bool = False) -> None:
+        self.clock, self.is_old = clock, is_old
         self.events: list[str] = []
         self.forms: list[dict[str, str]] = []
         """What was posted to the token endpoint."""
@@ -52,6 +55,11 @@ class Locked:
         self.access: dict[str, AccessToken] = {}
         self.refresh: dict[str, RefreshToken] = {}
         self.ends: dict[str, int] = {}
+        self.shown: list[str] = []
+        """The tokens that the server was shown, whether they were any good or not."""
+        self.rotates = True
+        """Whether a refresh gives another refresh token."""
+        self.registers = True
         self.status: int | None = None
         """With which the token endpoint answers, when it does not do its work."""
         self.before_token: Callable[[], Awaitable[None]] | None = None
@@ -62,7 +70,8 @@ class Locked:
     async def __aenter__(self) -> Self:
         issuer = await self._stack.enter_async_context(Listening(self._authorization, **_PLAIN))
         server = await self._stack.enter_async_context(Listening(self._resource, **_PLAIN))
-        self.issuer, self.url = f"http://127.0.0.1:{issuer.port}", f"http://127.0.0.1:{server.port}/mcp"
+        self.url = f"http://127.0.0.1:{server.port}/mcp"
+        self.issuer = f"http://127.0.0.1:{server.port if self.is_old else issuer.port}"
         registration = ClientRegistrationOptions(enabled=True, valid_scopes=SCOPES, default_scopes=["use"])
         self._issuing = Starlette(
             routes=create_auth_routes(self, AnyHttpUrl(self.issuer), client_registration_options=registration)
@@ -91,9 +100,16 @@ class Locked:
         return server
 
     async def _resource(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._app(scope, receive, send)
+        if not self.is_old or scope["path"] == "/mcp":
+            await self._app(scope, receive, send)
+        elif "protected-resource" in scope["path"]:
+            await PlainTextResponse("", 404)(scope, receive, send)
+        else:
+            await self._authorization(scope, receive, send)
 
     async def _authorization(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/register" and not self.registers:
+            return await PlainTextResponse("Members\x1b only.", 403)(scope, receive, send)
         if scope["path"] != "/token":
             return await self._issuing(scope, receive, send)
         message = await receive()  # forms are small: one message
@@ -156,10 +172,13 @@ class Locked:
 
     async def exchange_refresh_token(self, client: Any, refresh_token: Any, scopes: list[str]) -> OAuthToken:
         self.events.append("refresh")
-        self.refresh.pop(refresh_token.token)
-        return self._minted(client.client_id, scopes)
+        if self.rotates:
+            self.refresh.pop(refresh_token.token)
+            return self._minted(client.client_id, scopes)
+        return self._minted(client.client_id, scopes).model_copy(update={"refresh_token": None})
 
     async def verify_token(self, token: str) -> AccessToken | None:
+        self.shown.append(token)
         is_valid = token in self.access and self.clock.now_ms() < self.ends[token]
         return self.access[token] if is_valid else None
 

@@ -111,6 +111,12 @@ class Stack:
         """The agent itself, as its own code has it."""
         return (await (await self.app.open()).reach(self.agent, name)).agent
 
+    async def settled(self, name: str = "room") -> Any:
+        """The agent itself, once its servers have answered, in whichever way."""
+        agent = await self.live(name)
+        await agent._home.mcp.wait(None)
+        return agent
+
     async def add(self, chat: Client, name: str, url: str, **options: Any) -> dict[str, Any]:
         """Let the page of `chat` add a server. How it stands."""
         [answer] = await chat.call("add", name, url, options)

@@ -65,7 +65,7 @@ class Room:
         # Commits are made in order: one may be under way, and one may have to follow it.
         for _ in range(2):
             await asyncio.sleep(0)
-            await home.store.apply([queries.forgotten("nothing")])
+            await home.store.apply([queries.forget_incident("nothing")])
 
     async def cut(self, *, after: float = 0.0) -> None:
         """Pull the plug, and let time pass before anybody comes back."""
@@ -97,4 +97,4 @@ class Room:
     async def incidents(self) -> list[Incident]:
         """The records that are kept."""
         home = await self.home()
-        return [queries.opened(row) for row in await home.store.fetch(queries.ALL)]
+        return [queries.incident_of(row) for row in await home.store.fetch(queries.ALL)]

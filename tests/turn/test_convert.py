@@ -268,6 +268,17 @@ def test_only_messages_before_the_last_four_are_shortened() -> None:
     assert Shortening().keep_recent_messages == 4
 
 
+@pytest.mark.memory_case(182)
+def test_outputs_of_the_last_four_are_the_very_objects_that_are_stored() -> None:
+    outputs = [{"rows": ["x" * 5000]} for _ in range(5)]
+    messages = [
+        Message(f"a{n}", "assistant", [call("output-available", output=output)])
+        for n, output in enumerate(outputs)
+    ]
+    shown = [p.output for m in reference(messages) for p in m.content if isinstance(p, ToolResultPart)]
+    assert [new is stored for new, stored in zip(shown, outputs, strict=True)] == [False, *[True] * 4]
+
+
 # --- in real turns
 
 

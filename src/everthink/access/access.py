@@ -1,6 +1,7 @@
 """Who may come in, and with which permissions: asked before anything is accepted, started or read.
 
     Gate, devtools --connection--> Access.enter --> Pass, or the response that refuses
+    MCP --connection--> Access.known, and of which agent is asked for --> Access.admit
     ChatSockets --a call--> Access.may_call --> why not, or nothing
 
 Every way in asks the same questions in the same order: the host, the origin, `authenticate`,
@@ -145,9 +146,9 @@ class Access:
         )
 
     def wrong_origin(self, connection: HTTPConnection, action: Action, cls: Any, name: str) -> Response:
-        """Refuse a page of another site."""
+        """Refuse a page of another site. `cls` is `None` where no agent is named yet."""
         origin = connection.headers.get("origin", "")
-        self.audit.refused(cls.__name__, name, action, "origin not allowed", address=address_of(connection))
+        self.audit.refused(_called(cls), name, action, "origin not allowed", address=address_of(connection))
         why = f"its origin {origin} is not allowed (allow_origins=[{origin!r}] would)"
         ours = own_origin(connection.scope.get("scheme", "http"), connection.headers.get("host", ""))
         theirs = read_origin(origin)
@@ -163,23 +164,50 @@ class Access:
 
         What `authenticate` says is kept as `connection.state.identity`.
         """
-        agent = AgentAddress(cls, name)
-        known = Pass()
+        known = await self.known(connection, action, cls, name)
+        if isinstance(known, Response):
+            return known
+        return await self.admit(connection, known, action, cls, name)
+
+    async def known(
+        self, connection: HTTPConnection, action: Action, cls: Any = None, name: str = ""
+    ) -> Pass | Response:
+        """Who it is, or the refusal: the first half of `enter`. They have been let in to nothing yet."""
         try:
             known = await self._authenticated(connection)
             connection.state.identity = known.identity
-            allowed = await self._authorized(known.identity, action, agent)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody comes in
+            return self._refused(connection, error, action, cls, name)
+        return known
+
+    async def admit(
+        self, connection: HTTPConnection, known: Pass, action: Action, cls: Any, name: str
+    ) -> Pass | Response:
+        """Whether somebody who is known may come in to this agent, or the refusal: the second half."""
+        try:
+            allowed = await self._authorized(known.identity, action, AgentAddress(cls, name))
             await self._before(connection, cls, name)
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody comes in
-            is_meant = isinstance(error, _Refused)
-            response = error.response if is_meant else raised(connection, "a check", error)
-            reason = error.reason if is_meant else "a check raised"
-            who = {"identity": known.who, "address": address_of(connection)}
-            self.audit.refused(cls.__name__, name, action, reason, **who)
-            return response
+            return self._refused(connection, error, action, cls, name, known.who)
         permissions = known.permissions & allowed
         connection.state.permissions = permissions
         return Pass(known.identity, known.who, known.mark, known.until, permissions)
+
+    def _refused(
+        self,
+        connection: HTTPConnection,
+        error: Exception,
+        action: Action,
+        cls: Any,
+        name: str,
+        who: Any = None,
+    ) -> Response:
+        is_meant = isinstance(error, _Refused)
+        response = error.response if is_meant else raised(connection, "a check", error)
+        reason = error.reason if is_meant else "a check raised"
+        address = address_of(connection)
+        self.audit.refused(_called(cls), name, action, reason, identity=who, address=address)
+        return response
 
     async def refusal(self, connection: HTTPConnection) -> Response | None:
         """The answer to somebody whom `authenticate` does not know; `None` when it does."""
@@ -331,6 +359,10 @@ def raised(connection: HTTPConnection, what: str, error: Exception) -> Response:
 def address_of(connection: HTTPConnection) -> str | None:
     """Where a request comes from, as far as the server knows."""
     return connection.client.host if connection.client else None
+
+
+def _called(cls: Any) -> str:
+    return "" if cls is None else cls.__name__
 
 
 # --- reading the answers

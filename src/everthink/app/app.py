@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib
 import inspect
 import os
 import threading
@@ -43,6 +44,8 @@ from .subclassing import check_app_class
 
 if TYPE_CHECKING:
     from ..access.access import Access
+    from ..mcp_endpoint import McpEndpoint
+    from ..mcp_server.catalogue import Catalogue
     from ..models.port import Model
     from ..observe.events import EventBody
     from ..recovery.suspects import Suspect
@@ -88,6 +91,8 @@ class App:
     - `on_before_connect(connection, cls, name)` for sockets, `on_before_request` for HTTP: False or a
       response refuses.
     - `limits`: how much a client may send and ask for, a `Limits` or a dict with its fields.
+    - `mcp`: True to offer the agents to MCP clients at `/mcp`, each as a tool `ask_…`; a `McpEndpoint`, or a
+      dict with its fields, says more. Needs `everthink[mcp]`.
     - `watchdog`: seconds after which code that holds the event loop is named in the log; `None`: never.
     - `mcp_servers`: MCP servers whose tools every agent has, by name: `{"docs": "https://…/mcp", "files":
       StdioServer("npx", ("-y", "…"))}`, or an `MCPServer` in this process. One connection or process for all.
@@ -122,6 +127,7 @@ class App:
         authenticate: Callable[[Any], Any] | None = None,
         authorize: Callable[..., Any] | None = None,
         limits: Limits | dict[str, Any] | None = None,
+        mcp: bool | McpEndpoint | dict[str, Any] = False,
         watchdog: float | None = 1.0,
         mcp_servers: Mapping[str, Any] | None = None,
         allow_addresses: Sequence[str] = (),
@@ -164,6 +170,7 @@ class App:
         self._mcp_servers = servers_of(mcp_servers)
         self.network = network_of(allow_addresses, "/".join(self.prefix))
         """How agents reach MCP servers."""
+        self._offered = _offered(mcp, self._classes)
         self.clock: Clock = clock or SystemClock()
         self._new_id, self._grace, self._idle_after = new_id, grace, idle_after
         self._retention = retention_of(retention)
@@ -259,12 +266,19 @@ class App:
         return list(self._classes.values())
 
     @property
+    def mcp(self) -> McpEndpoint | None:
+        """How the app is offered to MCP clients; `None` when it is not."""
+        return None if self._offered is None else self._offered[0]
+
+    @property
     def store_url(self) -> str | None:
         """Where everything lives, as `store` said it; `None` when it was given a store itself."""
         return self._given_store if isinstance(self._given_store, str) else None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """The app as an ASGI application: `uvicorn module:app`, or mounted in another one."""
+        if self._gate is None and self._offered is not None:
+            await _load_mcp()
         if self._gate is None:
             from ..server.asgi import (  # Starlette is needed by those who serve, not by those who import us
                 Gate,
@@ -283,9 +297,27 @@ class App:
                     close=self.close,
                     chats=_chats,
                     other=self.on_other_request,
+                    more=self._mcp_routes if self._offered is not None else None,
                 )
             )
         await self._gate(scope, receive, send)
+
+    def _mcp_routes(self, gate: Any) -> Any:
+        """The rows of the gate for MCP clients."""
+        from ..mcp_server.http import routes
+        from ..mcp_server.service import Offering, Service
+
+        assert self._offered is not None
+        endpoint, catalogue = self._offered
+        offering = Offering(
+            endpoint=endpoint,
+            catalogue=catalogue,
+            open=self.open,
+            access=self.access,
+            limits=self.limits,
+            version=_version(),
+        )
+        return routes(Service(offering), gate)
 
     async def on_other_request(self, request: Any) -> Any:
         """Answer an HTTP request that is not about an agent. Override it: a response, a JSON value, or `None`
@@ -503,6 +535,22 @@ class App:
         await self.events.drain()
         if isinstance(self._given_store, str):
             await directory.store.close()
+
+
+def _offered(mcp: Any, classes: dict[str, type[Agent]]) -> tuple[McpEndpoint, Catalogue] | None:
+    """What is offered to MCP clients. Read where the app is made, so that a mistake shows there."""
+    if mcp is False:
+        return None
+    from ..mcp_server.catalogue import Catalogue  # for those who ask for it
+    from ..mcp_server.settings import endpoint_of
+
+    endpoint = endpoint_of(mcp, classes)
+    return None if endpoint is None else (endpoint, Catalogue([*classes.values()], endpoint, Think))
+
+
+async def _load_mcp() -> None:
+    """Import what speaks the protocol beside the event loop: it takes a while."""
+    await asyncio.to_thread(importlib.import_module, "..mcp_server.http", __package__)
 
 
 def _chats(cls: type[Any] | None) -> bool:

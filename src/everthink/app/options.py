@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..access.origins import Hosts
 from ..errors import InvalidSettings
-from ..guard.addresses import named_places
 from ..kinds import (
     FUNCTION,
     HEADERS,
@@ -91,8 +90,9 @@ READ = (
     "allow_addresses",
     "allow_origins",
     "allow_hosts",
+    "mcp",
 )
-"""Those that are read: the first six below, the others in origins.py."""
+"""Those that are read: the first six below, then two in origins.py, and one in mcp_server/settings.py."""
 
 GIVEN = {
     "authenticate": ("connection",),
@@ -278,7 +278,10 @@ def network_of(allow: Any, prefix: str) -> Network:
             f"App(allow_addresses={allow!r}) is a text, in the place of a list.",
             next_step=f"Write allow_addresses=[{allow!r}].",
         )
-    named_places(allow)  # raises about what is no host
+    if allow:
+        from ..guard.addresses import named_places
+
+        named_places(allow)  # raises about what is no host
     return Network(Sealer.from_environment(), allow=tuple(allow), prefix=prefix)
 
 

@@ -87,7 +87,7 @@ def command(
 ) -> None:
     """Pull the plug, many times."""
     from ..errors import AgentError
-    from ..serving.output import complain, print_json
+    from ..serving.output import print_error, print_json
     from ..testing.crashtest import CrashTest, choose, read_script
     from ..testing.crashtest.runner import cut_from
     from ..testing.crashtest.sample import SCRIPT
@@ -103,7 +103,7 @@ def command(
         at_once = jobs or os.cpu_count() or 1
         report = asyncio.run(_run(test, points, at_once, quiet=as_json))
     except AgentError as error:
-        complain(error)
+        print_error(error)
         raise SystemExit(EXIT_UNTESTED) from None
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None  # SIGTERM: as Ctrl-C

@@ -20,6 +20,8 @@ from typing import Any
 
 import click
 
+from .env_file import served_option
+
 __all__ = ["command"]
 
 STOP_PATIENCE = 10.0
@@ -64,13 +66,7 @@ STOP_PATIENCE = 10.0
     metavar="NAME",
     help="Answer to this name too. Without it: localhost and IP addresses.",
 )
-@click.option(
-    "--store",
-    envvar="EVERTHINK_STORE",
-    show_envvar=True,
-    help="The database, when TARGET is a folder: sqlite:///path or postgresql://… One with a password "
-    "is better given in the environment: others can list the arguments of a process.",
-)
+@served_option
 @click.option(
     "--reload/--no-reload", default=True, show_default=True, help="Restart when a Python file changes."
 )

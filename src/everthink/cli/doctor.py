@@ -24,6 +24,7 @@ EXTRAS = {
     "postgres": "asyncpg",
     "otel": "opentelemetry.trace",
     "objects": "obstore",
+    "mcp": "mcp",
 }
 
 

@@ -4,7 +4,8 @@
 
 What is set already stays as it is. A value may stand in quotes and then go over several lines; nothing in it
 is replaced or run. A line that is no `NAME=value` is told by its number, never by what it holds, and takes no
-other line with it. So is a name that looks like one of ours and is none, wherever it was set.
+other line with it. So is a name that looks like one of ours and is none, wherever it was set. The option
+`--store`, which EVERTHINK_STORE stands for, is here too.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["place_of", "read_env_file", "settings_in", "tell_unknown"]
+import click
+
+__all__ = ["database_option", "place_of", "read_env_file", "served_option", "settings_in", "tell_unknown"]
 
 KNOWN = (
     "EVERTHINK_STORE",
     "EVERTHINK_SERVER",
     "EVERTHINK_TOKEN",
+    "EVERTHINK_SECRET_KEY",
     "EVERTHINK_TRACEBACK",
     "EVERTHINK_EFFECTS",
     "EVERTHINK_CRASH_AT",
@@ -123,3 +127,22 @@ def _end_of(value: str, quote: str) -> int | None:
             return place
         place += 2 if value[place] == "\\" and quote == '"' else 1
     return None
+
+
+# --- the option that stands for one of them
+
+database_option = click.option(
+    "--store",
+    default="sqlite:///.everthink/everthink.db",
+    show_default=True,
+    envvar="EVERTHINK_STORE",
+    help="The database: sqlite:///path, a path, or postgresql://…",
+)
+
+served_option = click.option(
+    "--store",
+    envvar="EVERTHINK_STORE",
+    show_envvar=True,
+    help="The database, when TARGET is a folder: sqlite:///path or postgresql://… One with a password "
+    "is better given in the environment: others can list the arguments of a process.",
+)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .env_file import database_option
+
 if TYPE_CHECKING:
     from .journal import Journal
 
@@ -38,13 +40,7 @@ PATIENCE = 5
       everthink erase assistant/room-1 --store data/agents.db --yes --json""",
 )
 @click.argument("agent")
-@click.option(
-    "--store",
-    default="sqlite:///.everthink/everthink.db",
-    show_default=True,
-    envvar="EVERTHINK_STORE",
-    help="The database: sqlite:///path, a path, or postgresql://…",
-)
+@database_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="For scripts; needs --yes.")
 def command(agent: str, store: str, yes: bool, as_json: bool) -> None:

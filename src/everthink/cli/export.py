@@ -13,6 +13,7 @@ import click
 
 from ..address import Address
 from ..errors import AgentError
+from .env_file import database_option
 
 __all__ = ["command"]
 
@@ -32,13 +33,7 @@ __all__ = ["command"]
       everthink export assistant/room-1 | jq 'select(.kind == "message") | .content.parts'""",
 )
 @click.argument("agent")
-@click.option(
-    "--store",
-    default="sqlite:///.everthink/everthink.db",
-    show_default=True,
-    envvar="EVERTHINK_STORE",
-    help="The database: sqlite:///path, a path, or postgresql://…",
-)
+@database_option
 @click.option(
     "--output",
     default="-",

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from .env_file import database_option
+
 __all__ = ["command"]
 
 STATUS_STYLES = {
@@ -36,13 +38,7 @@ STATUS_STYLES = {
       everthink inspect --agent assistant/room-1
       everthink inspect --store postgresql://me@db/agents --json | jq .turns[0]""",
 )
-@click.option(
-    "--store",
-    default="sqlite:///.everthink/everthink.db",
-    show_default=True,
-    envvar="EVERTHINK_STORE",
-    help="The database: sqlite:///path, a path, or postgresql://…",
-)
+@database_option
 @click.option("--agent", help="Only this agent: a class, or class/name.")
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many turns and calls."

@@ -303,10 +303,10 @@ class PostgresJournal:
 
     def __init__(self, url: str, *, writes: bool) -> None:
         from ..postgres.driver import load
-        from ..postgres.failures import place
+        from ..postgres.failures import location_of
 
         check_url(url)
-        self._asyncpg, self.where = load(), f"the database {place(url)}"
+        self._asyncpg, self.where = load(), f"the database {location_of(url)}"
         self._runner = asyncio.Runner()
         access = "READ WRITE" if writes else "READ ONLY"
         try:

@@ -14,6 +14,7 @@ COMMANDS = {
     "dev": "Serve your agents on this machine, with reload and a page.",
     "serve": "Serve your agents in production.",
     "chat": "Talk to an agent of a running server in the terminal.",
+    "mcp": "Offer your agents to MCP clients, or look at an MCP server.",
     "inspect": "Look into a database: agents, turns, calls.",
     "release": "Try again what was set aside.",
     "export": "Write everything that is kept of an agent, as JSON lines.",
@@ -94,9 +95,9 @@ class Lazy(click.Group):
         except BrokenPipeError:
             raise  # click ends quietly when nobody reads any more
         except Exception as error:
-            from ..serving.output import exit_code_of, told
+            from ..serving.output import exit_code_of, print_unless_traced
 
-            if not told(error):
+            if not print_unless_traced(error):
                 raise
             ctx.exit(exit_code_of(error))
 

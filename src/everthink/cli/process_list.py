@@ -17,7 +17,7 @@ from ..masking import mask
 
 __all__ = ["hide_secrets", "secrets_in"]
 
-_SECRET_OPTIONS = ("--token",)
+_SECRET_OPTIONS = ("--token", "--header")
 
 
 def secrets_in(arguments: Sequence[str]) -> list[str]:

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from .env_file import database_option
+
 __all__ = ["command"]
 
 
@@ -27,13 +29,7 @@ __all__ = ["command"]
 @click.argument("agent", required=False)
 @click.option("--turn", help="Only this turn; the others stay set aside.")
 @click.option("--all", "everything", is_flag=True, help="All that is set aside in this database.")
-@click.option(
-    "--store",
-    default="sqlite:///.everthink/everthink.db",
-    show_default=True,
-    envvar="EVERTHINK_STORE",
-    help="The database: sqlite:///path, a path, or postgresql://…",
-)
+@database_option
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
 def command(agent: str | None, turn: str | None, everything: bool, store: str, as_json: bool) -> None:
     """Release what was set aside."""

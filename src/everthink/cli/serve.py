@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from .env_file import served_option
+
 __all__ = ["command"]
 
 
@@ -44,13 +46,7 @@ __all__ = ["command"]
     type=click.IntRange(0, 65535),
     help="Which port; 0 takes any free one.",
 )
-@click.option(
-    "--store",
-    envvar="EVERTHINK_STORE",
-    show_envvar=True,
-    help="The database, when TARGET is a folder: sqlite:///path or postgresql://… One with a password "
-    "is better given in the environment: others can list the arguments of a process.",
-)
+@served_option
 @click.option(
     "--proxy-headers/--no-proxy-headers",
     default=True,

@@ -213,8 +213,8 @@ def _expression(pattern: str) -> str:
     """A glob as a regular expression: `**` spans folders, `*` and `?` stay within one."""
     made = ""
     parts = pattern.split("/")
-    for place, part in enumerate(parts):
-        is_last = place == len(parts) - 1
+    for index, part in enumerate(parts):
+        is_last = index == len(parts) - 1
         if part == "**":
             made += ".+" if is_last else "(?:.+/)?"
         else:

@@ -83,13 +83,13 @@ def unloaded_in(message: Message, label: str, key: str) -> Message | None:
 def without_unloaded(message: Message) -> Message:
     """`message` without the documents that it loads and lets go of again, for a turn that did both."""
     changed = message
-    for place, part in enumerate(message.parts):
+    for index, part in enumerate(message.parts):
         called, document = _call(part)
         if called != UNLOAD or document is None or not _lets_go(called, part):
             continue
-        before = Message(message.id, message.role, changed.parts[:place])
+        before = Message(message.id, message.role, changed.parts[:index])
         if (made := unloaded_in(before, *document)) is not None:
-            parts = [*made.parts, *changed.parts[place:]]
+            parts = [*made.parts, *changed.parts[index:]]
             changed = message.with_parts(parts)
     return changed
 

@@ -272,9 +272,40 @@ class Door:
         if plan is None and turn.input:  # a window's request has looked at its own
             waiting = [m for other in (*host.turns, *host.turns.arriving) for m in other.input]
             refuse_other_words(host.session, turn.input, waiting)
-        # From here to the commit nothing is awaited, so a reset comes either before or after it.
-        if ticket is not None and host.generation != turn.generation:
+        accepted = self._plan(turn, ticket, plan, record)
+        if accepted is None:
             return  # it will be told so when its time comes
+        planned, rows, at_once = accepted
+        brings = turn.brings if at_once else None
+        if brings is not None:
+            more = [*more, *brings.statements()]
+        more = [*more, *host.last_failure.forget()]
+        host.turns.arriving.append(turn)
+        try:
+            await host.session.write(planned, *rows, *more)
+        except BaseException:
+            if brings is not None:
+                brings.undo()
+            raise
+        finally:
+            host.turns.arriving.remove(turn)
+        self._numbers.stored(turn.seq)
+        turn.is_started = at_once
+        host.feed.publish(TurnAccepted(turn))
+        if turn.is_applied and (turn.message_ids or turn.trigger == "ws-chat"):
+            host.feed.publish(HistoryChanged(turn, "input"))
+
+    def _plan(
+        self, turn: Turn, ticket: Ticket | None, plan: Callable[[], Plan] | None, record: Record | None
+    ) -> tuple[Plan, list[Statement], bool] | None:
+        """What a turn brings into the conversation, its row, and whether it runs at once.
+
+        `None`: the conversation was reset. Nothing is awaited between this and the commit, so a reset comes
+        either before or after both.
+        """
+        host = self._host
+        if ticket is not None and host.generation != turn.generation:
+            return None
         # Nothing is ahead: the row is running from the start and the input goes in with it.
         is_given = plan is not None or turn.compute_input is None
         at_once = is_given and ticket is not None and ticket.is_front
@@ -304,24 +335,7 @@ class Door:
             at_once=at_once,
             question=turn.question,
         )
-        brings = turn.brings if at_once else None
-        if brings is not None:
-            more = [*more, *brings.statements()]
-        more = [*more, *host.last_failure.forget(), *mark]
-        host.turns.arriving.append(turn)
-        try:
-            await host.session.write(planned or Plan(), row, *more)
-        except BaseException:
-            if brings is not None:
-                brings.undo()
-            raise
-        finally:
-            host.turns.arriving.remove(turn)
-        self._numbers.stored(turn.seq)
-        turn.is_started = at_once
-        host.feed.publish(TurnAccepted(turn))
-        if turn.is_applied and (turn.message_ids or turn.trigger == "ws-chat"):
-            host.feed.publish(HistoryChanged(turn, "input"))
+        return planned or Plan(), [row, *mark], at_once
 
     def enqueue(self, turn: Turn, ticket: Ticket, *, external: AbortSignal | None = None) -> Admitted:
         """Run a turn whose row is durable already once its ticket comes to the front."""

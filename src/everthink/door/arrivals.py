@@ -26,7 +26,7 @@ from ..turn.attempt import with_stamps
 from ..turn.host import Host
 from .chat_request import ChatRequest
 from .continuations import is_incomplete
-from .spoken import checked_id, has_said_the_same, spoken, weigh
+from .spoken import check_sizes, checked_id, has_said_the_same, spoken
 
 __all__ = ["Arrival", "take", "trailing"]
 
@@ -104,7 +104,7 @@ async def take(host: Host, request: ChatRequest, *, regenerates: bool) -> Arriva
         arrival.new.append(with_stamps(said, request.channel, request.metadata))
         arrival.dropped_parts += left_out
     if len(new) > 1:
-        weigh(arrival.new, limits)
+        check_sizes(arrival.new, limits)
     if tail and not new:
         await _look_for_change(host, request, tail[-1], arrival, regenerates=regenerates)
     if not regenerates and not arrival.new and is_incomplete(session.leaf):
@@ -181,15 +181,15 @@ async def _look_for_change(
 
 async def _leave_others_in_sight(host: Host, arrival: Arrival, mark: str | None) -> None:
     """Raise when a branch would take what others said since out of everybody's sight."""
-    place = arrival.parent if isinstance(arrival.below, Unset) else arrival.below
-    if isinstance(place, Unset):
+    parent = arrival.parent if isinstance(arrival.below, Unset) else arrival.below
+    if isinstance(parent, Unset):
         return
     # From the database: what a summary covers and what is out of memory is in sight too.
     path = await host.session.get_history_row_stats()
     arrival.in_sight = {row.id for row in path}
     stays = set[str]()
-    if place is not None:
-        stays = {row.id for row in await host.session.get_history_row_stats(host.session.row_id(place))}
+    if parent is not None:
+        stays = {row.id for row in await host.session.get_history_row_stats(host.session.row_id(parent))}
     hidden = [row.id for row in path if row.role == "user" and row.id not in stays]
     is_longer = len(path) > DEEPEST and path[0].id not in stays  # than anybody reads
     if is_longer or any(author != mark for author in await authors.authors_of(host.store, hidden)):

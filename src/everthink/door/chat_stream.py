@@ -8,7 +8,6 @@ The turn belongs to the agent, not to whoever reads: leaving the loop early does
 from __future__ import annotations
 
 import asyncio
-import inspect
 import sys
 import warnings
 from collections import deque
@@ -16,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import Any, NamedTuple, Protocol, cast
 
 from .. import chunks as ui
-from ..calling import call_hook
+from ..calling import awaited, call_hook
 from ..errors import InvalidTurn, TurnFailed
 from ..hooks.values import TurnResult
 from ..journal.feed import (
@@ -258,9 +257,7 @@ class ChatStream:
     async def _tell(self, event: str, *args: Any) -> None:
         method = None if callable(self._callback) else getattr(self._callback, event, None)
         if method is not None:
-            told = method(*args)
-            if inspect.isawaitable(told):
-                await told
+            await awaited(method(*args))
 
 
 def _caller() -> tuple[str, str, int]:
@@ -280,14 +277,14 @@ def _check_callback(callback: Any) -> None:
         if not can_take(callback, 1):
             raise InvalidTurn(f"The callback {shown(callback)} takes more than a chunk.", next_step=takes)
         return
-    told = [event for event in _EVENTS if callable(getattr(callback, event, None))]
+    called = [event for event in _EVENTS if callable(getattr(callback, event, None))]
     for name in dir(callback):
         if name.startswith("on") and name not in _EVENTS:
             meant = snake(name) if snake(name) in _EVENTS else nearest(name, _EVENTS, like=0.8)
-            if meant is not None and meant not in told:
+            if meant is not None and meant not in called:
                 raise InvalidTurn(
                     f"The callback {shown(callback)} has {name!r}, which is never called.",
                     next_step=f"Did you mean {meant!r}?",
                 )
-    if not told:
+    if not called:
         raise InvalidTurn(f"The callback is {shown(callback)}.", next_step=takes)

@@ -3,8 +3,8 @@
     result, approval (auto_continue) --50 ms quiet--> nothing streams, nothing open? --> one turn
 
 However many results of a step arrive, in whatever order, one continuation follows, once the last of
-them is in. Which calls are open is read from the conversation. The wish to go on is kept in the commit
-of the answer that has it and forgotten in the one that accepts the turn, so a restart cannot lose it.
+them is in. Which calls are open is read from the conversation. That one is to follow is kept in the commit
+of the answer and forgotten in the one that accepts the turn, so a restart cannot lose it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..turn.host import Host
 from .admission import Door
 from .browser import Browser
 
-__all__ = ["Continuation", "Continuations", "Wish", "is_incomplete"]
+__all__ = ["Continuation", "Continuations", "StoredContinuation", "is_incomplete"]
 
 QUIET = 0.05
 _OPEN = frozenset({"input-available", "approval-requested"})
@@ -54,8 +54,8 @@ class Continuation:
     """True when another window's turn ran while the answer came: its tools are not those of the question."""
 
 
-class Wish(msgspec.Struct):
-    """A wish to go on as its row keeps it."""
+class StoredContinuation(msgspec.Struct):
+    """A continuation that is to run, as its row keeps it."""
 
     owner: str | None = None
     isReadonly: bool = False
@@ -79,7 +79,7 @@ class Continuations:
     def __init__(self, host: Host, door: Door, browser: Browser) -> None:
         self._host, self._door, self._browser = host, door, browser
         self.lock = asyncio.Lock()
-        """Held while an answer is stored: wishes are kept and fulfilled one after the other."""
+        """Held while an answer is stored: continuations are kept and admitted one after the other."""
         self.armed: Continuation | None = None
         self._starting: Continuation | None = None
         self._timer: Timer | None = None
@@ -97,10 +97,10 @@ class Continuations:
         """True when none will begin by itself: none is expected, or its batch waits for more answers."""
         return self._starting is None and (self.armed is None or self._waits)
 
-    # --- wishes
+    # --- expecting one
 
-    def wish(self, owner: str | None, *, is_readonly: bool = False, identity: Any = None) -> Statement:
-        """The statement that keeps the wish to go on, for the commit of the answer that has it."""
+    def save(self, owner: str | None, *, is_readonly: bool = False, identity: Any = None) -> Statement:
+        """The statement that keeps that a continuation is to run, for the commit of the answer before it."""
         kept = {
             "owner": owner,
             "isReadonly": is_readonly,
@@ -109,8 +109,8 @@ class Continuations:
         }
         return self._host.save_value("continuation", kept)
 
-    def restore(self, kept: Wish | None) -> None:
-        """Take up the wish that an earlier process left, if any."""
+    def restore(self, kept: StoredContinuation | None) -> None:
+        """Expect the continuation that an earlier process left, if any."""
         if kept is not None:
             self.answered(
                 auto_continue=True, owner=kept.owner, is_readonly=kept.isReadonly, identity=kept.identity
@@ -235,5 +235,5 @@ class Continuations:
         )
         turn.origin, turn.is_readonly, turn.identity = armed.owner, armed.is_readonly, armed.identity
         turn.tools_by = browser.tools_by if has_tools else None
-        # The wish goes with the commit that fulfils it. Nobody has another: we hold the lock.
+        # What was kept goes with the commit that admits it. Nobody keeps another: we hold the lock.
         await self._door.admit(turn, more=[self._host.save_value("continuation", None)])

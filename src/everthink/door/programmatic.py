@@ -195,13 +195,13 @@ class Programmatic:
             while path and path[-1].role == "assistant":
                 path.pop()
         else:
-            place = next((i for i, m in enumerate(path) if m.id == message_id), None)
-            if place is None:
+            index = next((i for i, m in enumerate(path) if m.id == message_id), None)
+            if index is None:
                 raise UnknownMessage(
                     f"regenerate: message {message_id!r} is not in the conversation.",
                     kept="Nothing was changed.",
                 )
-            path = path[:place]
+            path = path[:index]
         if not path:
             raise InvalidTurn("regenerate: there is no message to answer.", kept="Nothing was changed.")
         return session.row_of(path[-1])

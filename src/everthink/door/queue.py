@@ -85,11 +85,6 @@ class TurnQueue:
         """True when nothing runs or waits."""
         return self.active is None and not self._waiting
 
-    @property
-    def active_request_id(self) -> str | None:
-        """The request that runs."""
-        return self.active.request_id if self.active else None
-
     def count(self, generation: int | None = None) -> int:
         """How many run or wait in a generation (the current one when omitted)."""
         return self._places.get(self.generation if generation is None else generation, 0)

@@ -20,7 +20,7 @@ from ..messages import Message, Part, encode_json
 from ..session.overlay import is_overlay
 from .reconcile import RESERVED
 
-__all__ = ["checked_id", "has_said_the_same", "is_open_url", "spoken", "weigh"]
+__all__ = ["check_sizes", "checked_id", "has_said_the_same", "is_open_url", "spoken"]
 
 _FIELDS = {"text": ("type", "text"), "file": ("type", "mediaType", "filename", "url")}
 _DATA_FIELDS = ("type", "id", "data")
@@ -45,7 +45,7 @@ def spoken(message: Message, limits: Limits) -> tuple[Message, int]:
             _check_file(part)
     metadata = {k: v for k, v in (message.metadata or {}).items() if k not in RESERVED} or None
     said = Message(message.id, "user", parts, metadata)
-    weigh([said], limits)
+    check_sizes([said], limits)
     return said, len(message.parts) - len(parts)
 
 
@@ -68,7 +68,7 @@ def _check_file(part: Part) -> None:
         raise InvalidMessage("message.parts", "holds a file whose media type is none, such as image/png")
 
 
-def weigh(messages: Sequence[Message], limits: Limits) -> None:
+def check_sizes(messages: Sequence[Message], limits: Limits) -> None:
     """Raise `InvalidMessage` when the messages of one request are, together, larger than may be."""
     extra = sum(len(encode_json(message.metadata)) for message in messages if message.metadata)
     if extra > limits.body_bytes:

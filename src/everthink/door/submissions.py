@@ -177,15 +177,15 @@ class Submissions:
     async def resume(self, row: TurnRow) -> bool:
         """Queue an accepted row of an earlier process again. False: it has no input. Raises `Unreadable`."""
         host, id = self._host, row.id
-        envelope = decode_input(row.input)
-        if envelope.messages is None:
+        stored = decode_input(row.input)
+        if stored.messages is None:
             await host.store.apply(
                 [queries.ended(id, status="error", error=INVALID_TEXT, now=host.clock.now_ms())]
             )
             await self.tell(id)
             return False
         answer_id = row.answer_id
-        turn = self._turn(envelope.messages, id, envelope.channel)
+        turn = self._turn(stored.messages, id, stored.channel)
         turn.message_id, turn.seq, turn.created_at = answer_id, row.seq, row.created_at
         if row.stop is not None:
             host.aborts.cancel(turn.request_id, row.stop or None)

@@ -39,7 +39,7 @@ from ..surface import check_function, check_words
 from . import queries as queries
 from .parts import Parts
 from .recovery import Rescue, outcome_statement
-from .run import Run, Wrap
+from .run import FiberRun, Wrap
 from .values import (
     TERMINAL,
     Fiber,
@@ -65,12 +65,12 @@ FINISHED: frozenset[str] = frozenset({"completed", "error", "aborted"})
 class Fibers:
     """The fibers of one agent."""
 
-    def __init__(self, home: Parts) -> None:
-        self._home = home
-        self._running: dict[str, Run] = {}
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._running: dict[str, FiberRun] = {}
         # Every function that has not returned: also one whose record is gone and whose id has another by now.
-        self._runs: set[Run] = set()
-        self.rescue = Rescue(home, self._running)
+        self._runs: set[FiberRun] = set()
+        self.rescue = Rescue(parts, self._running)
         self._acceptances: Acceptances[FiberInspection] = Acceptances()
         self._is_closing = self._is_closed = False
 
@@ -122,15 +122,15 @@ class Fibers:
         """
         self._refuse_when_closing()
         _check_function(fn)
-        run = Run(self.keep, self._home.new_id(), name, managed=False, wrap=wrap)
+        run = FiberRun(self.keep, self._parts.new_id(), name, managed=False, wrap=wrap)
         first = None if snapshot is UNSET else run.checkpoint(snapshot)
         self._enlist(run)
-        home, now = self._home, self._home.clock.now_ms()
+        parts, now = self._parts, self._parts.clock.now_ms()
         row = queries.began(run.id, name=name, snapshot=first, now=now)
         # Asked for before the caller goes on: it may be a hook that returns and lets another row be closed.
-        return self._launch(run, self._run_unmanaged(run, fn, home.store.apply([row])))
+        return self._launch(run, self._run_unmanaged(run, fn, parts.store.apply([row])))
 
-    async def _run_unmanaged(self, run: Run, fn: FiberFunction[T], row: Awaitable[object]) -> T:
+    async def _run_unmanaged(self, run: FiberRun, fn: FiberFunction[T], row: Awaitable[object]) -> T:
         await self._stored(run, row)
         return await self._execute(run, fn)
 
@@ -142,14 +142,14 @@ class Fibers:
         _check_function(fn)
         if (running := self._running.get(id)) is not None and not running.settled.is_set():
             raise InvalidFiber(f"Fiber {id!r} runs already.", kept="It goes on.")
-        run = Run(self.keep, id, id, managed=True)
+        run = FiberRun(self.keep, id, id, managed=True)
         self._enlist(run)
         return self._launch(run, self._run_again(run, fn))
 
-    async def _run_again(self, run: Run, fn: FiberFunction[T]) -> T:
-        home = self._home
-        resumed = queries.resumed(run.id, now=home.clock.now_ms())
-        (rows,) = await self._stored(run, home.store.apply([resumed]))
+    async def _run_again(self, run: FiberRun, fn: FiberFunction[T]) -> T:
+        parts = self._parts
+        resumed = queries.resumed(run.id, now=parts.clock.now_ms())
+        (rows,) = await self._stored(run, parts.store.apply([resumed]))
         if not rows:
             raise InvalidFiber(
                 f"Fiber {run.id!r} is not interrupted.",
@@ -162,7 +162,7 @@ class Fibers:
 
     # --- running
 
-    async def _stored(self, run: Run, commit: Awaitable[T]) -> T:
+    async def _stored(self, run: FiberRun, commit: Awaitable[T]) -> T:
         try:
             return await commit
         except asyncio.CancelledError:
@@ -170,11 +170,11 @@ class Fibers:
                 raise FiberStopped(run.name) from None
             raise
 
-    async def _execute(self, run: Run, fn: FiberFunction[T], snapshot: Any = None) -> T:
-        home, began = self._home, self._home.clock.monotonic()
+    async def _execute(self, run: FiberRun, fn: FiberFunction[T], snapshot: Any = None) -> T:
+        parts, began = self._parts, self._parts.clock.monotonic()
         names: Any = {"fiber_id": run.id, "fiber_name": run.name, "managed": run.managed}
         context = run.begin(snapshot)
-        home.emit(FiberRunStarted(**names))
+        parts.emit(FiberRunStarted(**names))
         try:
             result = await call_hook(fn, context)
         except BaseException as error:
@@ -183,24 +183,26 @@ class Fibers:
             if not isinstance(error, Exception | asyncio.CancelledError):
                 raise  # the process itself is being ended
             await self._settle(run, error)
-            home.emit(FiberRunFailed(**names, error=words(error), elapsed_ms=self._since(began)))
+            parts.emit(FiberRunFailed(**names, error=words(error), elapsed_ms=self._since(began)))
             raise
         await self._settle(run, None)
-        home.emit(FiberRunCompleted(**names, elapsed_ms=self._since(began)))
+        parts.emit(FiberRunCompleted(**names, elapsed_ms=self._since(began)))
         return result
 
-    async def _settle(self, run: Run, error: BaseException | None) -> None:
+    async def _settle(self, run: FiberRun, error: BaseException | None) -> None:
         if self._is_closed:
             raise FiberStopped(run.name)  # too late: the row is the next start's
         if self._running.get(run.id) is not run:
             return  # its record was deleted, and the id has another one
-        home, run.is_settling = self._home, True
+        parts, run.is_settling = self._parts, True
         if not run.managed:
-            await home.store.apply([queries.removed(run.id)])
+            await parts.store.apply([queries.removed(run.id)])
             return
         status = "completed" if error is None else "aborted" if run.abort.signal.aborted else "error"
         text = None if error is None else words(error)
-        await home.store.apply([queries.settled(run.id, status=status, error=text, now=home.clock.now_ms())])
+        await parts.store.apply(
+            [queries.settled(run.id, status=status, error=text, now=parts.clock.now_ms())]
+        )
         run.settled.set()
 
     # --- checkpoints
@@ -210,25 +212,25 @@ class Fibers:
         run = self._current()
         if run is not None:
             await self.keep(run, data)
-        elif in_active_turn(self._home.id):
-            await self._home.stash_turn(data)
+        elif in_active_turn(self._parts.id):
+            await self._parts.stash_turn(data)
         else:
             raise NotInFiber
 
-    async def keep(self, run: Run, data: Any) -> None:
+    async def keep(self, run: FiberRun, data: Any) -> None:
         """Keep a checkpoint of this fiber."""
         if self._is_closed:
             raise FiberStopped(run.name)
         if run.is_over or self._running.get(run.id) is not run:
             raise NotInFiber
-        await self._home.store.apply([queries.stashed(run.id, run.checkpoint(data))])
+        await self._parts.store.apply([queries.stashed(run.id, run.checkpoint(data))])
 
-    def _current(self) -> Run | None:
+    def _current(self) -> FiberRun | None:
         """The innermost fiber of this agent that runs this code, unless there is a turn further inside."""
         run = current_fiber.get()
-        while isinstance(run, Run) and not run.belongs_to(self.keep):
+        while isinstance(run, FiberRun) and not run.belongs_to(self.keep):
             run = run.outer
-        if not isinstance(run, Run) or run.is_over:
+        if not isinstance(run, FiberRun) or run.is_over:
             return None
         return run if run.turn is current_turn() else None
 
@@ -266,24 +268,24 @@ class Fibers:
         *,
         is_awaited: bool,
     ) -> FiberInspection:
-        home = self._home
+        parts = self._parts
         async with self._acceptances.lock:
             known = await known_record(
                 id, key, by_id=self.inspect, by_key=self.inspect_by_key, names=_names, conflict=_conflict
             )
             if known is not None:
                 return known
-            run = Run(self.keep, id or home.new_id(), name, managed=True)
+            run = FiberRun(self.keep, id or parts.new_id(), name, managed=True)
             self._enlist(run)
             try:
-                await home.store.apply(
+                await parts.store.apply(
                     [
                         queries.accepted(
                             run.id,
                             name=name,
                             key=key,
                             metadata=metadata,
-                            now=home.clock.now_ms(),
+                            now=parts.clock.now_ms(),
                         )
                     ]
                 )
@@ -295,18 +297,18 @@ class Fibers:
         self._launch(run, self._run_managed(run, fn, is_awaited))
         return replace(record, accepted=True)
 
-    async def _run_managed(self, run: Run, fn: FiberFunction[Any], is_awaited: bool) -> None:
-        home = self._home
+    async def _run_managed(self, run: FiberRun, fn: FiberFunction[Any], is_awaited: bool) -> None:
+        parts = self._parts
         if not is_awaited:
             step_outside()  # nobody in a turn waits for it, so it may wait for turns
         try:
-            (begun,) = await home.store.apply([queries.started(run.id, now=home.clock.now_ms())])
+            (begun,) = await parts.store.apply([queries.started(run.id, now=parts.clock.now_ms())])
             if begun:
                 await self._execute(run, fn)
         except FiberStopped:
             return  # whoever waits is told; the next start finds the record
         except Exception as error:  # nobody waits for this task
-            log.error("fiber %s (%s) of %s failed", run.id, run.name, home.id, exc_info=error)
+            log.error("fiber %s (%s) of %s failed", run.id, run.name, parts.id, exc_info=error)
             if not run.is_settling:
                 await self._settle(run, error)
 
@@ -321,10 +323,10 @@ class Fibers:
                 raise FiberStopped(run.name)
         return replace(await self.inspect(id) or found, accepted=found.accepted)
 
-    def _is_inside(self, run: Run) -> bool:
+    def _is_inside(self, run: FiberRun) -> bool:
         """True when this code is part of that fiber: waiting for it would never end."""
         around = current_fiber.get()
-        while isinstance(around, Run) and around is not run:
+        while isinstance(around, FiberRun) and around is not run:
             around = around.outer
         return around is run
 
@@ -340,7 +342,7 @@ class Fibers:
         return await self._record(queries.BY_KEY, idempotency_key)
 
     async def _record(self, sql: str, value: str) -> FiberInspection | None:
-        rows = await self._home.store.fetch(sql, value)
+        rows = await self._parts.store.fetch(sql, value)
         return Fiber.of(rows[0]).inspection() if rows else None
 
     async def list(
@@ -353,14 +355,16 @@ class Fibers:
         """Managed fibers, newest first."""
         check_call("list_fibers", limit=limit)
         wanted = queries.listed(status=_statuses(status), name=name, limit=max(1, min(100, limit)))
-        rows = await self._home.store.fetch(wanted.sql, *wanted.params)
+        rows = await self._parts.store.fetch(wanted.sql, *wanted.params)
         return [Fiber.of(row).inspection() for row in rows]
 
     async def cancel(self, fiber_id: str, reason: object = None) -> bool:
         """End a managed fiber that waits or runs. False when there is none."""
         check_call("cancel_fiber", fiber_id=fiber_id)
-        home, text = self._home, None if reason is None else str(reason)
-        (rows,) = await home.store.apply([queries.cancelled(fiber_id, reason=text, now=home.clock.now_ms())])
+        parts, text = self._parts, None if reason is None else str(reason)
+        (rows,) = await parts.store.apply(
+            [queries.cancelled(fiber_id, reason=text, now=parts.clock.now_ms())]
+        )
         run = self._running.get(fiber_id)
         if rows and run is not None:
             run.abort.abort(reason)
@@ -374,9 +378,9 @@ class Fibers:
 
     async def resolve(self, fiber_id: str, outcome: FiberOutcome) -> bool:
         """Say what became of an interrupted fiber. False when it is not interrupted."""
-        home = self._home
-        statement = outcome_statement(fiber_id, outcome, now=home.clock.now_ms(), by_recovery=False)
-        (rows,) = await home.store.apply([statement])
+        parts = self._parts
+        statement = outcome_statement(fiber_id, outcome, now=parts.clock.now_ms(), by_recovery=False)
+        (rows,) = await parts.store.apply([statement])
         return bool(rows)
 
     async def delete(
@@ -390,7 +394,7 @@ class Fibers:
         check_call("delete_fibers", settled_before=settled_before, limit=limit)
         wanted = _statuses(status)
         before = None if settled_before is None else ms_of(settled_before)
-        (rows,) = await self._home.store.apply(
+        (rows,) = await self._parts.store.apply(
             [
                 queries.deleted(
                     status=FINISHED if wanted is None else wanted & TERMINAL,
@@ -403,34 +407,34 @@ class Fibers:
 
     # --- who runs
 
-    def _enlist(self, run: Run) -> None:
+    def _enlist(self, run: FiberRun) -> None:
         self._running[run.id] = run
         self._runs.add(run)
-        run.hold = self._home.holds.take()
+        run.hold = self._parts.holds.take()
 
-    def _launch(self, run: Run, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _launch(self, run: FiberRun, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = run.task = asyncio.create_task(work, name=f"fiber {run.name}")
         # Not in a `finally` of its own: a task that is cancelled before its first step runs none.
         task.add_done_callback(lambda task: self._ended(run, task))
         return task
 
-    def _ended(self, run: Run, task: asyncio.Task[Any]) -> None:
+    def _ended(self, run: FiberRun, task: asyncio.Task[Any]) -> None:
         self._leave(run)
         if task.cancelled() and not run.has_begun and not run.is_cut and not run.managed:
-            self._home.store.apply([queries.removed(run.id)])
+            self._parts.store.apply([queries.removed(run.id)])
         # A function's own failure is told by an event, in the log, and to whoever waits: nobody has to wait.
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StoreError) or (error is not None and not run.has_begun):
-            log.error("fiber %s (%s) of %s is not stored", run.id, run.name, self._home.id, exc_info=error)
+            log.error("fiber %s (%s) of %s is not stored", run.id, run.name, self._parts.id, exc_info=error)
 
-    def _leave(self, run: Run) -> None:
+    def _leave(self, run: FiberRun) -> None:
         run.end()
         self._runs.discard(run)
         if self._running.get(run.id) is run:
             del self._running[run.id]
 
     def _since(self, began: float) -> int:
-        return round((self._home.clock.monotonic() - began) * 1000)
+        return round((self._parts.clock.monotonic() - began) * 1000)
 
 
 def _statuses(status: FiberStatus | Sequence[FiberStatus] | None) -> frozenset[str] | None:

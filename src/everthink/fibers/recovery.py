@@ -1,6 +1,6 @@
 """Take up the fibers that a dead process left behind.
 
-    open rows that nobody runs --> framework handlers, on_fiber_recovered --> closed, or tried again later
+    open rows that nobody runs --> on_fiber_recovered --> closed, or tried again later
 
 Once at every start, before the agent's own start code, and again while rows are left. A row is closed only
 after its hook has returned, so a process that dies in between calls the hook again: a hook may run twice,
@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Container
 from typing import Any, Literal
 
 from ..backoff import backoff
 from ..clock import Timer
 from ..current import current_fiber, step_outside
-from ..errors import FiberHandlerTimeout, InvalidFiber
+from ..errors import InvalidFiber
 from ..messages import UNSET
 from ..observe.events import (
     FiberRecoveryAttempt,
@@ -39,22 +39,18 @@ from .values import (
     FiberInterrupted,
     FiberOutcome,
     FiberRecovery,
-    FiberRecoveryContext,
     as_json,
     as_object,
     fiber_recovery_of,
     words,
 )
 
-__all__ = ["FIRST_RETRY", "LAST_RETRY", "Handler", "Rescue", "outcome_statement"]
+__all__ = ["FIRST_RETRY", "LAST_RETRY", "Rescue", "outcome_statement"]
 
 log = logging.getLogger("everthink.fibers")
 
 FIRST_RETRY = 30.0
 LAST_RETRY = 300.0
-
-Handler = Callable[[FiberRecoveryContext], Awaitable[bool]]
-"""A handler of the framework: True when the fiber was its own."""
 
 # The fibers whose recovery this code is part of, outermost first.
 _RECOVERING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
@@ -65,10 +61,8 @@ _RECOVERING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
 class Rescue:
     """The recovery of one agent's fibers. `running` are those of this process: it leaves them alone."""
 
-    def __init__(self, house: Parts, running: Container[str]) -> None:
-        self._house, self._running = house, running
-        self.handlers: list[Handler] = []
-        """Asked before `on_fiber_recovered`, in order; the first that says True keeps the fiber."""
+    def __init__(self, parts: Parts, running: Container[str]) -> None:
+        self._parts, self._running = parts, running
         self.retry_at: int | None = None
         """When the next scan is due, in ms; `None` when nothing is left."""
         self._scan: asyncio.Task[None] | None = None
@@ -107,18 +101,18 @@ class Rescue:
     # --- all of them
 
     async def _scan_all(self) -> None:
-        house, limit = self._house, self._settings.scan_deadline
+        parts, limit = self._parts, self._settings.scan_deadline
         if self._timer is not None:
             self._timer.cancel()
         self.retry_at = None
-        rows = await house.store.fetch(queries.OPEN)
+        rows = await parts.store.fetch(queries.OPEN)
         found = [fiber for row in rows if (fiber := Fiber.of(row)).id not in self._running]
-        began = house.clock.monotonic()
+        began = parts.clock.monotonic()
         failed: list[Fiber] = []
         untried: list[Fiber] = []
         for number, fiber in enumerate(found):
-            if 0 < limit < house.clock.monotonic() - began:
-                house.emit(FiberRecoverySkipped(**_names(fiber), reason="scan_deadline_exceeded"))
+            if 0 < limit < parts.clock.monotonic() - began:
+                parts.emit(FiberRecoverySkipped(**_names(fiber), reason="scan_deadline_exceeded"))
                 untried = found[number:]
                 break
             if not await self._once(fiber.id):
@@ -129,9 +123,9 @@ class Rescue:
             await self._postpone(failed, untried, streak)
 
     async def _postpone(self, failed: list[Fiber], untried: list[Fiber], streak: int) -> None:
-        house, delay = self._house, backoff(streak, first=FIRST_RETRY, most=LAST_RETRY)
-        self.retry_at = at = house.clock.now_ms() + round(delay * 1000)
-        await house.store.apply(
+        parts, delay = self._parts, backoff(streak, first=FIRST_RETRY, most=LAST_RETRY)
+        self.retry_at = at = parts.clock.now_ms() + round(delay * 1000)
+        await parts.store.apply(
             [
                 *(queries.postponed(fiber.id, attempts=streak, at=at) for fiber in failed),
                 *(queries.postponed(fiber.id, attempts=0, at=at) for fiber in untried),
@@ -140,14 +134,14 @@ class Rescue:
         self._arm(delay)
 
     def _arm(self, delay: float) -> None:
-        house = self._house
-        self._timer = house.clock.call_later(delay, lambda: house.background(self._again()))
-        house.wake_at(house.clock.now_ms() + round(delay * 1000))  # the agent may leave memory before
+        parts = self._parts
+        self._timer = parts.clock.call_later(delay, lambda: parts.background(self._again()))
+        parts.wake_at(parts.clock.now_ms() + round(delay * 1000))  # the agent may leave memory before
 
     async def _again(self) -> None:
-        house = self._house
+        parts = self._parts
         step_outside()  # whatever turn woke the agent does not wait for this
-        with house.holds.take():
+        with parts.holds.take():
             try:
                 await self.scan()
             except Exception:
@@ -165,56 +159,52 @@ class Rescue:
         return await asyncio.shield(task)
 
     async def _recover(self, id: str) -> bool:
-        house = self._house
+        parts = self._parts
         current_fiber.set(None)  # whoever waits for this may be a fiber; the hook is not part of it
-        rows = await house.store.fetch(queries.STILL_OPEN, id)
+        rows = await parts.store.fetch(queries.STILL_OPEN, id)
         if id in self._running:
             return True  # somebody resumed it
         if rows and rows[0][2]:
-            (rows,) = await house.store.apply([queries.interrupted(id, now=house.clock.now_ms())])
+            (rows,) = await parts.store.apply([queries.interrupted(id, now=parts.clock.now_ms())])
         if not rows:
             return True  # somebody ended it
         fiber = Fiber.of(rows[0])
         names, reason = _names(fiber), "interrupted"
-        age = house.clock.now_ms() - fiber.created_at
-        house.emit(FiberRecoveryDetected(**names, recovery_reason=reason, elapsed_ms=age))
-        house.emit(FiberRunInterrupted(**names, recovery_reason=reason))
-        house.emit(FiberRecoveryAttempt(**names, recovery_reason=reason))
-        began = house.clock.monotonic()
+        age = parts.clock.now_ms() - fiber.created_at
+        parts.emit(FiberRecoveryDetected(**names, recovery_reason=reason, elapsed_ms=age))
+        parts.emit(FiberRunInterrupted(**names, recovery_reason=reason))
+        parts.emit(FiberRecoveryAttempt(**names, recovery_reason=reason))
+        began = parts.clock.monotonic()
         try:
             status, closing = await self._hand_over(fiber)
         except (Exception, asyncio.CancelledError) as error:  # told, logged, tried again
             if _is_cut(error):
                 raise
-            house.hooks.log_error("on_fiber_recovered", error)
+            parts.hooks.log_error("on_fiber_recovered", error)
             is_closed = await self._failed(fiber, error)
-            house.emit(
+            parts.emit(
                 FiberRecoveryFailed(
                     **names, error=words(error), reason="handler_error", elapsed_ms=self._since(began)
                 )
             )
             if is_closed and not fiber.managed and fiber.id not in self._running:
-                house.emit(FiberRecoverySkipped(**names, reason="max_age_exceeded"))
+                parts.emit(FiberRecoverySkipped(**names, reason="max_age_exceeded"))
             return is_closed
         if fiber.id not in self._running:  # otherwise the hook has resumed it
-            await house.store.apply([closing])
-        house.emit(FiberRecoveryHandled(**names, status=status, elapsed_ms=self._since(began)))
+            await parts.store.apply([closing])
+        parts.emit(FiberRecoveryHandled(**names, status=status, elapsed_ms=self._since(began)))
         return True
 
-    async def _hand_over(self, fiber: Fiber) -> tuple[Literal["internal", "managed", "user"], Statement]:
-        """Who dealt with the fiber, and how its row is closed."""
-        house = self._house
+    async def _hand_over(self, fiber: Fiber) -> tuple[Literal["managed", "user"], Statement]:
+        """Give it to the hook. Which kind of fiber it is, and how its row is closed."""
+        parts = self._parts
         _RECOVERING.set((*_RECOVERING.get(), fiber.id))
-        context = fiber.recovery()
-        for handler in self.handlers:
-            if await self._bounded(handler(context)):
-                return "internal", self._closed(fiber)
-        outcome = await house.hooks.on_fiber_recovered(context)
+        outcome = await parts.hooks.on_fiber_recovered(fiber.recovery())
         if not fiber.managed:
             return "user", self._closed(fiber)
         if outcome is None:
             return "managed", self._closed(fiber)
-        return "managed", outcome_statement(fiber.id, outcome, now=house.clock.now_ms(), by_recovery=True)
+        return "managed", outcome_statement(fiber.id, outcome, now=parts.clock.now_ms(), by_recovery=True)
 
     def _closed(self, fiber: Fiber) -> Statement:
         close = queries.left if fiber.managed else queries.removed
@@ -224,7 +214,7 @@ class Rescue:
         """Keep the row for another try (False), or close it."""
         if fiber.id in self._running:
             return True  # the hook has resumed it, and raised afterwards
-        house, now, max_age = self._house, self._house.clock.now_ms(), self._settings.max_age
+        parts, now, max_age = self._parts, self._parts.clock.now_ms(), self._settings.max_age
         if fiber.managed:
             failed = FiberFailed(words(error))
             closing = outcome_statement(fiber.id, failed, now=now, by_recovery=True)
@@ -232,35 +222,15 @@ class Rescue:
             closing = self._closed(fiber)
         else:
             return False
-        await house.store.apply([closing])
+        await parts.store.apply([closing])
         return True
-
-    async def _bounded(self, work: Awaitable[bool]) -> bool:
-        house, limit = self._house, self._settings.hook_timeout
-        task = asyncio.ensure_future(work)
-        late: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = (
-            house.clock.call_later(limit, lambda: late.done() or late.set_result(None)) if limit > 0 else None
-        )
-        try:
-            await asyncio.wait({task, late}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if not task.done():
-            house.background(task)  # it may still come to something; nobody waits for it
-            raise FiberHandlerTimeout(limit)
-        return task.result()
 
     @property
     def _settings(self) -> FiberRecovery:
-        return fiber_recovery_of(self._house.hooks.agent.fiber_recovery)
+        return fiber_recovery_of(self._parts.hooks.agent.fiber_recovery)
 
     def _since(self, began: float) -> int:
-        return round((self._house.clock.monotonic() - began) * 1000)
+        return round((self._parts.clock.monotonic() - began) * 1000)
 
 
 def outcome_statement(id: str, outcome: Any, *, now: int, by_recovery: bool) -> Statement:

@@ -1,6 +1,6 @@
 """One fiber that runs in this process: what is known of it besides its row.
 
-fibers --Run--> fn(ctx)         current_fiber: the innermost one that this code is part of
+fibers --FiberRun--> fn(ctx)         current_fiber: the innermost one that this code is part of
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ..current import current_fiber, current_turn
 from ..holds import Hold
 from .values import FiberContext, as_json
 
-__all__ = ["Keep", "Run", "Wrap"]
+__all__ = ["FiberRun", "Keep", "Wrap"]
 
 Wrap = Callable[[Any], Any]
 """What the framework puts around the checkpoints of a fiber of its own."""
 
 
-class Run:
+class FiberRun:
     """A fiber that runs in this process."""
 
     __slots__ = (
@@ -84,5 +84,5 @@ class Run:
         await self._keep(self, data)
 
 
-Keep = Callable[[Run, Any], Awaitable[None]]
+Keep = Callable[[FiberRun, Any], Awaitable[None]]
 """Stores a checkpoint of a fiber."""

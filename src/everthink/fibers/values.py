@@ -151,8 +151,6 @@ class FiberRecovery:
     """One scan takes up no further fiber after this; the rest waits for the next scan."""
     max_age: float = 86_400.0
     """A fiber of `run_fiber` older than this is dropped when its hook fails once more."""
-    hook_timeout: float = 10.0
-    """For handlers of the framework itself. `on_fiber_recovered` takes as long as it takes."""
 
     def __post_init__(self) -> None:
         check_fields(self, "FiberRecovery")

@@ -1,6 +1,6 @@
 """Who watches an agent: sockets, `chat()` callers, the inspector, a parent.
 
-    turn/stream, turn/admission --FeedEvent--> Feed --> every reader
+    journal/writer, door/, turn/ --FeedEvent--> Feed --> every reader
 
 Everything shown is durable already. Readers are plain functions that must not block; one
 that raises is logged and dropped out, and never slows the turn or the others.

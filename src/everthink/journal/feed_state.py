@@ -160,9 +160,13 @@ class FeedState:
         return Ended(event, outcome, was_active, was_restarted)
 
     def _remember(self, event: TurnEnded, outcome: TurnStatus) -> None:
-        turn, told = event.turn, None if outcome == "completed" else outcome
+        turn = event.turn
         self.over[turn.request_id] = Over(
-            turn.id, turn.answers or None, turn.continuation, event.stored, told
+            turn.id,
+            turn.answers or None,
+            turn.continuation,
+            event.stored,
+            None if outcome == "completed" else outcome,
         )
         while len(self.over) > MAX_OVER:
             del self.over[next(iter(self.over))]

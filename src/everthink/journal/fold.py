@@ -93,11 +93,6 @@ class Accumulator:
         self._join()
         return Message(self.id, "assistant", copy_json(self.parts), copy_json(self.metadata))
 
-    def view(self) -> Message:
-        """The message so far, sharing the parts. For readers that neither keep nor change it."""
-        self._join()
-        return Message(self.id, "assistant", self.parts, self.metadata)
-
     @property
     def has_content(self) -> bool:
         """True when there is anything besides step markers."""

@@ -1,6 +1,6 @@
 """A turn as its journal tells it: what it has said, and in which world each of its calls is.
 
-    segments, calls --read_journal--> Journal --> turn/pickup, recovery/, turn/perform
+    segments, calls --read_journal--> Journal --> turn/resume, turn/attempt, recovery/
 
 Everything here was durable before anybody saw it, so what is rebuilt is what readers have.
 """

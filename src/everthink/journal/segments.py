@@ -1,6 +1,6 @@
 """A segment's text: the chunks of one commit, packed.
 
-    turn/stream --pack--> segments.chunks (TEXT) --unpack--> replay, recovery, inspector
+    journal/writer --pack--> segments.chunks (TEXT) --unpack--> replay, recovery, inspector
 
 A run of deltas of one block is kept as one entry with their texts, which takes a third of the
 space. Unpacking gives back every chunk as it was shown, so numbers stay dense.

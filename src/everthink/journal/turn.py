@@ -22,16 +22,7 @@ from .read import Journal
 
 __all__ = ["Admission", "Brings", "Failing", "InputFunction", "Trigger", "Turn"]
 
-Trigger = Literal[
-    "ws-chat",
-    "rpc",
-    "programmatic",
-    "submission",
-    "auto-continuation",
-    "recovery-continue",
-    "recovery-retry",
-    "agent-tool",
-]
+Trigger = Literal["ws-chat", "rpc", "programmatic", "submission", "auto-continuation"]
 Admission = Literal["queue", "execute-submission"]
 InputFunction = Callable[
     [list[Message]], Sequence[MessageInput] | MessageInput | Awaitable[Sequence[MessageInput] | MessageInput]

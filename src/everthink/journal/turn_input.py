@@ -2,7 +2,7 @@
 
     Turn --encode_input--> turns.input (JSON) --decode_input--> Turn
 
-What is in the conversation already is not kept twice: then only body, tools and place remain.
+What is in the conversation already is not kept twice: then only body, tools and the answer's parent remain.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class StoredInput(msgspec.Struct, omit_defaults=True, rename="camel"):
     tools_by: str | None = None
 
     @property
-    def place(self) -> str | Unset | None:
-        """Where the answer is stored."""
+    def answer_parent(self) -> str | Unset | None:
+        """The message below which the answer is stored; unset: below the last one."""
         return self.parent if self.has_parent else UNSET
 
     @property
@@ -86,12 +86,12 @@ def decode_input(text: str | None) -> StoredInput:
     if not text:
         return StoredInput(is_applied=True)
     try:
-        envelope: StoredInput = decode_json(text, StoredInput)
-        for place, message in enumerate(envelope.messages or []):
-            check_parts(message, f"messages[{place}]")
+        stored: StoredInput = decode_json(text, StoredInput)
+        for index, message in enumerate(stored.messages or []):
+            check_parts(message, f"messages[{index}]")
     except (msgspec.DecodeError, InvalidMessage) as error:
         raise Unreadable("What the turn was asked with", error) from error
-    return envelope
+    return stored
 
 
 def schema_of(tool: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from everthink.mcp import HttpServer, StdioServer
 
-App(Assistant, mcp_servers={"files": StdioServer("npx", ("-y", "@modelcontextprotocol/server-filesystem", "."))})
+App(Assistant, mcp_servers={"docs": "https://example.com/mcp", "files": StdioServer("npx", ("-y", "…"))})
 """
 
 from .places import HttpServer, LocalServer, McpServer, StdioServer

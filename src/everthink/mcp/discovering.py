@@ -7,6 +7,9 @@ What the SDK is needed for is imported when a link first connects.
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -27,6 +30,7 @@ __all__ = ["discover", "wires_of"]
 MOST_PAGES = 100
 """A server whose lists never end must not hold us."""
 _METHOD_NOT_FOUND = -32601
+_one_at_a_time = threading.Lock()
 
 
 def wires_of(
@@ -37,16 +41,7 @@ def wires_of(
 
     @asynccontextmanager
     async def connect(lost: Callable[[], None]) -> AsyncGenerator[Client]:
-        try:
-            from .transports import Connector
-        except ImportError as error:
-            raise MissingExtra(
-                "MCP servers need the package mcp, which is not installed.",
-                kept="The server is kept.",
-                next_step='Run: pip install "everthink[mcp]"',
-            ) from error
-
-        connector = Connector(
+        connector = (await _loaded()).Connector(
             server.name,
             server.place,
             network.version,
@@ -59,6 +54,24 @@ def wires_of(
             yield client
 
     return Wires(connect, discover)
+
+
+async def _loaded() -> Any:
+    """The module that needs the SDK: its import takes a second, in which a loop would serve nobody."""
+    name = f"{__package__}.transports"
+    try:
+        return await asyncio.to_thread(_load, name)
+    except ImportError as error:
+        raise MissingExtra(
+            "MCP servers need the package mcp, which is not installed.",
+            kept="The server is kept.",
+            next_step='Run: pip install "everthink[mcp]"',
+        ) from error
+
+
+def _load(name: str) -> Any:
+    with _one_at_a_time:
+        return importlib.import_module(name)
 
 
 def _nobody() -> None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -87,6 +88,7 @@ class Link:
         self._lost = asyncio.Event()
         self._hurry = asyncio.Event()
         self._moved = asyncio.Event()
+        self._is_asking, self._answered_at = False, -math.inf
         self.settled = asyncio.Event()
         """Set once the first connection is made or has failed for good."""
 
@@ -206,6 +208,10 @@ class Link:
             alive.clear()
             left = min(timeouts.silence, ends_at - self._clock.monotonic())
             await _first(asyncio.wait([work]), alive.wait(), self._clock.sleep(max(left, 0.0)))
+            if self._is_asking or self._clock.monotonic() - self._answered_at < timeouts.silence:
+                # A person takes their time: that is not the server's.
+                ends_at = max(ends_at, self._clock.monotonic() + timeouts.silence)
+                continue
             if work.done() or (alive.is_set() and self._clock.monotonic() < ends_at):
                 continue
             work.cancel()
@@ -214,6 +220,15 @@ class Link:
                 f"{what} of the MCP server {self.name!r} gave no answer within {took:g} seconds."
                 " It may or may not have taken effect."
             )
+
+    @contextlib.contextmanager
+    def asking(self) -> Generator[None]:
+        """While the server waits for a person, none of its calls is late."""
+        self._is_asking = True
+        try:
+            yield
+        finally:
+            self._is_asking, self._answered_at = False, self._clock.monotonic()
 
     def _answer(self, work: asyncio.Future[T], client: Client, what: str) -> T:
         error = asyncio.CancelledError() if work.cancelled() else work.exception()

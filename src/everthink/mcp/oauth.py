@@ -142,13 +142,14 @@ class DurableOAuth(OAuthClientProvider):
                 response = yield outgoing
                 if outgoing is request and response.status_code == 401 and not has_refreshed:
                     has_refreshed = True
-                    has_fresh = await self._has_newer(request)
-                    if not has_fresh and self.context.can_refresh_token():
-                        answer = yield await self._refresh_token()
-                        has_fresh = await self._handle_refresh_response(answer)
-                    if has_fresh:
+                    if await self._has_newer(request):
                         self._add_auth_header(request)
                         response = yield request
+                    if response.status_code == 401 and self.context.can_refresh_token():
+                        answer = yield await self._refresh_token()
+                        if await self._handle_refresh_response(answer):
+                            self._add_auth_header(request)
+                            response = yield request
                 if outgoing is request:
                     self._steps_up = response.status_code == 403
                     if response.status_code == 401:
@@ -403,7 +404,7 @@ class DurableOAuth(OAuthClientProvider):
     def _failed(self, why: object) -> AuthorizationFailed:
         return AuthorizationFailed(
             f"The authorization server of MCP server {self._server.id!r} does not let us in:"
-            f" {mask(said(why))}.",
+            f" {mask(said(why)).rstrip('.')}.",
             kept="What was allowed before is kept.",
             next_step="It is asked again when the server is connected to again.",
         )

@@ -120,7 +120,9 @@ class Server:
         """An older server asks a person something in the middle of a call."""
         from .calls import elicited
 
-        return await elicited(self._running, self.name, params)
+        assert self.link is not None
+        with self.link.asking():
+            return await elicited(self._running, self.name, params)
 
     # --- its tools
 

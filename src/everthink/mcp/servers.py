@@ -29,7 +29,7 @@ from ..tools.tool import Tool
 from . import queries, visits
 from .callback import Callback
 from .catalogue import Catalogue, decode, encode
-from .discovering import discover, wires_of
+from .discovering import wires_of
 from .keep import OAUTH, Keep
 from .link import Link, Wires
 from .listing import Wanted, entries, told
@@ -93,7 +93,7 @@ class _Own:
     refusal: str | None = None
     """What its authorization server said to whoever came back last, when that was no."""
     stored: Catalogue | None = None
-    """The offer that is in the table, of those that were asked for in this process."""
+    """What it offers, as it is in the table."""
     failed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -164,6 +164,7 @@ class McpServers:
             )
             log.warning("%s: the MCP server %s cannot be used: %s", self._parts.id, row.name, own.problem)
         own.callback_url = row.callback_url
+        own.stored = decode(row.catalogue) if row.catalogue is not None else None
         own.server = self._made(own, row, place, accepted, _waits_at(kept, self._parts.clock.now_ms()))
         self._own[own.id] = own
         await self._reseal(own, row.secrets)
@@ -173,9 +174,8 @@ class McpServers:
         self, own: _Own, row: ServerRow, place: HttpServer, accepted: Mapping[str, str], waits_at: str | None
     ) -> Server:
         def wires(server: Server) -> Wires:
-            if own.problem is not None:
-                return _broken(own.problem)
-            return wires_of(server, self._parts.network, auth=lambda: self._auth(own))
+            made = wires_of(server, self._parts.network, auth=lambda: self._auth(own))
+            return made if own.problem is None else dataclasses.replace(made, connect=_broken(own.problem))
 
         server = Server(
             own.id,
@@ -186,7 +186,7 @@ class McpServers:
             clock=self._parts.clock,
             moved=self._moved,
             tell=self._parts.emit,
-            kept=decode(row.catalogue) if row.catalogue is not None else None,
+            kept=own.stored,
             accepted=accepted,
             auth_url=waits_at,
         )
@@ -545,7 +545,7 @@ class McpServers:
 
     async def _settled(self, links: Sequence[Link], seconds: float | None) -> None:
         if links and (seconds is None or seconds > 0):
-            await self._first(seconds, asyncio.gather(*(link.settled.wait() for link in links)))
+            await self._first(seconds, _all_settled(links))
 
     async def _first(self, seconds: float | None, *waits: Awaitable[Any]) -> None:
         """Return when one of these is done, or in time."""
@@ -606,13 +606,18 @@ class McpServers:
         return {**listed, "resourceTemplates": [entry for family in families for entry in family]}
 
 
-def _broken(problem: str) -> Wires:
-    """For a server that nobody can connect to as things are."""
+async def _all_settled(links: Sequence[Link]) -> None:
+    for link in links:
+        await link.settled.wait()
 
-    def connect(lost: Callable[[], None]) -> AbstractAsyncContextManager[Any]:
+
+def _broken(problem: str) -> Callable[..., AbstractAsyncContextManager[Any]]:
+    """How a server is connected to that nobody can connect to as things are."""
+
+    def connect(lost: object) -> AbstractAsyncContextManager[Any]:
         raise AgentError(problem)
 
-    return Wires(connect, discover)
+    return connect
 
 
 def _waits_at(kept: Mapping[str, Any], now: int) -> str | None:

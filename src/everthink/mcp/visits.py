@@ -47,7 +47,7 @@ def pending(kept: Mapping[str, Any]) -> list[Visit]:
 
 def waiting(kept: Mapping[str, Any], now: int) -> list[Visit]:
     """The visits that may still end."""
-    return [one for one in pending(kept) if 0 <= now - one.at < STATE_SECONDS * 1000]
+    return [one for one in pending(kept) if now - one.at < STATE_SECONDS * 1000]
 
 
 def find(visits: list[Visit], state: str) -> Visit | None:

@@ -76,8 +76,6 @@ __all__ = [
     "MessageClear",
     "MessageCut",
     "MessageError",
-    "MessageRequest",
-    "MessageResponse",
     "ModelRetry",
     "QueueCreate",
     "QueueError",
@@ -266,16 +264,6 @@ class RpcError(EventBody, frozen=True, kw_only=True):
 
 
 # --- messages and tools ------------------------------------------------------------------
-
-
-@event("message:request")
-class MessageRequest(EventBody, frozen=True, kw_only=True):
-    """A client asked for a reply."""
-
-
-@event("message:response")
-class MessageResponse(EventBody, frozen=True, kw_only=True):
-    """A reply was stored."""
 
 
 @event("message:clear")

@@ -25,7 +25,7 @@ from .driver import Connection
 from .failures import NO_PERMISSION, failures, from_server, from_state, state_of
 from .sql import Kinds, elements, kinds_of, numbered, present, returns_rows, subscripted
 
-__all__ = ["Session"]
+__all__ = ["BatchConnection"]
 
 _Arguments = tuple[list[int], list[int], list[str]]
 _Key = tuple[str, bool, str, Kinds]
@@ -87,7 +87,7 @@ class _Plain(Exception):
     """This commit cannot be one call."""
 
 
-class Session:
+class BatchConnection:
     """One connection and the functions made on it."""
 
     def __init__(self, connection: Connection, where: str) -> None:

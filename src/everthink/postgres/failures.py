@@ -31,7 +31,7 @@ __all__ = [
     "from_server",
     "from_state",
     "in_doubt",
-    "place",
+    "location_of",
     "state_of",
     "unreachable",
 ]
@@ -51,7 +51,7 @@ def failures() -> tuple[type[Exception], ...]:
     return (*driver, OSError, TimeoutError, ValueError, TypeError, ArithmeticError, MemoryError, StoreError)
 
 
-def place(url: str) -> str:
+def location_of(url: str) -> str:
     """Where the database is, without the password."""
     try:
         parts = urlsplit(url)

@@ -18,9 +18,9 @@ from ..store.search import (
     text_indexes,
     words_of,
 )
-from .batch import Session
+from .batch import BatchConnection
 from .driver import Connection, Pool, connect, connect_readers, dial, load, rename_readers
-from .failures import failures, from_server, place, state_of
+from .failures import failures, from_server, location_of, state_of
 from .migrate import migrate
 from .pooler import is_pooled, pooled, refuse_pooled_transactions
 from .search import answer, query
@@ -53,7 +53,7 @@ async def open_postgres(
     heard of keeps its agents (see `cluster/`).
     """
     load()
-    address = _Address(url, place(url))
+    address = _Address(url, location_of(url))
     try:
         session = await address.session()
         try:
@@ -84,8 +84,8 @@ class _Address:
     def name(self) -> str:
         return f"everthink {self.peer}"
 
-    async def session(self) -> Session:
-        return Session(await connect(self.url, name=self.name), self.where)
+    async def session(self) -> BatchConnection:
+        return BatchConnection(await connect(self.url, name=self.name), self.where)
 
 
 def _new_peer() -> str:

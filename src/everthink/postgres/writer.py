@@ -22,7 +22,7 @@ from ..store.error_texts import (
 from ..store.marks import bound
 from ..store.outcomes import Job, Outcome, settle
 from ..store.port import Commit, Rows
-from .batch import Session
+from .batch import BatchConnection
 from .failures import failures, from_server, in_doubt
 from .wait_for_server import patiently
 
@@ -36,7 +36,12 @@ class Writer:
     """Owns the writing connection. Everything runs on the event loop that opened it."""
 
     def __init__(
-        self, session: Session, connect: Callable[[], Awaitable[Session]], *, where: str, patience: float
+        self,
+        session: BatchConnection,
+        connect: Callable[[], Awaitable[BatchConnection]],
+        *,
+        where: str,
+        patience: float,
     ) -> None:
         self._session = session
         self._connect = connect
@@ -122,7 +127,7 @@ class Writer:
         except self._failures as error:
             return self._translated(error)
 
-    async def _ready(self) -> Session:
+    async def _ready(self) -> BatchConnection:
         if self._session.connection.is_closed():
             self._session = await patiently(self._connect, self._where, self._patience, kept=NOTHING_WRITTEN)
         return self._session

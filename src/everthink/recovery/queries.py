@@ -7,7 +7,7 @@ from typing import cast
 from ..store.port import Row, Statement
 from .incident import Incident, IncidentStatus, Kind
 
-__all__ = ["ALL", "ONE", "TABLES", "forgotten", "kept", "opened", "swept"]
+__all__ = ["ALL", "ONE", "TABLES", "forget_incident", "forget_old_incidents", "incident_of", "save_incident"]
 
 TABLES = (
     """CREATE TABLE incidents (
@@ -36,7 +36,7 @@ ONE = f"SELECT {_COLUMNS} FROM incidents WHERE agent = :agent AND id = ?"
 ALL = f"SELECT {_COLUMNS} FROM incidents WHERE agent = :agent ORDER BY first_seen_at, id"
 
 
-def opened(row: Row) -> Incident:
+def incident_of(row: Row) -> Incident:
     """The incident of a row."""
     return Incident(
         id=row[0],
@@ -54,7 +54,7 @@ def opened(row: Row) -> Incident:
     )
 
 
-def kept(incident: Incident) -> Statement:
+def save_incident(incident: Incident) -> Statement:
     """The incident as it stands now."""
     return Statement(
         f"INSERT INTO incidents (agent, {_COLUMNS}) VALUES (:agent, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -79,11 +79,11 @@ def kept(incident: Incident) -> Statement:
     )
 
 
-def forgotten(id: str) -> Statement:
+def forget_incident(id: str) -> Statement:
     """The turn was recovered; the incident is closed."""
     return Statement("DELETE FROM incidents WHERE agent = :agent AND id = ?", (id,))
 
 
-def swept(*, before: int) -> Statement:
+def forget_old_incidents(*, before: int) -> Statement:
     """Forget incidents nothing has happened to since `before`."""
     return Statement("DELETE FROM incidents WHERE agent = :agent AND last_attempt_at < ?", (before,))

@@ -1,6 +1,6 @@
 """Pick up turns that were cut off, within bounds; give up the others where everybody sees it.
 
-    admission, perform --pick_up--> journal + incident --> go on | start over | end
+    turn/attempt --decide--> journal + incident --> go on | start over | end
 
 The decision is `incident.evaluate`; here it is carried out. A turn keeps its row, its request id,
 its stream and its message however often it is cut off, so there is nothing to reconcile: the next
@@ -146,13 +146,13 @@ class Recovery:
             self.recovering = Recovering(turn.request_id, self._host.clock.now_ms())
             self._host.feed.publish(RecoveryChanged(turn, True))
 
-    async def pick_up(self, turn: Turn) -> Outcome | Postponed | None:
+    async def decide(self, turn: Turn) -> Outcome | Postponed | None:
         """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`.
 
         Only a store that is closed, or another's by now, raises: the agent stops.
         """
         try:
-            outcome = await self._counted(turn)
+            outcome = await self._try(turn)
         except StoreError as error:
             if is_elsewhere(error):
                 raise
@@ -160,15 +160,15 @@ class Recovery:
         self._failures.pop(turn.id, None)
         return outcome
 
-    async def _counted(self, turn: Turn) -> Outcome | Postponed | None:
+    async def _try(self, turn: Turn) -> Outcome | Postponed | None:
         """An attempt, counted before anything of the turn is read: it may be what took the process down."""
         host = self._host
-        said = await last_chunk(host.store, turn.id)
-        trial = await self._trials.begin(host.id, turn.id, said=said, what=f"{turn.trigger} turn")
+        last_seq = await last_chunk(host.store, turn.id)
+        trial = await self._trials.begin(host.id, turn.id, said=last_seq, what=f"{turn.trigger} turn")
         if trial.is_aside:
             return await self._set_aside(turn, trial.suspect)
         try:
-            outcome = await self._picked_up(turn)
+            outcome = await self._decide(turn)
         except StoreError:
             await self._trials.undo(trial)
             raise
@@ -180,7 +180,7 @@ class Recovery:
             self._watch(turn, trial)
         return outcome
 
-    async def _picked_up(self, turn: Turn) -> Outcome | Postponed | None:
+    async def _decide(self, turn: Turn) -> Outcome | Postponed | None:
         if turn.failing is not None:
             turn.is_interrupted = False
             return await finish_failing(self._host, turn, turn.failing)
@@ -188,7 +188,7 @@ class Recovery:
         turn.is_interrupted = False
         # Whoever answers one of its calls meanwhile finds it here.
         turn.fold = journal.fold
-        return await self._decided(turn, journal)
+        return await self._decide_from(turn, journal)
 
     def _watch(self, turn: Turn, trial: Trial) -> None:
         """Let the next suspect go as soon as this turn has said something, or is over."""
@@ -202,7 +202,7 @@ class Recovery:
 
         leave = self._host.feed.join(see)
 
-    async def _decided(self, turn: Turn, journal: Journal) -> Outcome | Postponed | None:
+    async def _decide_from(self, turn: Turn, journal: Journal) -> Outcome | Postponed | None:
         host = self._host
         if turn.signal.aborted:
             return await end_where_cut(self._host, turn, journal, "aborted", reason_of(turn))
@@ -240,11 +240,11 @@ class Recovery:
     ) -> tuple[Incident, ExhaustedReason | None]:
         host, now = self._host, self._host.clock.now_ms()
         id = incident_id(turn.request_id, self._asked_by(turn))
-        await host.store.apply([queries.swept(before=now - INCIDENT_TTL_MS)])
+        await host.store.apply([queries.forget_old_incidents(before=now - INCIDENT_TTL_MS)])
         rows = await host.store.fetch(queries.ONE, id)
         kind: Kind = "continue" if journal.fold.has_content else "retry"
-        found = evaluate(
-            queries.opened(rows[0]) if rows else None,
+        assessment = evaluate(
+            queries.incident_of(rows[0]) if rows else None,
             id=id,
             request_id=turn.request_id,
             kind=kind,
@@ -253,13 +253,13 @@ class Recovery:
             settings=settings,
             awaiting=self._awaits_person(turn, journal),
         )
-        incident, reason = found.incident, found.exhausted
-        await host.store.apply([queries.kept(incident)])
+        incident, reason = assessment.incident, assessment.exhausted
+        await host.store.apply([queries.save_incident(incident)])
         self._incidents[turn.id] = incident
-        if found.is_new:
+        if assessment.is_new:
             host.emit(ChatRecoveryDetected(**_fields(incident)))
         host.emit(ChatRecoveryAttempt(**_fields(incident)))
-        if found.asks_policy and not await self._may_go_on(incident, settings, now):
+        if assessment.asks_policy and not await self._may_go_on(incident, settings, now):
             reason = "recovery_aborted"
         return incident, reason
 
@@ -350,7 +350,7 @@ class Recovery:
     async def _scheduled(self, turn: Turn, incident: Incident) -> None:
         host = self._host
         incident = self._incidents[turn.id] = replace(incident, status="scheduled", reason=None)
-        await host.store.apply([turns.picked_up(turn.id), queries.kept(incident)])
+        await host.store.apply([turns.picked_up(turn.id), queries.save_incident(incident)])
         self._announce(turn)
         host.emit(ChatRecoveryScheduled(**_fields(incident)))
 
@@ -366,7 +366,7 @@ class Recovery:
         host.hooks.log_error("on_chat_recovery", error)
         text = mask(str(error)) or type(error).__name__
         incident = self._incidents[turn.id] = replace(incident, status="failed", reason=text)
-        await host.store.apply([queries.kept(incident)])
+        await host.store.apply([queries.save_incident(incident)])
         host.emit(ChatRecoveryFailed(**_fields(incident), reason=text))
         turn.is_interrupted = True
         return Postponed(backoff(incident.attempt, first=FIRST_RETRY, most=LONGEST_RETRY))
@@ -374,18 +374,18 @@ class Recovery:
     async def queue_timeout(self, turn: Turn) -> Outcome | Postponed:
         """The turn waited for its place in vain: it comes again, or is given up after too many times."""
         try:
-            return await self._crowded_out(turn)
+            return await self._postpone_or_give_up(turn)
         except StoreError as error:
             if is_elsewhere(error):
                 raise
             return await self._unreached(turn, error)
 
-    async def _crowded_out(self, turn: Turn) -> Outcome | Postponed:
+    async def _postpone_or_give_up(self, turn: Turn) -> Outcome | Postponed:
         host, settings = self._host, self.settings or ChatRecovery()
         id = incident_id(turn.request_id, self._asked_by(turn))
         rows = await host.store.fetch(queries.ONE, id)
         now = host.clock.now_ms()
-        known = queries.opened(rows[0]) if rows else None
+        known = queries.incident_of(rows[0]) if rows else None
         incident = known or self._blank(turn, id, settings)
         incident = replace(
             incident,
@@ -397,7 +397,7 @@ class Recovery:
         self._incidents[turn.id] = incident
         if incident.attempt > settings.max_attempts:
             return await self._give_up(turn, await self._read(turn), incident, "stable_timeout", settings)
-        await host.store.apply([queries.kept(incident)])
+        await host.store.apply([queries.save_incident(incident)])
         host.emit(ChatRecoveryScheduled(**_fields(incident)))
         return Postponed(POSTPONED_BY)
 
@@ -438,9 +438,9 @@ class Recovery:
             if is_elsewhere(broken):
                 raise
             log.error("turn %s stays open in the database; the next start takes it up: %s", turn.id, broken)
-            said = self._given_up[turn.id]
-            close(host, TurnEnded(turn, "error", said.shown, streamed=False))
-            return Outcome(turn, "error", error=error, text=said.text, stage="recovery")
+            explained = self._given_up[turn.id]
+            close(host, TurnEnded(turn, "error", explained.shown, streamed=False))
+            return Outcome(turn, "error", error=error, text=explained.text, stage="recovery")
 
     # --- it does not
 
@@ -471,7 +471,7 @@ class Recovery:
         if settings.on_exhausted is None:
             return
         parts: list[Part] = copy_json(journal.fold.message().parts) if journal is not None else []
-        told = Exhausted(
+        context = Exhausted(
             incident_id=incident.id,
             request_id=turn.request_id,
             recovery_root_request_id=turn.request_id,
@@ -486,7 +486,7 @@ class Recovery:
             terminal_message=settings.terminal_message,
         )
         try:
-            await call_hook(settings.on_exhausted, told)
+            await call_hook(settings.on_exhausted, context)
         except Exception as error:  # noqa: BLE001 - people must be told all the same
             host.hooks.log_error("chat_recovery.on_exhausted", error)
 
@@ -509,30 +509,30 @@ class Recovery:
         if host.generation != turn.generation:
             return await end_unstarted(host, turn, "skipped")
         text = SET_ASIDE_TEXT if error is None else UNREADABLE_TEXT
-        said = await self._explained(turn, TurnGivenUp(text, "set_aside"))
+        explained = await self._explained(turn, TurnGivenUp(text, "set_aside"))
         turn.is_interrupted = False
-        aside = put_aside(host, self._trials, turn.id, suspect, said.text, error)
-        await host.store.apply([*aside, host.last_failure.note_turn(turn, said.shown)])
+        aside = put_aside(host, self._trials, turn.id, suspect, explained.text, error)
+        await host.store.apply([*aside, host.last_failure.note_turn(turn, explained.shown)])
         tell_aside(host, turn.id, turn.request_id, suspect, error)
-        close(host, TurnEnded(turn, "error", said.shown, streamed=False))
-        return Outcome(turn, "error", error=error, text=said.text, stage="recovery")
+        close(host, TurnEnded(turn, "error", explained.shown, streamed=False))
+        return Outcome(turn, "error", error=error, text=explained.text, stage="recovery")
 
     async def _explained(self, turn: Turn, error: TurnGivenUp) -> Explained:
         """Ask `on_chat_error` for its words, once."""
-        said = self._given_up.get(turn.id)
-        if said is None:
-            said = self._given_up[turn.id] = await explain(
+        explained = self._given_up.get(turn.id)
+        if explained is None:
+            explained = self._given_up[turn.id] = await explain(
                 self._host, error, "recovery", turn.request_id, turn.is_applied, identity=turn.identity
             )
-        return said
+        return explained
 
     async def _fail(self, turn: Turn, journal: Journal, error: TurnGivenUp, *, keeps: bool = True) -> Outcome:
         """End a turn that does not go on, with the words that `on_chat_error` has for it."""
-        said = await self._explained(turn, error)
+        explained = await self._explained(turn, error)
         outcome = await end_where_cut(
-            self._host, turn, journal, "error", said.text, shown=said.shown, keeps=keeps
+            self._host, turn, journal, "error", explained.text, shown=explained.shown, keeps=keeps
         )
-        outcome.error, outcome.stage = said.error, "recovery"
+        outcome.error, outcome.stage = explained.error, "recovery"
         return outcome
 
     # --- the turn ends
@@ -544,8 +544,8 @@ class Recovery:
         if incident is None:
             return passing
         if status == "completed" and incident.status not in ("skipped", "exhausted"):
-            return [*passing, queries.forgotten(incident.id)]
-        return [*passing, queries.kept(self._closed_as(incident, status))]
+            return [*passing, queries.forget_incident(incident.id)]
+        return [*passing, queries.save_incident(self._closed_as(incident, status))]
 
     def _closed_as(self, incident: Incident, status: TurnStatus) -> Incident:
         if incident.status in ("exhausted", "skipped"):

@@ -27,9 +27,9 @@ __all__ = [
     "counted",
     "counted_start",
     "dropped",
-    "opened",
     "put_aside",
     "released",
+    "suspect_of",
 ]
 
 STRIKES = 3
@@ -80,7 +80,7 @@ class Suspect:
     """True when it is not tried any more until somebody releases it."""
 
 
-def opened(row: Row) -> Suspect:
+def suspect_of(row: Row) -> Suspect:
     """The suspect of a row."""
     return Suspect(
         agent=row[0],
@@ -96,12 +96,12 @@ def opened(row: Row) -> Suspect:
 
 async def all_aside(store: Store) -> list[Suspect]:
     """What is not tried any more until it is released, of all agents."""
-    return [opened(row) for row in await store.fetch(ASIDE)]
+    return [suspect_of(row) for row in await store.fetch(ASIDE)]
 
 
 async def aside_of(store: AgentStore) -> list[Suspect]:
     """The same of one agent."""
-    return [opened(row) for row in await store.fetch(_ASIDE_OF_AGENT)]
+    return [suspect_of(row) for row in await store.fetch(_ASIDE_OF_AGENT)]
 
 
 def counted(suspect: Suspect) -> Statement:

@@ -81,7 +81,7 @@ class Trials:
 
     async def _load(self) -> None:
         for row in await self._store.fetch(suspects.ALL):
-            suspect = suspects.opened(row)
+            suspect = suspects.suspect_of(row)
             self._known[suspect.agent, suspect.turn] = suspect
             self._ranks[suspect.agent] = max(suspect.strikes, self._ranks.get(suspect.agent, 0))
 
@@ -89,7 +89,7 @@ class Trials:
         """Read again what is known of an agent that another process may have tried."""
         await self.load()
         for row in await self._store.fetch(suspects.ALL_OF_AGENT, agent=agent):
-            suspect = suspects.opened(row)
+            suspect = suspects.suspect_of(row)
             if (suspect.agent, suspect.turn) not in self._open:
                 self._known[suspect.agent, suspect.turn] = suspect
 
@@ -133,7 +133,7 @@ class Trials:
         if not rows:
             self._known.pop(key, None)
             return None
-        known = self._known[key] = suspects.opened(rows[0])
+        known = self._known[key] = suspects.suspect_of(rows[0])
         return known
 
     async def count(self, trial: Trial, *more: Statement) -> None:

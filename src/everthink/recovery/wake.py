@@ -85,8 +85,8 @@ class Waking:
             await self._submissions.resume(row)
             return
         else:
-            envelope = decode_input(row.input)
-            if envelope.messages is None and not envelope.is_applied:
+            stored = decode_input(row.input)
+            if stored.messages is None and not stored.is_applied:
                 await end_lost(self._host, row.id, TERMINAL_MESSAGE)
                 return
             turn = self._turn(row)
@@ -106,28 +106,28 @@ class Waking:
 
     def _turn(self, row: TurnRow) -> Turn:
         """The turn of a row, as it was."""
-        envelope = decode_input(row.input)
+        stored = decode_input(row.input)
         turn = self._door.new_turn(
             row.trigger,
             id=row.id,
             request_id=row.request_id,
-            input=envelope.messages,
+            input=stored.messages,
             continuation=row.continuation,
-            parent=envelope.place,
-            body=envelope.body,
-            client_tools=client_tools_from(envelope.client_tools or []),
-            channel=envelope.channel,
-            metadata=envelope.metadata,
+            parent=stored.answer_parent,
+            body=stored.body,
+            client_tools=client_tools_from(stored.client_tools or []),
+            channel=stored.channel,
+            metadata=stored.metadata,
         )
         turn.message_id, turn.seq = row.answer_id, row.seq
         turn.question, turn.created_at = row.question, row.created_at
-        turn.is_applied, turn.is_readonly = envelope.is_applied, envelope.is_readonly
-        turn.answers, turn.identity, turn.tools_by = envelope.answers, envelope.identity, envelope.tools_by
-        turn.message_ids = envelope.brought
+        turn.is_applied, turn.is_readonly = stored.is_applied, stored.is_readonly
+        turn.answers, turn.identity, turn.tools_by = stored.answers, stored.identity, stored.tools_by
+        turn.message_ids = stored.brought
         if row.stop is not None:
             self._host.aborts.cancel(turn.request_id, row.stop or None)
         if row.trigger == "ws-chat":
-            turn.brings = self._browser.bringing(turn, envelope.client_tools)
+            turn.brings = self._browser.bringing(turn, stored.client_tools)
         if row.trigger == "submission":
             turn.body = self._browser.body  # as when it began
             self._submissions.watch(turn)

@@ -268,8 +268,8 @@ class Actor:
     def save_value(self, key: str, value: Any) -> Statement:
         """A statement that keeps a small JSON value (`None` forgets it)."""
         if value is None:
-            return queries.removed(key)
-        return queries.put(key, bounded_json(value).decode())
+            return queries.remove_value(key)
+        return queries.set_value(key, bounded_json(value).decode())
 
     def background(self, work: Awaitable[Any]) -> None:
         """Keep a task alive until it ends; what it raises is logged."""

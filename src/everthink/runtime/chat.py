@@ -9,7 +9,6 @@ loading, clearing, another session, waiting until all is quiet.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import weakref
@@ -17,12 +16,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..calling import awaited
 from ..current import in_active_turn
 from ..door import stopping
 from ..door.admission import Door
 from ..door.answers import Answers
 from ..door.browser import Browser
-from ..door.continuations import Continuations, Wish
+from ..door.continuations import Continuations, StoredContinuation
 from ..door.numbers import MARK
 from ..door.programmatic import Programmatic
 from ..door.requests import Requests
@@ -182,7 +182,7 @@ class Chat:
     async def wake(self, kept: KeptValues) -> None:
         """Take up what an earlier process left. After the agent's own start code."""
         await self.attempt("durable-work-recovery", self._waking().wake())
-        self.continuations.restore(kept.get("continuation", Wish))
+        self.continuations.restore(kept.get("continuation", StoredContinuation))
 
     async def take_up(self, turn_id: str) -> None:
         """Take up one turn, which was released."""
@@ -293,7 +293,7 @@ class Chat:
         try:
             rows = await host.store.apply(commit)
         except BaseException:
-            host.session.fail()
+            host.session.roll_back()
             raise
         self.cleaning.ask(running)
         return rows
@@ -306,7 +306,6 @@ class Chat:
         host = self.host
         self._evictor = self._evictor or Evictor(
             EvictorParts(
-                id=host.id,
                 clock=host.clock,
                 live=lambda: host.session,
                 setting=lambda: host.hooks.agent.media_eviction,
@@ -325,7 +324,6 @@ class Chat:
         host = self.host
         self._sessions = self._sessions or Sessions(
             SessionsParts(
-                id=host.id,
                 store=host.store,
                 new_id=host.new_id,
                 now=host.clock.now_ms,
@@ -360,7 +358,7 @@ class Chat:
         try:
             await self.host.session.load()
         except Exception:
-            self.host.session.fail()  # empty for now: whoever needs it reads it again
+            self.host.session.roll_back()  # empty for now: whoever needs it reads it again
             raise
 
     def _session_told(self, news: SessionNews) -> None:
@@ -444,9 +442,7 @@ class Chat:
         session = self.host.session
         await session.refresh()
         if callable(messages):
-            messages = messages([message.copy() for message in session.path])
-            if inspect.isawaitable(messages):
-                messages = await messages
+            messages = await awaited(messages([message.copy() for message in session.path]))
         given = as_messages(messages, new_id=self.host.new_id)
         if isinstance(parent_id, str):
             await session.require(parent_id, what="add_messages: parent_id")

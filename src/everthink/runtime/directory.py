@@ -130,7 +130,7 @@ class Directory:
         """Counts what is tried, and knows what took earlier processes down."""
         self._parts["trials"] = self.trials
         # The agents that are reached for what is due.
-        self._rousing: set[str] = set()
+        self._reached_for_due: set[str] = set()
         self._live: dict[Address, asyncio.Task[Actor]] = {}
         self._leaving: dict[Address, asyncio.Future[Any]] = {}
         self._erasing: dict[Address, asyncio.Task[int]] = {}
@@ -152,8 +152,8 @@ class Directory:
             store=store,
             clock=clock,
             classes=classes,
-            reach=self._rouse,
-            left=(turn_queries.WAITING, queries.WISHING, fiber_queries.WAITING, job_queries.LEFT),
+            reach=self._run_due,
+            left=(turn_queries.WAITING, queries.TO_CONTINUE, fiber_queries.WAITING, job_queries.LEFT),
             rank=self.trials.rank,
             elsewhere=membership.elsewhere if membership is not None else None,
         )
@@ -245,7 +245,7 @@ class Directory:
         except BaseException:
             await self._give_back(fence, id)
             raise
-        if trial.is_open and id not in self._rousing and not await self._has_due(id):
+        if trial.is_open and id not in self._reached_for_due and not await self._has_due(id):
             self._clear_after(trial, actor.left_work())
         return actor
 
@@ -258,8 +258,8 @@ class Directory:
         return bool(await self.store.fetch(alarm_queries.DUE, self._clock.now_ms(), 1, agent=id))
 
     async def _started(self, cls: type[Any], name: str, props: Any, fence: Fence) -> Actor:
-        known = queries.known(cls=cls.__name__, name=name, now=self._clock.now_ms())
-        parts: dict[str, Any] = {**self._parts, "store": Introduced(fence, known), "fence": fence}
+        noted = queries.note_agent(cls=cls.__name__, name=name, now=self._clock.now_ms())
+        parts: dict[str, Any] = {**self._parts, "store": Introduced(fence, noted), "fence": fence}
         actor = Actor(cls, name, waker=self.waker.wake_at, **parts)
         try:
             await actor.start(props)
@@ -288,13 +288,13 @@ class Directory:
             if key not in self._leaving:
                 return is_there
 
-    async def _rouse(self, cls: str, name: str) -> None:
+    async def _run_due(self, cls: str, name: str) -> None:
         """Reach an agent whose time has come. What is due is part of a start that was made for it."""
         address = Address(cls, name)
         if not await self._is_there(address):
             return  # erased since somebody saw its timer
         id = address.id
-        self._rousing.add(id)
+        self._reached_for_due.add(id)
         try:
             actor = await self.reach(self._classes[cls], name)
             await actor.alarms.run_due()
@@ -303,7 +303,7 @@ class Directory:
                 await self.trials.undo(trial)
             raise
         finally:
-            self._rousing.discard(id)
+            self._reached_for_due.discard(id)
         if (trial := self.trials.running(id)) is not None:
             self._clear_after(trial, actor.left_work())
 
@@ -617,18 +617,18 @@ class Directory:
         actor = start.result() if start is not None and _is_up(start) else None
         if actor is not None:
             await self._end(actor)
-        id, told = key.id, RESTART
+        id, closing = key.id, RESTART
         try:
             fence = self._fences.get(id) or await self._claimed(key)
             try:
                 rows = await self._delete(key, fence, Audit(action="erase", allowed=True, identity=identity))
-                told = ERASED
+                closing = ERASED
             finally:
                 await self._give_back(fence, id)
         finally:
             # Only what is durable is told: those who hear of it stay away for good.
             if actor is not None and actor.sockets is not None:
-                actor.sockets.close_all(*told)
+                actor.sockets.close_all(*closing)
         # Not by whoever asked: that may have been the agent itself, which is gone.
         scrub = begin(self.store.scrub(patience=patience), "overwriting what was erased", tell=self._tell)
         self._scrubs.add(scrub)

@@ -9,17 +9,17 @@ from ..store.port import Statement
 __all__ = [
     "AGENTS",
     "IS_KNOWN",
-    "IS_WISHING",
+    "IS_TO_CONTINUE",
     "LATEST",
     "RECOVERY",
     "SEEN",
     "TABLES",
+    "TO_CONTINUE",
     "VALUES",
-    "WISHING",
-    "known",
-    "put",
-    "removed",
-    "seen",
+    "note_agent",
+    "note_seen",
+    "remove_value",
+    "set_value",
     "unseen",
     "values_of",
 ]
@@ -50,8 +50,8 @@ SEEN = (
     "CREATE INDEX agents_by_seen ON agents (seen_at)",
 )
 
-WISHING = "SELECT agent FROM kv WHERE name = 'continuation'"
-IS_WISHING = "SELECT 1 FROM kv WHERE agent = ? AND name = 'continuation'"
+TO_CONTINUE = "SELECT agent FROM kv WHERE name = 'continuation'"
+IS_TO_CONTINUE = "SELECT 1 FROM kv WHERE agent = ? AND name = 'continuation'"
 
 IS_KNOWN = "SELECT 1 FROM agents WHERE agent = ?"
 
@@ -67,7 +67,7 @@ def values_of(agents: int) -> str:
     return f"SELECT agent, value FROM kv WHERE name = ? AND agent IN ({', '.join('?' * agents)})"
 
 
-def known(*, cls: str, name: str, now: int) -> Statement:
+def note_agent(*, cls: str, name: str, now: int) -> Statement:
     """The agent exists from now on (or did already)."""
     return Statement(
         "INSERT INTO agents (agent, class, name, created_at, seen_at) VALUES (:agent, ?, ?, ?, ?)"
@@ -76,7 +76,7 @@ def known(*, cls: str, name: str, now: int) -> Statement:
     )
 
 
-def seen(agents: Sequence[str], *, now: int) -> Statement:
+def note_seen(agents: Sequence[str], *, now: int) -> Statement:
     """These agents were in use at that time."""
     return Statement(
         f"UPDATE agents SET seen_at = ? WHERE agent IN ({', '.join('?' * len(agents))}) AND seen_at < ?",
@@ -93,7 +93,7 @@ def unseen(classes: Sequence[str], *, before: int, limit: int) -> Statement:
     )
 
 
-def put(name: str, value: str) -> Statement:
+def set_value(name: str, value: str) -> Statement:
     """Keep a small JSON value."""
     return Statement(
         "INSERT INTO kv (agent, name, value) VALUES (:agent, ?, ?)"
@@ -102,6 +102,6 @@ def put(name: str, value: str) -> Statement:
     )
 
 
-def removed(name: str) -> Statement:
+def remove_value(name: str) -> Statement:
     """Forget a value."""
     return Statement("DELETE FROM kv WHERE agent = :agent AND name = ?", (name,))

@@ -23,7 +23,7 @@ from . import queries
 
 __all__ = ["Retention"]
 
-_TO_COME = (turn.ANY_OPEN, alarm_queries.ANY, job_queries.ANY, fiber_queries.ANY_OPEN, queries.IS_WISHING)
+_TO_COME = (turn.ANY_OPEN, alarm_queries.ANY, job_queries.ANY, fiber_queries.ANY_OPEN, queries.IS_TO_CONTINUE)
 _DONE = (session.LAST, turn.LAST, *context.LAST, fiber_queries.LAST)
 _AT_ONCE = 50
 """So many agents are looked at, or marked as seen, in one statement."""
@@ -44,7 +44,7 @@ class Retention:
         """These agents are, or just were, in use."""
         names, now = sorted(agents), self._clock.now_ms()
         for first in range(0, len(names), _AT_ONCE):
-            await self._store.apply([queries.seen(names[first : first + _AT_ONCE], now=now)])
+            await self._store.apply([queries.note_seen(names[first : first + _AT_ONCE], now=now)])
 
     async def idle(self) -> Sequence[Address]:
         """Some agents that may be over; none when there are no more."""
@@ -55,10 +55,10 @@ class Retention:
         """True when nothing has happened for long enough and nothing is to come. Otherwise that is noted."""
         for sql in _TO_COME:
             if await self._store.fetch(sql, agent):
-                await self._store.apply([queries.seen([agent], now=self._clock.now_ms())])
+                await self._store.apply([queries.note_seen([agent], now=self._clock.now_ms())])
                 return False
         times = [(await self._store.fetch(sql, agent))[0][0] or 0 for sql in _DONE]
         if max(times) < self._before:
             return True
-        await self._store.apply([queries.seen([agent], now=max(times))])
+        await self._store.apply([queries.note_seen([agent], now=max(times))])
         return False

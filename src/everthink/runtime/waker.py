@@ -1,7 +1,7 @@
 """Sleep until the earliest timer of all agents is due, then reach the agents concerned. One per process.
 
     alarms rows --earliest--> Waker --call_later--> reach(class, name) --> the agent runs what is due
-    schedule() --rouse(at)--^
+    schedule() --wake_at---^
 
 Nothing polls: the database is read when the process starts, and when the time has come that somebody
 named. A process with nothing to wait for has no timer at all. Agents of classes that this process
@@ -149,24 +149,25 @@ class Waker:
             self._timer = self._clock.call_later(min(wait, LONGEST_NAP), self._set_timer)
 
     async def _run(self) -> None:
-        pause = FIRST_PAUSE
+        failures = 0
         while True:
             self._awake.clear()
             self._is_looking = True
-            # From here on whoever rouses us means something that the look below may have missed.
+            # From here on whoever wakes us means something that the look below may have missed.
             self._at = math.inf
             try:
                 await self._ask_for_left()
                 self.wake_at(await self._look())
                 await self._warn_of_unknown()
-                pause = FIRST_PAUSE
+                failures = 0
             except StoreClosed:
                 return
             except Exception as error:  # whatever it was: timers must not end because of one look
+                failures += 1
+                pause = backoff(failures, first=FIRST_PAUSE, most=LONGEST_PAUSE)
                 trace = None if isinstance(error, StoreError) else error
                 log.warning("timers are looked at again in %g s: %s", pause, error, exc_info=trace)
                 self.wake_at(self._clock.now_ms() + pause * 1000)
-                pause = min(pause * 2, LONGEST_PAUSE)
             self._set_timer()
             self._is_looking = False
             self._rested.set()
@@ -272,7 +273,7 @@ class Waker:
         except AgentElsewhere:
             log.debug("another process was quicker to reach %s", agent)
         except AgentSetAside as error:
-            log.info("%s", error)  # told when it was set aside; whoever releases it rouses us
+            log.info("%s", error)  # told when it was set aside; whoever releases it wakes us
         except Exception as error:  # noqa: BLE001 - of whatever kind: the next agent must not suffer
             self._failed(agent, error)
         finally:

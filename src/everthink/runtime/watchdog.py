@@ -25,6 +25,7 @@ from types import FrameType
 from typing import Any
 
 from ..observe.events import LoopBlocked
+from ..turn.host import Host
 from .actor import Actor
 
 __all__ = ["Held", "Watchdog", "held_by"]
@@ -200,11 +201,11 @@ def _called_by_the_loop(innermost: FrameType) -> int | None:
 
 def _agent_in(frame: FrameType) -> str | None:
     """The address of the agent that a method or our machinery runs for."""
-    for name in ("self", "host", "home", "actor"):
+    for name in ("self", "host", "actor"):
         one: Any = frame.f_locals.get(name)
-        home: Any = getattr(one, "_home", one)
-        if isinstance(home, Actor):
-            return home.id
+        owner: Any = getattr(one, "_home", one)
+        if isinstance(owner, Actor | Host):
+            return owner.id
     return None
 
 

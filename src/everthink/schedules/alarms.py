@@ -38,7 +38,7 @@ from ..tasks import stop
 from . import alarm_queries as queries
 from .alarm_queries import AlarmRow
 from .callbacks import (
-    Outcome,
+    CallbackOutcome,
     as_retry,
     callback_name,
     options_of,
@@ -103,8 +103,8 @@ class _Unwritten:
 class Alarms:
     """The timers of one agent."""
 
-    def __init__(self, home: Parts) -> None:
-        self._home = home
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         # One at a time, so that callers who mean the same timer find the first one's row.
         self._creating = asyncio.Lock()
         self._pass: asyncio.Task[None] | None = None
@@ -124,15 +124,15 @@ class Alarms:
         retry: Retry | None = None,
         idempotent: bool | None = None,
     ) -> Schedule:
-        """See `Agent.schedule`."""
-        name = callback_name(self._home.agent, callback)
-        due = moment(when, now=self._home.clock.now_ms(), callback=name)
+        """Store a timer, unless an equal one is kept (`idempotent`), and see that it wakes the agent."""
+        name = callback_name(self._parts.agent, callback)
+        due = moment(when, now=self._parts.clock.now_ms(), callback=name)
         if self._is_starting and idempotent is None and due.type != "cron" and name not in self._warned:
             self._warned.add(name)
             log.warning(
                 "%s schedules %r in on_start: each start adds another row. Say idempotent=True to keep one,"
                 " or idempotent=False if you mean it.",
-                self._home.id,
+                self._parts.id,
                 name,
             )
         once = due.type == "cron" if idempotent is None else idempotent
@@ -141,16 +141,16 @@ class Alarms:
     async def schedule_every(
         self, seconds: Any, callback: Any, payload: Any = None, *, retry: Retry | None = None
     ) -> Schedule:
-        """See `Agent.schedule_every`."""
-        name = callback_name(self._home.agent, callback)
-        due = every(seconds, now=self._home.clock.now_ms())
+        """Store a timer that comes again so long after its callback returned, or keep an equal one."""
+        name = callback_name(self._parts.agent, callback)
+        due = every(seconds, now=self._parts.clock.now_ms())
         return await self._create(due, name, payload, retry, once=True)
 
     async def _create(
         self, due: Moment, callback: str, payload: Any, retry: Retry | None, *, once: bool
     ) -> Schedule:
-        home = self._home
-        options_of(home.agent, retry)
+        parts = self._parts
+        options_of(parts.agent, retry)
         retry = as_retry(retry)
         row = AlarmRow(
             short_id(),
@@ -170,12 +170,12 @@ class Alarms:
         async with self._creating:
             known = await self._similar(row) if once else None
             if known is not None:
-                home.alarm_at(known.due_at)
+                parts.alarm_at(known.due_at)
                 return _schedule(known)
-            cls = type(home.agent).__name__
-            await home.store.apply([queries.created(cls, row, now=home.clock.now_ms())])
-        home.emit(ScheduleCreate(callback=callback, id=row.id))
-        home.alarm_at(row.due_at)
+            cls = type(parts.agent).__name__
+            await parts.store.apply([queries.created(cls, row, now=parts.clock.now_ms())])
+        parts.emit(ScheduleCreate(callback=callback, id=row.id))
+        parts.alarm_at(row.due_at)
         return _schedule(row)
 
     async def _similar(self, row: AlarmRow) -> AlarmRow | None:
@@ -186,17 +186,17 @@ class Alarms:
             cron=row.cron,
             interval_ms=row.interval_ms,
         )
-        rows = await self._home.store.fetch(query.sql, *query.params)
+        rows = await self._parts.store.fetch(query.sql, *query.params)
         return AlarmRow.of(rows[0]) if rows else None
 
     async def get(self, id: str) -> Schedule | None:
-        """See `Agent.get_schedule`."""
+        """The timer with this id, as long as it is stored."""
         check_call("get_schedule", id=id)
         row = await self._row(id)
         return None if row is None else _schedule(row)
 
     async def _row(self, id: str) -> AlarmRow | None:
-        rows = await self._home.store.fetch(queries.BY_ID, id)
+        rows = await self._parts.store.fetch(queries.BY_ID, id)
         return AlarmRow.of(rows[0]) if rows else None
 
     async def listed(
@@ -207,7 +207,7 @@ class Alarms:
         start: datetime | None = None,
         end: datetime | None = None,
     ) -> list[Schedule]:
-        """See `Agent.list_schedules`."""
+        """The timers of the agent, the earliest first, narrowed by what is given."""
         check_call("list_schedules", id=id, start=start, end=end)
         if type is not None:
             check_words("list_schedules: type", type, get_args(Kind))
@@ -217,16 +217,16 @@ class Alarms:
             start=None if start is None else as_ms(start, kept=""),
             end=None if end is None else as_ms(end, kept=""),
         )
-        rows = await self._home.store.fetch(query.sql, *query.params)
+        rows = await self._parts.store.fetch(query.sql, *query.params)
         return [_schedule(AlarmRow.of(row)) for row in rows]
 
     async def cancel(self, id: str) -> bool:
-        """See `Agent.cancel_schedule`."""
+        """Remove a timer. False when there is none of that id."""
         check_call("cancel_schedule", id=id)
-        (rows,) = await self._home.store.apply([queries.cancelled(id)])
+        (rows,) = await self._parts.store.apply([queries.cancelled(id)])
         if not rows:
             return False
-        self._home.emit(ScheduleCancel(callback=rows[0][0], id=id))
+        self._parts.emit(ScheduleCancel(callback=rows[0][0], id=id))
         return True
 
     # --- life
@@ -250,19 +250,19 @@ class Alarms:
         if self._pass is None or self._pass.done():
             # A context of its own: a callback belongs to no request and no turn, whoever woke the agent.
             self._pass = asyncio.create_task(
-                self._run_due(), name=f"alarms of {self._home.id}", context=contextvars.Context()
+                self._run_due(), name=f"alarms of {self._parts.id}", context=contextvars.Context()
             )
         await asyncio.shield(self._pass)
 
     # --- a pass
 
     async def _run_due(self) -> None:
-        home = self._home
-        with home.holds.take():
+        parts = self._parts
+        with parts.holds.take():
             try:
                 await self._write_down()
                 while not self._is_stopping:
-                    rows = await home.store.fetch(queries.DUE, home.clock.now_ms(), BATCH)
+                    rows = await parts.store.fetch(queries.DUE, parts.clock.now_ms(), BATCH)
                     await self._run_each([AlarmRow.of(row) for row in rows])
                     if len(rows) < BATCH:
                         return
@@ -283,12 +283,12 @@ class Alarms:
         commit = [*(one.statement for one in written), *more]
         if not commit:
             return []
-        answers = await self._home.store.apply(commit)
+        answers = await self._parts.store.apply(commit)
         del self._unwritten[: len(written)]
         for one in written:
             one.hold.release()
             if one.next_time is not None:
-                self._home.alarm_at(one.next_time)
+                self._parts.alarm_at(one.next_time)
         return answers[-1]
 
     def _warn_of_many(self, due: list[AlarmRow]) -> None:
@@ -297,23 +297,23 @@ class Alarms:
             if count >= MANY:
                 log.warning(
                     "%s has %d timers for %r due at once; does each start add one? See idempotent=True.",
-                    self._home.id,
+                    self._parts.id,
                     count,
                     callback,
                 )
-                self._home.emit(ScheduleDuplicateWarning(callback=callback, count=count, type_="one-shot"))
+                self._parts.emit(ScheduleDuplicateWarning(callback=callback, count=count, type_="one-shot"))
 
     async def _run(self, row: AlarmRow) -> None:
-        home, now = self._home, self._home.clock.now_ms()
+        parts, now = self._parts, self._parts.clock.now_ms()
         if row.type == "interval" and row.started_at is not None and not self._is_hung(row, now):
             return await self._pass_over(row)
         claimed = await self._write_down(queries.started(row.id, now=now))
         if not claimed:
             return None  # cancelled by a callback before it
-        home.emit(ScheduleExecute(callback=row.callback, id=row.id))
+        parts.emit(ScheduleExecute(callback=row.callback, id=row.id))
         try:
             outcome = await run_stored(
-                home,
+                parts,
                 row._replace(starts=claimed[0][0]),
                 _schedule,
                 ScheduleRetry,
@@ -326,21 +326,21 @@ class Alarms:
             return None
         self._settle(row)
         if outcome.error is not None:
-            home.emit(_failed(row, outcome))
-            await home.report(outcome.error)
+            parts.emit(_failed(row, outcome))
+            await parts.report(outcome.error)
         return None
 
     def _is_hung(self, row: AlarmRow, now: int) -> bool:
         assert row.started_at is not None
-        return now >= row.started_at + setting(self._home.agent, "hung_schedule_timeout") * 1000
+        return now >= row.started_at + setting(self._parts.agent, "hung_schedule_timeout") * 1000
 
     async def _pass_over(self, row: AlarmRow) -> None:
         """An interval that another process began, or that was cut off: it gets the time to end."""
-        home = self._home
-        until = cast("int", row.started_at) + round(setting(home.agent, "hung_schedule_timeout") * 1000)
-        log.warning("%s: the interval %r is still running and is passed over", home.id, row.callback)
-        await home.store.apply([queries.put_off(row.id, until=until, strikes=row.strikes)])
-        home.alarm_at(until)
+        parts = self._parts
+        until = cast("int", row.started_at) + round(setting(parts.agent, "hung_schedule_timeout") * 1000)
+        log.warning("%s: the interval %r is still running and is passed over", parts.id, row.callback)
+        await parts.store.apply([queries.put_off(row.id, until=until, strikes=row.strikes)])
+        parts.alarm_at(until)
 
     async def _keeps(self, row: AlarmRow, error: BaseException) -> bool:
         """True when the row is to stay as it is. Raises when the whole pass is to be tried again."""
@@ -357,20 +357,20 @@ class Alarms:
         When this cannot be written, the next pass waits until the row counts as hung.
         """
         try:
-            await self._home.store.apply([queries.released(row.id)])
+            await self._parts.store.apply([queries.released(row.id)])
         except StoreError as error:
-            log.info("%s: the timer %r stays marked as running: %s", self._home.id, row.callback, error)
+            log.info("%s: the timer %r stays marked as running: %s", self._parts.id, row.callback, error)
 
     async def _strike(self, row: AlarmRow, error: BaseException) -> bool:
         """Memory ran out: put the row off, or let it go when that happened too often."""
-        home, limit = self._home, setting(self._home.agent, "max_alarm_memory_limit_strikes")
+        parts, limit = self._parts, setting(self._parts.agent, "max_alarm_memory_limit_strikes")
         strikes = row.strikes + 1
         is_sealed = strikes >= limit
         if not is_sealed:
-            until = home.clock.now_ms() + min(300, 30 * strikes) * 1000
-            await home.store.apply([queries.put_off(row.id, until=until, strikes=strikes)])
-            home.alarm_at(until)
-        home.emit(
+            until = parts.clock.now_ms() + min(300, 30 * strikes) * 1000
+            await parts.store.apply([queries.put_off(row.id, until=until, strikes=strikes)])
+            parts.alarm_at(until)
+        parts.emit(
             AlarmMemoryLimitReset(
                 strikes=strikes, limit=limit, sealed=is_sealed, error=str(error) or "out of memory"
             )
@@ -379,9 +379,9 @@ class Alarms:
 
     def _settle(self, row: AlarmRow) -> None:
         """The callback has run: remove the row, or move it to its next time, with the next commit."""
-        home, time = self._home, _next_time(row, self._home.clock.now_ms())
+        parts, time = self._parts, _next_time(row, self._parts.clock.now_ms())
         statement = queries.ended(row.id) if time is None else queries.moved(row.id, time=time)
-        self._unwritten.append(_Unwritten(statement, home.holds.take(), time))
+        self._unwritten.append(_Unwritten(statement, parts.holds.take(), time))
 
 
 def _next_time(row: AlarmRow, now: int) -> int | None:
@@ -402,7 +402,7 @@ def _is_one_shot(row: AlarmRow) -> bool:
     return row.type in ("scheduled", "delayed")
 
 
-def _failed(row: AlarmRow, outcome: Outcome) -> ScheduleError:
+def _failed(row: AlarmRow, outcome: CallbackOutcome) -> ScheduleError:
     error = outcome.error
     return ScheduleError(
         callback=row.callback,

@@ -31,7 +31,7 @@ from .parts import Parts
 from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
 
 __all__ = [
-    "Outcome",
+    "CallbackOutcome",
     "as_retry",
     "callback_name",
     "defaults_of",
@@ -51,7 +51,7 @@ Stored = TypeVar("Stored", AlarmRow, JobRow)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallbackOutcome:
     """How it went: how often it was tried, and the last error if it failed."""
 
     attempts: int
@@ -198,7 +198,7 @@ async def run_stored(
     retried: type[ScheduleRetry] | type[QueueRetry],
     *,
     otherwise: str,
-) -> Outcome:
+) -> CallbackOutcome:
     """Call the method that a row names, with its payload and what `read` makes of the row.
 
     Observers are told of each further attempt with `retried`. Without such a method it counts as done, and
@@ -207,11 +207,11 @@ async def run_stored(
     method = find(parts.agent, row.callback)
     if method is None:
         log.error("%s has no method %r; %s", parts.id, row.callback, otherwise)
-        return Outcome(0)
+        return CallbackOutcome(0)
     try:
         item = read(row)
     except msgspec.DecodeError as error:
-        return Outcome(0, error)
+        return CallbackOutcome(0, error)
     options = _options_now(parts.agent, item.retry)
 
     def again(attempt: int) -> None:
@@ -229,7 +229,7 @@ async def _run(
     again: Callable[[int], None],
     *,
     clock: Clock,
-) -> Outcome:
+) -> CallbackOutcome:
     """Call it until it returns or its attempts are spent; `again` is told of each attempt after the first.
 
     Being stopped goes through as a cancellation. A process that is going away, and memory that ran
@@ -250,14 +250,14 @@ async def _run(
     try:
         await retrying(once, options, should_retry=may_retry, clock=clock)
     except Exception as error:  # noqa: BLE001 - whoever called decides what this means
-        return Outcome(attempts, error)
+        return CallbackOutcome(attempts, error)
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         # Something that the callback waited for was cancelled; nobody asked us to stop.
-        return Outcome(attempts, error)
-    return Outcome(attempts)
+        return CallbackOutcome(attempts, error)
+    return CallbackOutcome(attempts)
 
 
 def _fitting(method: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:

@@ -69,8 +69,8 @@ class Job:
 class Jobs:
     """The queue of one agent."""
 
-    def __init__(self, home: Parts) -> None:
-        self._home = home
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._task: asyncio.Future[None] | None = None
         self._is_open = False
         self._is_stopped = False
@@ -80,54 +80,54 @@ class Jobs:
     # --- putting in and taking out
 
     async def queue(self, callback: Any, payload: Any = None, *, retry: Retry | None = None) -> str:
-        """See `Agent.queue`."""
-        home = self._home
-        name = callback_name(home.agent, callback)
-        options_of(home.agent, retry)
+        """Store a job behind those there are, and begin with it when its turn comes. Returns its id."""
+        parts = self._parts
+        name = callback_name(parts.agent, callback)
+        options_of(parts.agent, retry)
         retry = as_retry(retry)
-        now = home.clock.now_ms()
+        now = parts.clock.now_ms()
         row = JobRow(short_id(), name, packed(payload), write_retry(retry), now, started_at=None, starts=0)
-        await home.store.apply([queries.queued(row)])
-        home.emit(QueueCreate(callback=name, id=row.id))
+        await parts.store.apply([queries.queued(row)])
+        parts.emit(QueueCreate(callback=name, id=row.id))
         if self._is_stopped:
-            home.wake_at(now)  # code that outlived this instance: the next one does it
+            parts.wake_at(now)  # code that outlived this instance: the next one does it
         self._flush()
         return row.id
 
     async def dequeue(self, id: str) -> bool:
-        """See `Agent.dequeue`."""
+        """Drop one job. False when there is none of that id."""
         check_call("dequeue", id=id)
         return bool(await self._drop(queries.dropped(id)))
 
     async def dequeue_all(self) -> int:
-        """See `Agent.dequeue_all`."""
+        """Drop every job. Returns how many there were."""
         return await self._drop(queries.dropped_all())
 
     async def dequeue_all_by_callback(self, callback: str | Callable[..., Any]) -> int:
-        """See `Agent.dequeue_all_by_callback`."""
-        name = callback if isinstance(callback, str) else callback_name(self._home.agent, callback)
+        """Drop the jobs of one method. Returns how many there were."""
+        name = callback if isinstance(callback, str) else callback_name(self._parts.agent, callback)
         dropped = await self._drop(queries.dropped_by_callback(name))
-        if not dropped and find(self._home.agent, name) is None:
+        if not dropped and find(self._parts.agent, name) is None:
             # No error: an earlier version of the agent may have had it.
-            near = nearest_method(self._home.agent, name)
+            near = nearest_method(self._parts.agent, name)
             log.warning(
-                "%s has no method %r%s", self._home.id, name, f": {near!r} was meant?" if near else ""
+                "%s has no method %r%s", self._parts.id, name, f": {near!r} was meant?" if near else ""
             )
         return dropped
 
     async def _drop(self, statement: Statement) -> int:
-        (rows,) = await self._home.store.apply([statement])
+        (rows,) = await self._parts.store.apply([statement])
         return len(rows)
 
     async def get(self, id: str) -> Job | None:
-        """See `Agent.get_queue`."""
+        """The job with this id, as long as it waits or runs."""
         check_call("get_queue", id=id)
-        rows = await self._home.store.fetch(queries.BY_ID, id)
+        rows = await self._parts.store.fetch(queries.BY_ID, id)
         return _job(JobRow.of(rows[0])) if rows else None
 
     async def matching(self, key: str | None = None, value: Any = None) -> list[Job]:
-        """See `Agent.get_queues`."""
-        rows = await self._home.store.fetch(queries.ALL)
+        """The jobs that wait or run, in order: all, or those whose payload holds `value` under `key`."""
+        rows = await self._parts.store.fetch(queries.ALL)
         jobs = [_job(JobRow.of(row)) for row in rows]
         return jobs if key is None else [job for job in jobs if _has(job.payload, key, value)]
 
@@ -136,7 +136,7 @@ class Jobs:
     async def open(self) -> None:
         """Go on with what an earlier process left. Jobs that `on_start` added run from here on."""
         self._is_open = True
-        if self._has_news or await self._home.store.fetch(queries.ANY, self._home.id):
+        if self._has_news or await self._parts.store.fetch(queries.ANY, self._parts.id):
             self._flush()
 
     async def stop(self, grace: float) -> None:
@@ -162,15 +162,15 @@ class Jobs:
             # A context of its own: a job belongs to no request and no turn, whoever queued it.
             self._task = begin(
                 self._run(),
-                f"the queue of {self._home.id}",
-                tell=self._home.emit,
+                f"the queue of {self._parts.id}",
+                tell=self._parts.emit,
                 context=contextvars.Context(),
             )
 
     async def _run(self) -> None:
-        home = self._home
+        parts = self._parts
         finished: list[Statement] = []
-        with home.holds.take():
+        with parts.holds.take():
             while self._is_open and (self._has_news or finished):
                 self._has_news = False
                 row = await self._next(finished)
@@ -185,8 +185,8 @@ class Jobs:
 
     async def _next(self, finished: Sequence[Statement]) -> JobRow | None:
         """Remove what is done and take the next one, in one commit."""
-        home = self._home
-        rows = await self._write([*finished, queries.claimed(now=home.clock.now_ms())])
+        parts = self._parts
+        rows = await self._write([*finished, queries.claimed(now=parts.clock.now_ms())])
         return JobRow.of(rows[-1][0]) if rows and rows[-1] else None
 
     async def _write(self, commit: Sequence[Statement]) -> list[Any]:
@@ -194,26 +194,26 @@ class Jobs:
         failures = 0
         while True:
             try:
-                return await self._home.store.apply(commit)
+                return await self._parts.store.apply(commit)
             except StoreClosed:
                 self._is_open = False
                 return []
             except StoreError as error:
                 failures += 1
                 pause = backoff(failures, first=FIRST_PAUSE, most=LONGEST_PAUSE)
-                log.warning("the queue of %s waits %g s for the database: %s", self._home.id, pause, error)
-            await self._home.clock.sleep(pause)
+                log.warning("the queue of %s waits %g s for the database: %s", self._parts.id, pause, error)
+            await self._parts.clock.sleep(pause)
 
     async def _perform(self, row: JobRow) -> bool:
         """Run one job. False when it was cut off by our own end and belongs to the next process."""
-        home = self._home
-        outcome = await run_stored(home, row, _job, QueueRetry, otherwise="the job is removed")
+        parts = self._parts
+        outcome = await run_stored(parts, row, _job, QueueRetry, otherwise="the job is removed")
         error = outcome.error
         if error is None:
             return True
         if is_superseded(error) and not self._is_open:
             return False
-        home.emit(
+        parts.emit(
             QueueError(
                 callback=row.callback,
                 id=row.id,
@@ -221,7 +221,7 @@ class Jobs:
                 attempts=outcome.attempts,
             )
         )
-        await home.report(error)
+        await parts.report(error)
         return True
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import zoneinfo
 from datetime import UTC, date, datetime, time, timedelta
 
+from ..clock import moment_of, ms_of
 from ..errors import AgentError
 from .phrase import Interval, Schedule, WallClock
 
@@ -33,13 +34,13 @@ def next_occurrence(schedule: Schedule, *, now: int, previous: int | None = None
 
 def _next_time_of_day(schedule: WallClock, now: int) -> int:
     zone = zoneinfo.ZoneInfo(schedule.zone)
-    today = datetime.fromtimestamp(now / 1000, zone).date()
+    today = moment_of(now).astimezone(zone).date()
     # A zone's day may begin before that of UTC by most of a day: yesterday's may still be to come.
     for offset in range(-1, _HORIZON):
         found = _instant(today + timedelta(days=offset), time(schedule.hour, schedule.minute), zone)
         local = found.astimezone(zone)
-        if local.weekday() in schedule.days and round(found.timestamp() * 1000) > now:
-            return round(found.timestamp() * 1000)
+        if local.weekday() in schedule.days and ms_of(found) > now:
+            return ms_of(found)
     raise AgentError("Unable to compute next scheduled task occurrence")
 
 

@@ -39,16 +39,16 @@ CALLBACK = "_run_scheduled_task"
 class Tasks:
     """The declared tasks of one agent."""
 
-    __slots__ = ("_alarms", "_diary", "_hooks", "_submissions")
+    __slots__ = ("_alarms", "_hooks", "_parts", "_submissions")
 
     def __init__(self, parts: Parts, alarms: Alarms, submissions: Submissions, hooks: HookRunner) -> None:
-        self._diary, self._alarms, self._submissions = parts, alarms, submissions
+        self._parts, self._alarms, self._submissions = parts, alarms, submissions
         self._hooks = hooks
 
     async def reconcile(self) -> None:
         """Bring timers in line with what is declared now. Raises when a declaration cannot be read."""
-        diary = self._diary
-        rows = {row[0]: TaskRow.of(row) for row in await diary.store.fetch(queries.ALL)}
+        parts = self._parts
+        rows = {row[0]: TaskRow.of(row) for row in await parts.store.fetch(queries.ALL)}
         if not rows and not self._hooks.overrides("get_scheduled_tasks"):
             return
         declared = await self._declared()
@@ -56,19 +56,19 @@ class Tasks:
             await self._bring_in_line(task, rows.pop(task.id, None))
         for row in rows.values():
             await self._take_back(row)
-            await diary.store.apply([queries.forgotten(row.task_id)])
+            await parts.store.apply([queries.forgotten(row.task_id)])
 
     async def _declared(self) -> dict[str, Declared]:
         tasks, zone = await self._hooks.get_scheduled_tasks(), await self._hooks.get_default_timezone()
         return declare(tasks, zone, self._hooks.agent)
 
     async def _bring_in_line(self, task: Declared, row: TaskRow | None) -> None:
-        diary, now = self._diary, self._diary.clock.now_ms()
+        parts, now = self._parts, self._parts.clock.now_ms()
         if row is None or row.schedule_hash != task.schedule_hash:
             if row is not None:
                 await self._take_back(row)
             hashes = {"schedule_hash": task.schedule_hash, "task_hash": task.task_hash}
-            await diary.store.apply([queries.declared(task.id, **hashes, now=now)])
+            await parts.store.apply([queries.declared(task.id, **hashes, now=now)])
             await self._put_on(task, next_occurrence(task.schedule, now=now))
             return
         if row.alarm_id is None or await self._alarms.get(row.alarm_id) is None:
@@ -76,14 +76,14 @@ class Tasks:
             due = row.next_run_at if row.next_run_at is not None else next_occurrence(task.schedule, now=now)
             await self._put_on(task, due)
         if row.task_hash != task.task_hash:
-            await diary.store.apply([queries.renamed(task.id, task_hash=task.task_hash, now=now)])
+            await parts.store.apply([queries.renamed(task.id, task_hash=task.task_hash, now=now)])
 
     async def _take_back(self, row: TaskRow) -> None:
         if row.alarm_id is not None:
             await self._alarms.cancel(row.alarm_id)
 
     async def _put_on(self, task: Declared, due: int) -> None:
-        diary = self._diary
+        parts = self._parts
         payload = {"taskId": task.id, "scheduleHash": task.schedule_hash, "scheduledFor": due}
         alarm = await self._alarms.schedule(moment_of(due), CALLBACK, payload, idempotent=True)
         row = queries.advanced(
@@ -91,59 +91,59 @@ class Tasks:
             schedule_hash=task.schedule_hash,
             alarm_id=alarm.id,
             next_run_at=due,
-            now=diary.clock.now_ms(),
+            now=parts.clock.now_ms(),
         )
-        await diary.store.apply([row])
+        await parts.store.apply([row])
 
     # --- an occurrence
 
     async def run(self, payload: Any) -> None:
         """Run the occurrence that a timer names, and put on the next timer. What it raises is reported."""
         id, schedule_hash, due = _read(payload)
-        diary = self._diary
-        rows = await diary.store.fetch(queries.ONE, id)
+        parts = self._parts
+        rows = await parts.store.fetch(queries.ONE, id)
         row = TaskRow.of(rows[0]) if rows else None
         if row is None or row.schedule_hash != schedule_hash or (row.next_run_at or 0) > due:
             return  # a timer of an earlier declaration, or of an occurrence that is over
         try:
             declared = await self._declared()
         except Exception as error:  # noqa: BLE001 - the mistake of one start must not end the chain
-            await diary.report(error)
+            await parts.report(error)
             await self._come_again(row)
             return
         task = declared.get(id)
         if task is None or task.schedule_hash != schedule_hash:
             return
         try:
-            options = options_of(diary.agent, task.task.retry)
-            await retrying(lambda _: self._act(task, due), options, clock=diary.clock)
+            options = options_of(parts.agent, task.task.retry)
+            await retrying(lambda _: self._act(task, due), options, clock=parts.clock)
         except Exception as error:
-            log.error("scheduled task %s of %s failed", id, diary.id, exc_info=error)
-            await diary.report(error)
-        now = diary.clock.now_ms()
+            log.error("scheduled task %s of %s failed", id, parts.id, exc_info=error)
+            await parts.report(error)
+        now = parts.clock.now_ms()
         await self._put_on(task, next_occurrence(task.schedule, now=max(now, due), previous=due))
 
     async def _come_again(self, row: TaskRow) -> None:
         """The declarations cannot be read now: look again in a minute, for the same occurrence."""
-        diary, due = self._diary, cast("int", row.next_run_at)
+        parts, due = self._parts, cast("int", row.next_run_at)
         payload = {"taskId": row.task_id, "scheduleHash": row.schedule_hash, "scheduledFor": due}
-        alarm = await self._alarms.schedule(moment_of(diary.clock.now_ms() + 60_000), CALLBACK, payload)
-        await diary.store.apply(
+        alarm = await self._alarms.schedule(moment_of(parts.clock.now_ms() + 60_000), CALLBACK, payload)
+        await parts.store.apply(
             [
                 queries.advanced(
                     row.task_id,
                     schedule_hash=row.schedule_hash,
                     alarm_id=alarm.id,
                     next_run_at=due,
-                    now=diary.clock.now_ms(),
+                    now=parts.clock.now_ms(),
                 )
             ]
         )
 
     async def _act(self, declared: Declared, due: int) -> None:
-        diary, task = self._diary, declared.task
+        parts, task = self._parts, declared.task
         occurrence = f"{declared.id}:{due}"
-        key = f"think-schedule:{diary.id}:{occurrence}"
+        key = f"think-schedule:{parts.id}:{occurrence}"
         if task.prompt is None:
             context = TaskContext(
                 task_id=declared.id,
@@ -168,7 +168,7 @@ class Tasks:
         marks = {
             **(task.metadata or {}),
             "source": "scheduled-task",
-            "ownerKey": diary.id,
+            "ownerKey": parts.id,
             "taskId": declared.id,
             "scheduledFor": due,
             "schedule": declared.schedule.text,

@@ -5,7 +5,8 @@ from everthink.server import Connection, Granted, Limits
 
 from ..identity import Granted
 from ..limits import Limits
+from ..mcp_endpoint import McpEndpoint
 from ..runtime.rpc import StreamingResponse
 from .connections import Connection
 
-__all__ = ["Connection", "Granted", "Limits", "StreamingResponse"]
+__all__ = ["Connection", "Granted", "Limits", "McpEndpoint", "StreamingResponse"]

@@ -25,8 +25,7 @@ from ..observe.events import Connect, Disconnect, StateUpdate
 from ..runtime.actor import Actor
 from ..wire import frames as wire
 from ..wire.codec import Refused, encode, misshapen
-from .audience import Audience
-from .audit import AgentAuditor
+from .audience import AgentAuditor, Audience
 from .connections import Connection, Parcel
 from .reading import RawText, decoded
 from .rpc import Calls

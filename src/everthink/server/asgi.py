@@ -1,4 +1,4 @@
-"""The ASGI edge: addresses to agents, HTTP and sockets to halls.
+"""The ASGI edge: addresses to agents, HTTP requests and sockets to who answers them.
 
     uvicorn --scope--> Gate --> a row of its tables: /agents/{class}/{name} --> AgentSockets     (routes.py)
 
@@ -13,7 +13,7 @@ import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -81,6 +81,8 @@ CORS = {
 }
 
 
+T = TypeVar("T")
+
 Answers = Callable[[Request, Found[Any]], Awaitable[Response]]
 """What a row for HTTP does."""
 Admits = Callable[[WebSocket, Any, str], Awaitable[tuple[Any, str, Pass] | Response]]
@@ -105,6 +107,8 @@ class Served:
     """True for a class whose agents have a conversation."""
     other: Callable[[Request], Awaitable[Response]]
     """Answers what is not about an agent."""
+    more: Callable[[Gate], Sequence[Route[Answers]]] | None = None
+    """Further rows for HTTP, which stand above those of the agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,7 @@ class Gate:
         self._buffers = Buffers(served.limits.buffered_bytes)
         agent = "/".join([*served.prefix, "{class}", "{name}"])
         self._requests: Routes[Answers] = Routes(
+            *(served.more(self) if served.more else ()),
             Route(f"{agent}/sub/**", self._no_children),
             Route(f"{agent}/**/get-messages", self._conversation, READING),
             Route(f"{agent}/**", self._on_request),
@@ -247,18 +252,24 @@ class Gate:
 
     async def _sockets_of(self, connection: HTTPConnection, cls: Any, name: str) -> AgentSockets | Response:
         """Where to meet the agent, which is made if need be; or why it is not."""
-        directory = await self._served.open()
-        if not await directory.exists(cls, name):
-            refused = self._crowd.may_create(place_of(address_of(connection)))
-            if refused is not None:
-                self._no_room(connection, refused, cls.__name__, name)
-                return refused
-        actor = await directory.reach(cls, name)
+        if (refused := await self.may_begin(connection, cls, name)) is not None:
+            return refused
+        actor = await (await self._served.open()).reach(cls, name)
         sockets = self._met.get(actor.id)
         if sockets is None or sockets.actor is not actor:
             sockets = _meet(actor, self._access)
             actor.sockets = self._met[actor.id] = sockets
         return sockets
+
+    async def may_begin(self, connection: HTTPConnection, cls: Any, name: str) -> Response | None:
+        """Why somebody may not reach an agent that does not exist yet: they have made too many."""
+        directory = await self._served.open()
+        if await directory.exists(cls, name):
+            return None
+        refused = self._crowd.may_create(place_of(address_of(connection)))
+        if refused is not None:
+            self._no_room(connection, refused, cls.__name__, name)
+        return refused
 
     def _no_room(self, connection: HTTPConnection, refused: Response, cls: str = "", name: str = "") -> None:
         """Tell observers of somebody for whom there is no room."""
@@ -270,15 +281,26 @@ class Gate:
         self, connection: HTTPConnection, action: Action, cls: Any, name: str
     ) -> Pass | Response:
         """What the application's checks say, in time."""
+        checks = self._access.enter(connection, action, cls, name)
+        return await self.in_time(connection, checks, action, cls.__name__, name)
+
+    async def in_time(
+        self,
+        connection: HTTPConnection,
+        checks: Awaitable[T],
+        action: Action,
+        cls: str = "",
+        name: str = "",
+    ) -> T | Response:
+        """What checks of the application say, if they do so in time; else the refusal."""
         try:
             async with asyncio.timeout(self._served.limits.handshake_seconds):
-                return await self._access.enter(connection, action, cls, name)
+                return await checks
         except TimeoutError:
             seconds = self._served.limits.handshake_seconds
             text = "It took too long to find out who you are. Please try again."
-            self._access.audit.refused(
-                cls.__name__, name, action, "the checks took too long", address=address_of(connection)
-            )
+            address = address_of(connection)
+            self._access.audit.refused(cls, name, action, "the checks took too long", address=address)
             return _refused(connection, 503, text, f"its checks took longer than {seconds} seconds")
 
     # --- HTTP
@@ -361,11 +383,12 @@ class Gate:
         agent = self._agent(request, found.values)
         if isinstance(agent, Response):
             return agent
+        return await self.with_cors(request, lambda: self._answered(request, found.route, way, *agent))
+
+    async def with_cors(self, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
+        """An answer that pages of other origins may read, if the app says so. A preflight does nothing."""
         cors = self._served.cors
-        if request.method == "OPTIONS" and cors:
-            response = Response()
-        else:
-            response = await self._answered(request, found.route, way, *agent)
+        response = Response() if request.method == "OPTIONS" and cors else await answer()
         if cors:
             response.headers.update(CORS if cors is True else cors)
         return response

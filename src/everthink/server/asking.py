@@ -20,8 +20,7 @@ from ..store.port import Statement
 from ..turn.ending import explain
 from ..wire import frames as wire
 from ..wire.body import ChatBody, read_body
-from .audience import ChatAudience
-from .audit import AgentAuditor
+from .audience import AgentAuditor, ChatAudience
 from .connections import Connection
 from .publishing import clearing
 
@@ -93,7 +92,7 @@ class Asking:
         """A tool of the browser has run."""
         chat, limits = self._chat, self._host.limits
         goes_on = frame.auto_continue and not chat.answers.is_live(frame.tool_call_id)
-        more = self._wish(connection, goes_on)
+        more = self._continuation(connection, goes_on)
         if frame.client_tools:
             try:
                 bounded_tools(frame.client_tools, limits)
@@ -129,7 +128,7 @@ class Asking:
         changed = await self._chat.answers.apply_approval(
             frame.tool_call_id,
             frame.approved,
-            more=self._wish(connection, goes_on),
+            more=self._continuation(connection, goes_on),
             is_strangers=not self._chat.requests.trusts_clients,
             by=connection.who,
         )
@@ -139,13 +138,13 @@ class Asking:
         else:
             self._audit.tell(connection, "approval", frame.tool_call_id, NOT_OPEN)
 
-    def _wish(self, connection: Connection, goes_on: bool) -> list[Statement]:
+    def _continuation(self, connection: Connection, goes_on: bool) -> list[Statement]:
         if not goes_on:
             return []
-        wish = self._chat.continuations.wish(
+        saved = self._chat.continuations.save(
             connection.key, is_readonly=connection.is_readonly, identity=connection.who
         )
-        return [wish]
+        return [saved]
 
     def _answered(self, connection: Connection, goes_on: bool) -> None:
         self._chat.continuations.answered(

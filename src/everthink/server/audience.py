@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 
+from ..access.audit import Auditor
 from ..chunks import NOTHING_NEW
 from ..journal.feed_state import FeedState
 from ..limits import Limits
@@ -22,7 +23,7 @@ from ..wire.codec import encode
 from .connections import Connection, Parcel
 from .waiting import Latest, Long
 
-__all__ = ["Audience", "ChatAudience"]
+__all__ = ["AgentAuditor", "Audience", "ChatAudience"]
 
 CORRECTED_EVERY = 1.0
 """Seconds between two snapshots for a client that asks for what it may not do."""
@@ -182,3 +183,20 @@ class ChatAudience(Audience):
         for connection in self.parked:
             connection.send(wire.ResumeNone())
         self.parked.clear()
+
+
+class AgentAuditor:
+    """Tells the observers of one agent's app."""
+
+    def __init__(self, auditor: Auditor, agent: str, name: str) -> None:
+        self._auditor, self._agent, self._name = auditor, agent, name
+
+    def tell(
+        self, connection: Connection, action: str, target: str | None = None, reason: str | None = None
+    ) -> None:
+        """Tell observers what somebody did; with a `reason`, why they may not."""
+        who = {"identity": connection.who, "connection_id": connection.id, "address": connection.address}
+        if reason is None:
+            self._auditor.did(self._agent, self._name, action, target=target, **who)
+        else:
+            self._auditor.refused(self._agent, self._name, action, reason, target=target, **who)

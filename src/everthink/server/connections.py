@@ -238,7 +238,7 @@ class Connection:
             self._out.append(text)
         self._buffered += size
         self._largest = max(self._largest, size)
-        self._rouse()
+        self._wake_writer()
         if self._buffered > max(MAX_BUFFERED, MAX_FRAMES * self._largest):
             self._give_up()
         else:
@@ -266,10 +266,10 @@ class Connection:
         """
         if self._closing is None:
             self._closing = _goodbye(code, reason)
-            self._rouse()
+            self._wake_writer()
             self.cut_later()
 
-    def _rouse(self) -> None:
+    def _wake_writer(self) -> None:
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 

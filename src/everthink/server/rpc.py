@@ -27,7 +27,7 @@ from ..runtime.rpc import (
     has_method,
 )
 from ..wire import frames as wire
-from .audit import AgentAuditor
+from .audience import AgentAuditor
 from .connections import Connection
 
 __all__ = ["Calls", "answer_call"]

@@ -23,12 +23,12 @@ __all__ = [
     "EXIT_PROBLEM",
     "EXIT_WRITTEN_WRONGLY",
     "WrittenWrongly",
-    "complain",
     "exit_code_of",
+    "print_error",
     "print_json",
+    "print_unless_traced",
     "say",
     "say_error",
-    "told",
 ]
 
 EXIT_PROBLEM = 1
@@ -62,7 +62,7 @@ def print_json(value: Any) -> None:
     click.echo(in_json(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
 
 
-def complain(error: BaseException) -> None:
+def print_error(error: BaseException) -> None:
     """An error in sentences: what happened, what was kept, what to do next."""
     if isinstance(error, AgentError):
         say_error(_heading(error.what))
@@ -79,11 +79,11 @@ def complain(error: BaseException) -> None:
     say_error("To see where, run the same with EVERTHINK_TRACEBACK=1 in the environment.")
 
 
-def told(error: BaseException) -> bool:
-    """True when `error` is told in sentences; False when the developer wants to see the traceback."""
+def print_unless_traced(error: BaseException) -> bool:
+    """Print `error` in sentences. False, and nothing, when the developer wants to see the traceback."""
     if os.environ.get("EVERTHINK_TRACEBACK"):
         return False
-    complain(error)
+    print_error(error)
     return True
 
 

@@ -36,7 +36,7 @@ from .missing_models import use_demo_models
 from .output import (
     EXIT_WRITTEN_WRONGLY,
     WrittenWrongly,
-    complain,
+    print_error,
     say,
     say_error,
 )
@@ -188,6 +188,9 @@ def describe(loaded: Loaded, base: str) -> Iterator[str]:
     """What is served, one line each."""
     for route in loaded.routes:
         yield f"  {base.replace('http', 'ws', 1)}{route}/<name>"
+    for path, app in loaded.mounts:
+        if app.mcp is not None:
+            yield f"  {base}{path}/{app.mcp.path.strip('/')} for MCP clients"
     for note in loaded.notes:
         yield f"  Note: {note}"
 
@@ -227,6 +230,7 @@ def quiet_logs(*, access: bool, level: str = "warning") -> None:
     errors.addFilter(CLEAN)  # uvicorn's lines too: a client can make it complain as often as it likes
     logging.basicConfig(level=level.upper(), handlers=[errors])
     logging.getLogger("uvicorn.error").addFilter(_is_news)
+    logging.getLogger("mcp.server").setLevel("WARNING")  # else it tells of each request's beginning and end
     if access:
         lines = _Lines(sys.stdout)
         lines.setFormatter(_Plain("%(message)s"))
@@ -281,7 +285,7 @@ def main() -> int:
             app.network.loopback = True  # MCP servers are tried on one's own machine first
         asgi: Any = WithPage(loaded, hosts=settings["hosts"])
     except AgentError as error:
-        complain(error)
+        print_error(error)
         if isinstance(error, WrittenWrongly) and not settings["again"]:
             return EXIT_WRITTEN_WRONGLY
         if settings["watches"] is None:

@@ -263,8 +263,8 @@ def _ends(
     result: Compaction, history: Sequence[Message], overlays: Mapping[str, Overlay]
 ) -> tuple[str, str] | None:
     """The real messages the new overlay covers, from the start of the first one it takes over."""
-    places = {message.id: place for place, message in enumerate(history)}
-    first, last = places.get(result.from_message_id), places.get(result.to_message_id)
+    index_of = {message.id: index for index, message in enumerate(history)}
+    first, last = index_of.get(result.from_message_id), index_of.get(result.to_message_id)
     if first is None or last is None or first > last:
         log.warning(
             "a compaction named messages %r to %r, which are not on this path in that order; it is ignored",
@@ -273,7 +273,7 @@ def _ends(
         )
         return None
     # It grows over the overlays before it: what they say was given to the function that wrote this one.
-    older = [place for id, place in places.items() if id in overlays and place <= last]
+    older = [index for id, index in index_of.items() if id in overlays and index <= last]
     start, end = history[min([first, *older])].id, history[last].id
     from_id = overlays[start].from_message_id if start in overlays else start
     to_id = overlays[end].to_message_id if end in overlays else end

@@ -1,6 +1,6 @@
 """Take heavy contents out of old messages, a few rows at a time, beside the turns.
 
-    turn ended, large history opened --nudge--> Evictor --> files and lighter rows, in one commit each
+    turn ended, large history opened --start_pass--> Evictor --> files and lighter rows, in one commit each
 
 A file and the row that names it are one commit, so whatever is killed in here leaves a message
 whole or its file in place.
@@ -29,7 +29,6 @@ log = logging.getLogger("everthink.session")
 class Parts:
     """The parts of an agent that its evictor uses."""
 
-    id: str
     clock: Clock
     live: Callable[[], Session]
     """The session that turns run in."""
@@ -44,22 +43,22 @@ class Parts:
 class Evictor:
     """Keeps the messages of one agent light."""
 
-    def __init__(self, home: Parts) -> None:
-        self._home = home
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._is_running = False
         # By session, messages that are large because somebody wrote much: there is nothing to take out.
         self._seen: dict[str, set[str]] = {}
 
     def start_pass(self) -> None:
         """Look at old messages in the background, if some may be too heavy and nobody does so already."""
-        settings = eviction_of(self._home.setting())
-        session = self._home.live()
+        settings = eviction_of(self._parts.setting())
+        session = self._parts.live()
         if settings is None or self._is_running or session.heaviest < settings.min_part_bytes:
             return
         if len(session.path) <= settings.keep_recent_messages and not session.is_partial:
             return
         self._is_running = True
-        self._home.background(self._run(settings))
+        self._parts.background(self._run(settings))
 
     async def _run(self, settings: MediaEviction) -> None:
         try:
@@ -70,7 +69,7 @@ class Evictor:
 
     async def run_pass(self, settings: MediaEviction) -> bool:
         """Look at so many rows as one pass may. True when there are more."""
-        home, session = self._home, self._home.live()
+        parts, session = self._parts, self._parts.live()
         seen = self._seen.setdefault(session.id, set())
         # Ids are chosen by clients and may be the same in two sessions: their files must not be.
         folder = f"{EVICTED_FOLDER}/{quote(session.id, safe='')}" if session.id else EVICTED_FOLDER
@@ -89,7 +88,7 @@ class Evictor:
                 if lighter is None:
                     seen.add(id)
                     continue
-                now = home.clock.now_ms()
+                now = parts.clock.now_ms()
                 files = [attachments.kept(session.id, blob, now=now) for blob in lighter.blobs]
                 await session.rewrite(lighter.message, *files)
             seen.add(id)  # what was taken out is not there a second time
@@ -98,5 +97,5 @@ class Evictor:
             total["bytes"] += lighter.bytes
             total["externalized_bytes"] += lighter.externalized_bytes
         if total["messages"]:
-            home.emit(ChatMediaEvicted(**total))
+            parts.emit(ChatMediaEvicted(**total))
         return len(waiting) > settings.max_rows_per_pass

@@ -55,13 +55,13 @@ def may_be_about_files(error: ModelError) -> bool:
 def older_files(messages: Sequence[model.ModelMessage]) -> Set[Mark]:
     """The files that people sent before the last message of a person."""
     asked = _asked(messages)
-    return frozenset(_mark(part) for place, part in _files(messages) if place != asked)
+    return frozenset(_mark(part) for index, part in _files(messages) if index != asked)
 
 
 def asks_with_files(messages: Sequence[model.ModelMessage]) -> bool:
     """Whether the last message of a person holds a file."""
     asked = _asked(messages)
-    return any(place == asked for place, _ in _files(messages))
+    return any(index == asked for index, _ in _files(messages))
 
 
 def without_files(messages: list[model.ModelMessage], marks: Collection[Mark]) -> list[model.ModelMessage]:
@@ -73,8 +73,8 @@ def without_files(messages: list[model.ModelMessage], marks: Collection[Mark]) -
         return messages
     asked = _asked(messages)
     return [
-        _noted(message, marks) if isinstance(message, model.UserMessage) and place != asked else message
-        for place, message in enumerate(messages)
+        _noted(message, marks) if isinstance(message, model.UserMessage) and index != asked else message
+        for index, message in enumerate(messages)
     ]
 
 
@@ -99,15 +99,15 @@ def _mark(part: model.FilePart) -> Mark:
 
 
 def _asked(messages: Sequence[model.ModelMessage]) -> int:
-    for place in range(len(messages) - 1, -1, -1):
-        if isinstance(messages[place], model.UserMessage):
-            return place
+    for index in range(len(messages) - 1, -1, -1):
+        if isinstance(messages[index], model.UserMessage):
+            return index
     return -1
 
 
 def _files(messages: Sequence[model.ModelMessage]) -> Iterator[tuple[int, model.FilePart]]:
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if isinstance(message, model.UserMessage):
             for part in message.content:
                 if isinstance(part, model.FilePart):
-                    yield place, part
+                    yield index, part

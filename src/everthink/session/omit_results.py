@@ -42,17 +42,17 @@ def choose(messages: Sequence[model.ModelMessage], *, omitted: Collection[str], 
     shown = slimmed(messages, omitted=omitted)
     edge = len(shown) - keep
     found: dict[str, _Candidate] = {}
-    for place, result in _results(shown):
+    for index, result in _results(shown):
         size = _result_size(result)
         if size <= _WORTH_IT or result.id in omitted:
             continue
-        known = found.get(result.id, _Candidate(result.id, 0, False, place))
+        known = found.get(result.id, _Candidate(result.id, 0, False, index))
         found[result.id] = _Candidate(
-            result.id, known.gain + size - len(_note(size)), place >= edge, known.place
+            result.id, known.gain + size - len(_note(size)), index >= edge, known.index
         )
     missing = sum(map(_message_size, shown)) / 2
     chosen: set[str] = set()
-    order: Callable[[_Candidate], Any] = lambda one: (one.is_recent, -one.gain, one.place)  # noqa: E731
+    order: Callable[[_Candidate], Any] = lambda one: (one.is_recent, -one.gain, one.index)  # noqa: E731
     for candidate in sorted(found.values(), key=order):
         if missing <= 0:
             break
@@ -68,7 +68,7 @@ class _Candidate:
     id: str
     gain: int
     is_recent: bool
-    place: int
+    index: int
 
 
 def _slim(message: model.ToolMessage, omitted: Collection[str]) -> model.ToolMessage:
@@ -90,11 +90,11 @@ def _note(size: int) -> str:
 
 
 def _results(messages: Sequence[model.ModelMessage]) -> Iterator[tuple[int, model.ToolResultPart]]:
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if isinstance(message, model.ToolMessage):
             for part in message.content:
                 if isinstance(part, model.ToolResultPart) and not part.provider_executed:
-                    yield place, part
+                    yield index, part
 
 
 def _message_size(message: model.ModelMessage) -> int:

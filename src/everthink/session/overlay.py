@@ -72,16 +72,16 @@ def applied(messages: Sequence[Message], overlays: Iterable[Overlay]) -> list[Me
     ends = by_last(overlays)
     if not ends:
         return list(messages)
-    places = {message.id: place for place, message in enumerate(messages)}
+    index_of = {message.id: index for index, message in enumerate(messages)}
     shown: list[Message] = []
-    place = len(messages) - 1
-    while place >= 0:
-        overlay = ends.get(messages[place].id)
-        start = None if overlay is None else places.get(overlay.from_message_id)
-        if overlay is None or start is None or start > place:
-            shown.append(messages[place])
-            place -= 1
+    index = len(messages) - 1
+    while index >= 0:
+        overlay = ends.get(messages[index].id)
+        start = None if overlay is None else index_of.get(overlay.from_message_id)
+        if overlay is None or start is None or start > index:
+            shown.append(messages[index])
+            index -= 1
         else:
             shown.append(overlay.message())
-            place = start - 1
+            index = start - 1
     return shown[::-1]

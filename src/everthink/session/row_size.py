@@ -1,15 +1,15 @@
 """What a message may weigh: cleaning and cutting before storage and before the model.
 
-    fold --Message--> clean --> fit (storage)          history --> shorten_older (prompt only)
+    fold --Message--> clean --> fit (storage)          older messages --> shorten (prompt only)
 
-Pure. `fit` changes what is stored and says so in the message's metadata; `shorten_older`
+Pure. `fit` changes what is stored and says so in the message's metadata; `shorten`
 only changes what the model is shown.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,7 +25,6 @@ __all__ = [
     "fit",
     "is_cut",
     "shorten",
-    "shorten_older",
     "shortening_of",
     "storable",
     "will_be_cut",
@@ -154,12 +153,6 @@ def will_be_cut(message: Message) -> bool:
 def is_cut(message: Message) -> bool:
     """True for a message of which `fit` has taken something away."""
     return any(key in (message.metadata or {}) for key in ("compactedToolOutputs", "compactedTextParts"))
-
-
-def shorten_older(messages: Sequence[Message], how: Shortening = _USUAL) -> list[Message]:
-    """All but the last few messages with long outputs and texts cut. Recent ones are the same objects."""
-    edge = max(0, len(messages) - how.keep_recent_messages)
-    return [shorten(m, how) if i < edge else m for i, m in enumerate(messages)]
 
 
 def shorten(message: Message, how: Shortening = _USUAL) -> Message:

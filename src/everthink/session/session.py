@@ -99,7 +99,7 @@ class Session(Tree):
         """Told how long the conversation is, for sessions with compaction."""
         self.hydrated: Callable[[Shape], None] | None = None
         """Told what was read into memory."""
-        self._shelf.unreadable = self._found_unreadable
+        self._reader.unreadable = self._found_unreadable
         self.unreadable: Callable[[str, Exception], None] | None = None
         """Told of a stored message that cannot be read and is left out; its row stays."""
 
@@ -317,7 +317,7 @@ class Session(Tree):
         self, first: str, last: str, summary: str, reason: str, tokens_before: int
     ) -> Overlay | None:
         """Store an overlay, read the path again and render the prompt anew."""
-        stored_seq = await self._shelf.last_overlay()
+        stored_seq = await self._reader.last_overlay()
         seq = self._last_cover = 1 + max(self._last_cover, stored_seq)
         now = self._now()
         overlay = Overlay(f"{now:x}-{seq}", first, last, summary, reason, tokens_before, moment_of(now), seq)
@@ -337,7 +337,7 @@ class Session(Tree):
         except ContextUnavailable:
             # The conversation is shorter all the same; the prompt follows with the next refresh or restart.
             log.exception("the system prompt could not be made anew after a compaction; it stays as it was")
-        return await self._shelf.overlay(overlay.id)  # `None`: cleared meanwhile
+        return await self._reader.overlay(overlay.id)  # `None`: cleared meanwhile
 
     async def count(self, counter: TokenCounter | None) -> int:
         """What the conversation weighs in tokens, with its prompt, by `counter` or by our estimate."""

@@ -38,7 +38,6 @@ CARRIED_ON = "# What was said in the session before this one\n\n"
 class Parts:
     """The parts of an agent that its sessions use."""
 
-    id: str
     store: AgentStore
     new_id: Callable[[], str]
     now: Callable[[], int]
@@ -54,8 +53,8 @@ class Parts:
 class Sessions:
     """The sessions of one agent."""
 
-    def __init__(self, home: Parts) -> None:
-        self._home = home
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._known: dict[str, Session] = {}
         self._making: dict[str, asyncio.Lock] = {}
 
@@ -64,7 +63,7 @@ class Sessions:
     @property
     def live(self) -> Session:
         """The session that turns run in."""
-        return self._home.live()
+        return self._parts.live()
 
     async def session(self, id: str) -> Session:
         """A session to read from or write to, also one that is not live."""
@@ -76,7 +75,7 @@ class Sessions:
                 return self.live
             session = self._known.get(id)
             if session is None:
-                session = await self._home.make(id)
+                session = await self._parts.make(id)
                 await session.load()
                 self._known[id] = session
             return session
@@ -91,7 +90,7 @@ class Sessions:
             if opened is before:
                 return info  # opened by somebody else meanwhile
             self._known[before.id] = before
-            await self._home.switch(opened)
+            await self._parts.switch(opened)
             self._known.pop(id, None)
         return info
 
@@ -107,25 +106,25 @@ class Sessions:
     ) -> SessionInfo:
         """A new, empty session."""
         made = self._fresh(name, parent_session_id, model, source)
-        await self._home.store.apply([queries.created(made)])
+        await self._parts.store.apply([queries.created(made)])
         return made
 
     async def get(self, id: str) -> SessionInfo | None:
         """What is known about a session; `None` when there is none of that id."""
-        rows = await self._home.store.fetch(queries.ONE, id)
+        rows = await self._parts.store.fetch(queries.ONE, id)
         return queries.info_of(rows[0]) if rows else None
 
     async def list(self) -> list[SessionInfo]:
         """Every session, the one used last first. The main one is among them once it was used."""
-        rows = await self._home.store.fetch(queries.ALL)
+        rows = await self._parts.store.fetch(queries.ALL)
         return [queries.info_of(row) for row in rows]
 
     async def rename(self, id: str, name: str) -> None:
         """Give a session another name."""
         if id == MAIN:
             await self._note_main()
-        home = self._home
-        [rows] = await home.store.apply([queries.renamed(id, name, now=home.now())])
+        parts = self._parts
+        [rows] = await parts.store.apply([queries.renamed(id, name, now=parts.now())])
         if not rows:
             raise _unknown(id)
 
@@ -134,7 +133,7 @@ class Sessions:
 
         One that is not there, or not any more, is as good as removed.
         """
-        home = self._home
+        parts = self._parts
         if id == self.live.id:
             raise SessionBusy(
                 "The live session cannot be deleted.",
@@ -142,7 +141,7 @@ class Sessions:
                 next_step="Open another one first, or empty this one with clear_messages().",
             )
         session = await self.session(id)
-        await home.store.apply([*session.plan_delete(), queries.removed(id)])
+        await parts.store.apply([*session.plan_delete(), queries.removed(id)])
         self._known.pop(id, None)
 
     async def fork(self, id: str, at_message_id: str, new_name: str | None = None) -> SessionInfo:
@@ -153,18 +152,18 @@ class Sessions:
         name = new_name if new_name is not None else FORKED.format((info and info.name) or "the conversation")
         made = self._fresh(name, id, info.model if info else None, info.source if info else None)
         copies = [
-            Message(self._home.new_id(), one.role, one.parts, one.metadata, created_text=one.created_text)
+            Message(self._parts.new_id(), one.role, one.parts, one.metadata, created_text=one.created_text)
             for one in await source.get_history(at_message_id)
         ]
         return await self._begin(made, copies, *self._touched(id))
 
     async def compact_and_split(self, id: str, summary: str, new_name: str | None = None) -> SessionInfo:
         """End a session and go on in a new one that begins with a summary of it."""
-        home, info = self._home, await self._required(id)
+        parts, info = self._parts, await self._required(id)
         name = new_name if new_name is not None else info.name or "Compacted"
         made = self._fresh(name, id, info.model, info.source)
-        begun = Message(home.new_id(), "assistant", [{"type": "text", "text": CARRIED_ON + summary}])
-        over = queries.ended(id, reason="compaction", now=home.now())
+        begun = Message(parts.new_id(), "assistant", [{"type": "text", "text": CARRIED_ON + summary}])
+        over = queries.ended(id, reason="compaction", now=parts.now())
         return await self._begin(made, [begun], over)
 
     async def add_usage(
@@ -172,15 +171,15 @@ class Sessions:
     ) -> None:
         """Add to a session's totals. What providers report for turns is added without this."""
         await self._required(id)
-        home = self._home
-        await home.store.apply(
+        parts = self._parts
+        await parts.store.apply(
             [
                 queries.used(
                     id,
                     input=input_tokens,
                     output=output_tokens,
                     cost=estimated_cost,
-                    now=home.now(),
+                    now=parts.now(),
                 )
             ]
         )
@@ -241,7 +240,7 @@ class Sessions:
 
     async def search(self, query: str, *, limit: int = 20) -> list[SearchHit]:
         """Messages of all sessions that hold every word of `query`, best first."""
-        rows = await self._home.store.search(
+        rows = await self._parts.store.search(
             Search(
                 "messages",
                 ("id", "role", "session", "created_at"),
@@ -277,8 +276,8 @@ class Sessions:
     # --- helpers
 
     def _fresh(self, name: str, parent: str | None, model: str | None, source: str | None) -> SessionInfo:
-        now = moment_of(self._home.now())
-        return SessionInfo(self._home.new_id(), name, parent, model, source, 0, 0, 0.0, None, now, now)
+        now = moment_of(self._parts.now())
+        return SessionInfo(self._parts.new_id(), name, parent, model, source, 0, 0, 0.0, None, now, now)
 
     async def _begin(
         self, made: SessionInfo, messages: Sequence[Message], *more: queries.Statement
@@ -286,7 +285,7 @@ class Sessions:
         """Note a new session with its first messages in one commit: a crash leaves both or neither."""
         target = await self.session(made.id)
         plan = target.plan_append(messages)
-        now = moment_of(self._home.now())  # no copy is younger than its session (session/attachments.py)
+        now = moment_of(self._parts.now())  # no copy is younger than its session (session/attachments.py)
         made = replace(made, created_at=now, updated_at=now)
         try:
             await target.write(plan, queries.created(made), *more)
@@ -304,16 +303,16 @@ class Sessions:
         return info
 
     async def _note_main(self) -> None:
-        home, now = self._home, moment_of(self._home.now())
+        parts, now = self._parts, moment_of(self._parts.now())
         main = SessionInfo(MAIN, "", None, None, None, 0, 0, 0.0, None, now, now)
-        await home.store.apply([queries.created(main)])
+        await parts.store.apply([queries.created(main)])
 
     def _touched(self, id: str) -> Sequence[queries.Statement]:
-        home = self._home
-        return [queries.used(id, input=0, output=0, cost=0.0, now=home.now())]
+        parts = self._parts
+        return [queries.used(id, input=0, output=0, cost=0.0, now=parts.now())]
 
     async def _touch(self, id: str) -> None:
-        await self._home.store.apply(self._touched(id))
+        await self._parts.store.apply(self._touched(id))
 
 
 class HistoryProvider:

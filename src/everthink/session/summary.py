@@ -1,4 +1,4 @@
-"""The compaction function that comes with the house: summarize the middle, keep head and tail.
+"""The compaction function that comes with everthink: summarize the middle, keep head and tail.
 
     session.compact --messages--> create_compact_function(…) --prompt--> summarize --> Compaction
 
@@ -153,7 +153,7 @@ def create_compact_function(
         if not middle:
             return None
         # The new summary takes the place of those before its last message; what they say must go on.
-        last = next(place for place in range(end - 1, -1, -1) if messages[place] is middle[-1])
+        last = next(index for index in range(end - 1, -1, -1) if messages[index] is middle[-1])
         earlier = "\n\n".join(message.text for message in messages[:last] if is_overlay(message))
         summary = await _summarized(summarize, middle, earlier.strip(), max_prompt_tokens)
         return Compaction(middle[0].id, middle[-1].id, summary) if summary else None
@@ -172,18 +172,18 @@ def _tied(messages: Sequence[Message]) -> list[bool]:
     """
     asked: dict[str, int] = {}
     edges = [0] * (len(messages) + 1)
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         tools = [part for part in message.parts if is_tool_part(part)]
         if message.role == "user" and not tools:
             asked.clear()
         for part in tools:
-            origin = asked.get(part.get("toolCallId", ""), place)
-            if origin < place:
+            origin = asked.get(part.get("toolCallId", ""), index)
+            if origin < index:
                 edges[origin + 1] += 1
-                edges[place + 1] -= 1
+                edges[index + 1] -= 1
         for part in tools:
             if not _has_outcome(part):
-                asked.setdefault(part.get("toolCallId", ""), place)
+                asked.setdefault(part.get("toolCallId", ""), index)
     return [depth > 0 for depth in accumulate(edges)]
 
 
@@ -239,10 +239,10 @@ async def _summarized(summarize: Summarize, middle: list[Message], summary: str,
             log.warning("a summary of %d characters is too long to be updated; it is cut", len(summary))
             summary = _head(summary, limit // 2)
         text = turns.take(limit - _size(_prompt(summary, "", budget)))
-        said = await awaited(summarize(_prompt(summary, text, budget)))
-        if not isinstance(said, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not always typed
-            raise TypeError(f"summarize returned a {type(said).__name__}, not text. Nothing was compacted.")
-        summary = said.strip()
+        answer = await awaited(summarize(_prompt(summary, text, budget)))
+        if not isinstance(answer, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not always typed
+            raise TypeError(f"summarize returned a {type(answer).__name__}, not text. Nothing was compacted.")
+        summary = answer.strip()
         if not summary:
             return ""
     return summary

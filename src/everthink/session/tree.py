@@ -72,9 +72,9 @@ class Tree:
     # There is one for each session, and without a dict it weighs a kilobyte less.
     # fmt: off
     __slots__ = (
-        "__dict__", "__weakref__", "_added", "_budget", "_confirmed", "_cut", "_floor",
-        "_is_partial", "_is_windowed", "_leaf", "_leaf_seq", "_met", "_now", "_overlays", "_path",
-        "_places", "_planned", "_read", "_seq", "_shelf", "_stale", "_store", "_tip", "_tip_seq",
+        "__dict__", "__weakref__", "_budget", "_bytes_added", "_bytes_read", "_confirmed", "_cut", "_floor",
+        "_index_of", "_is_partial", "_is_windowed", "_leaf", "_leaf_seq", "_now", "_out_of_view",
+        "_overlays", "_path", "_planned", "_reader", "_seq", "_stale", "_store", "_tip", "_tip_seq",
         "_weights", "heaviest", "id", "tell_cut",
     )
     # fmt: on
@@ -82,12 +82,12 @@ class Tree:
     def __init__(self, store: AgentStore, *, now: Callable[[], int], id: str = "") -> None:
         self.id = id
         self._store, self._now = store, now
-        self._shelf = PathReader(store, id)
+        self._reader = PathReader(store, id)
         # The confirmed active path as it is shown, what each message weighs in tokens (-1: not estimated),
         # and where each id stands in it. The last message that a summary covers stands where that does.
         self._path: list[Message] = []
         self._weights: list[int] = []
-        self._places: dict[str, int] = {}
+        self._index_of: dict[str, int] = {}
         # Its last row.
         self._leaf: str | None = None
         self._leaf_seq = 0
@@ -95,7 +95,7 @@ class Tree:
         self._is_partial = self._is_windowed = False
         self._budget, self._floor = math.inf, 4
         # The bytes of what was read into memory, and of what was added since.
-        self._read = self._added = 0
+        self._bytes_read = self._bytes_added = 0
         self.heaviest = 0
         """The bytes of the largest row that was read or written here."""
         # The tip as planned: ahead of the path while a commit is in flight. 0: take the database's.
@@ -111,7 +111,7 @@ class Tree:
         self.tell_cut: Callable[[Message, int], object] | None = None
         """Called with a message that is stored in part, and the bytes it had."""
         # Ids that are stored and out of view, as far as somebody has asked.
-        self._met: set[str] = set()
+        self._out_of_view: set[str] = set()
         # Counts what became known, so that a read that was overtaken is noticed.
         self._confirmed = 0
 
@@ -139,21 +139,21 @@ class Tree:
 
     def find(self, id: str) -> Message | None:
         """A message of the active path."""
-        place = self._places.get(id)
-        found = None if place is None else self._path[place]
+        index = self._index_of.get(id)
+        found = None if index is None else self._path[index]
         return found if found is not None and found.id == id else None
 
     def token_estimate(self) -> int:
         """What the active path weighs in tokens, roughly. Each message is estimated once."""
-        for place, weight in enumerate(self._weights):
+        for index, weight in enumerate(self._weights):
             if weight < 0:
-                self._weights[place] = estimate_message(self._path[place])
+                self._weights[index] = estimate_message(self._path[index])
         return sum(self._weights)
 
     def up_to(self, id: str) -> list[Message] | None:
         """The active path up to a message of it, or `None` when it is not on it (or inside a summary)."""
-        place = self._places.get(id)
-        return None if place is None else self._path[: place + 1]
+        index = self._index_of.get(id)
+        return None if index is None else self._path[: index + 1]
 
     def row_of(self, message: Message) -> str:
         """The id that a message hangs on below this one: for a summary, the last message it covers."""
@@ -167,16 +167,16 @@ class Tree:
 
     def is_known(self, id: str) -> bool:
         """True when the message is on the active path, or is being written."""
-        return id in self._places or id in self._planned
+        return id in self._index_of or id in self._planned
 
     async def load(self) -> None:
         """Read the active path from the database."""
         while True:
             confirmed = self._confirmed
-            shape = await self._shelf.walk(
+            shape = await self._reader.walk(
                 covers=True, contents=True, max_bytes=self._budget, min_recent=self._floor
             )
-            path = await self._shelf.read(shape)
+            path = await self._reader.read(shape)
             if confirmed == self._confirmed:
                 break  # otherwise a commit was confirmed while we read: what we read may be older
         self._stale = False
@@ -187,8 +187,8 @@ class Tree:
         self._leaf, self._leaf_seq = leaf, seq
         self._overlays, self._is_partial = shape.overlays, shape.is_partial
         self._is_windowed = shape.is_truncated
-        self._read = sum(step.bytes for step in shape.steps if isinstance(step, Step))
-        self._added = 0
+        self._bytes_read = sum(step.bytes for step in shape.steps if isinstance(step, Step))
+        self._bytes_added = 0
         self._set_path(path)
         self.heaviest = max([self.heaviest, *(step.bytes for step in shape.steps if isinstance(step, Step))])
         self._hydrated(shape)
@@ -206,7 +206,7 @@ class Tree:
         they are."""
         await self.refresh()
         if self._is_partial:
-            self._met |= await self.known([m.id for m in messages if m.id not in self._places])
+            self._out_of_view |= await self.known([m.id for m in messages if m.id not in self._index_of])
             await self.refresh()
 
     async def get_message(self, id: str) -> Message | None:
@@ -215,11 +215,11 @@ class Tree:
         if not rows:
             return None
         role, content, _, at = rows[0]
-        return self._shelf.parsed(id, role, content, at)
+        return self._reader.parsed(id, role, content, at)
 
     async def has(self, id: str) -> bool:
         """True when this session holds the message, on whichever branch."""
-        return id in self._places or bool(await self._store.fetch(queries.ONE, self.id, id))
+        return id in self._index_of or bool(await self._store.fetch(queries.ONE, self.id, id))
 
     async def get_parent(self, id: str) -> str | None:
         """The id of the message that this one follows; `None` for a root."""
@@ -234,38 +234,38 @@ class Tree:
                 return [message.copy() for message in self._path]
         else:
             leaf_id = self.row_id(leaf_id)
-        return await self._shelf.read(await self._shelf.walk(leaf_id, covers=True, contents=True))
+        return await self._reader.read(await self._reader.walk(leaf_id, covers=True, contents=True))
 
     async def get_stored_path(self) -> list[Message]:
         """The active path as it is stored: what summaries cover, and nothing in place of it."""
-        return await self._shelf.read(await self._shelf.walk(contents=True))
+        return await self._reader.read(await self._reader.walk(contents=True))
 
     async def get_recent_history(self, max_bytes: float, min_recent: int = 1) -> RecentHistory:
         """The longest end of the active path that fits `max_bytes`; at least its last `min_recent`."""
         floor = max(1, int(min_recent))
-        shape = await self._shelf.walk(contents=True, max_bytes=max_bytes, min_recent=floor)
-        overlays = await self._shelf.overlays() if shape.steps else []
-        messages = applied(await self._shelf.read(shape), overlays)
+        shape = await self._reader.walk(contents=True, max_bytes=max_bytes, min_recent=floor)
+        overlays = await self._reader.overlays() if shape.steps else []
+        messages = applied(await self._reader.read(shape), overlays)
         return RecentHistory(messages, shape.is_truncated, shape.total_bytes)
 
     async def get_history_row_stats(self, leaf_id: str | None = None) -> list[RowStats]:
         """The rows of a path with their sizes, root first, without reading what they say."""
-        shape = await self._shelf.walk(leaf_id)
+        shape = await self._reader.walk(leaf_id)
         return [RowStats(step.id, step.role, step.bytes) for step in shape.steps if isinstance(step, Step)]
 
     async def get_compactions(self) -> list[Overlay]:
         """Every compaction of this session, oldest first, also those that a later one covers."""
-        return await self._shelf.overlays()
+        return await self._reader.overlays()
 
     async def overlays_in(self, messages: Sequence[Message]) -> list[Overlay]:
         """The compactions that stand among `messages`."""
         ids = [message.id.removeprefix(OVERLAY_PREFIX) for message in messages if is_overlay(message)]
-        found = [await self._shelf.overlay(id) for id in ids]
+        found = [await self._reader.overlay(id) for id in ids]
         return [overlay for overlay in found if overlay is not None]
 
     async def known(self, ids: Sequence[str]) -> set[str]:
         """Those of `ids` that this session holds, on whichever branch."""
-        return await self._shelf.known(ids)
+        return await self._reader.known(ids)
 
     async def get_latest_leaf(self) -> Message | None:
         """The tip of the active path."""
@@ -275,11 +275,11 @@ class Tree:
     async def get_branches(self, id: str) -> list[Message]:
         """The direct children of a message, oldest first."""
         rows = await self._store.fetch(queries.BRANCHES, self.id, id)
-        return [message for row in rows if (message := self._shelf.parsed(*row))]
+        return [message for row in rows if (message := self._reader.parsed(*row))]
 
     async def get_path_length(self, leaf_id: str | None = None) -> int:
         """How many messages lead to `leaf_id` (the tip when omitted)."""
-        return len((await self._shelf.walk(leaf_id)).steps)
+        return len((await self._reader.walk(leaf_id)).steps)
 
     # --- planning: pure statements for the caller's commit
 
@@ -295,7 +295,7 @@ class Tree:
         for message in messages:
             if message.role == "user" and is_overlay(message):
                 raise InvalidMessage("message.id", f"is {message.id[:40]!r}, which stands for a summary")
-            if message.id in self._places or message.id in self._met or is_overlay(message):
+            if message.id in self._index_of or message.id in self._out_of_view or is_overlay(message):
                 continue  # stays where it is, and so does the place of what follows
             now = self._now()
             message = self._fitted(message).stored(now)
@@ -304,7 +304,7 @@ class Tree:
             plan.statements.append(statement)
             size = queries.bytes_of(statement)
             self.heaviest = max(self.heaviest, size)
-            self._added += size
+            self._bytes_added += size
             plan.writes.append((message, above, self._seq))
             self._planned.add(message.id)
             above = message.id
@@ -340,7 +340,7 @@ class Tree:
     def plan_clear(self) -> list[Statement]:
         """Remove everything but what is planned later. Follow a durable commit with `confirm_clear`."""
         self._tip, self._tip_seq = None, self._seq
-        self._met.clear()
+        self._out_of_view.clear()
         return [
             authors.cleared(self.id),  # while it can be seen which messages go
             *queries.cleared(self.id),
@@ -358,7 +358,7 @@ class Tree:
                 if returned:
                     self._hang(message, parent, seq)
                 else:
-                    self.fail()  # the id was known already, on another branch
+                    self.roll_back()  # the id was known already, on another branch
             elif returned:
                 self.apply_early(message)
             size = self._cut.pop(message.id, None) if self._cut else None
@@ -366,17 +366,17 @@ class Tree:
                 self.tell_cut(message, size)
         if plan.moves:
             self.mark_stale()
-        if self._added > max(self._budget, self._read) / 2:
+        if self._bytes_added > max(self._budget, self._bytes_read) / 2:
             self.mark_stale()  # the oldest leave memory when the path is read again, within the budget
 
     def apply_early(self, message: Message) -> None:
         """Put an update into the path ahead of its commit, so that the next one builds on it."""
-        place = self._places.get(message.id)
-        if place is not None and self._path[place].id == message.id:
-            self._path[place] = message.stored(self._path[place])
-            self._weights[place] = -1
+        index = self._index_of.get(message.id)
+        if index is not None and self._path[index].id == message.id:
+            self._path[index] = message.stored(self._path[index])
+            self._weights[index] = -1
 
-    def fail(self, plan: Plan | None = None) -> None:
+    def roll_back(self, plan: Plan | None = None) -> None:
         """A planned row was not written: what memory believes about the tip may be wrong."""
         if plan is not None:
             for message, _, _ in plan.writes:
@@ -396,20 +396,20 @@ class Tree:
         self._confirmed += 1
         self._leaf, self._leaf_seq = None, 0
         self._overlays, self._is_partial, self._is_windowed = [], False, False
-        self._read = self._added = 0
+        self._bytes_read = self._bytes_added = 0
         self._set_path([])
 
     def _hang(self, message: Message, parent: str | None, seq: int) -> None:
         if seq > self._tip_seq:
             self._tip, self._tip_seq = message.id, seq
-        place = -1 if parent is None else self._places.get(parent, -2)
-        if place == -2 or seq <= self._leaf_seq:
-            self._stale = self._stale or message.id not in self._places
+        index = -1 if parent is None else self._index_of.get(parent, -2)
+        if index == -2 or seq <= self._leaf_seq:
+            self._stale = self._stale or message.id not in self._index_of
             return
         self._leaf, self._leaf_seq = message.id, seq
-        if len(self._path) > place + 1:
-            self._set_path(self._path[: place + 1])
-        self._places[message.id] = len(self._path)
+        if len(self._path) > index + 1:
+            self._set_path(self._path[: index + 1])
+        self._index_of[message.id] = len(self._path)
         self._path.append(message)
         self._weights.append(-1)
 
@@ -434,7 +434,7 @@ class Tree:
         try:
             rows = await self._store.apply([*plan.statements, *plan.moves, *more])
         except BaseException:
-            self.fail(plan)
+            self.roll_back(plan)
             raise
         self.confirm(plan, rows[: len(plan.statements)])
         await self.refresh()
@@ -458,8 +458,8 @@ class Tree:
 
     async def removed(self) -> None:
         """Messages were removed: read the conversation again."""
-        self._met.clear()
-        self.fail()
+        self._out_of_view.clear()
+        self.roll_back()
         await self.load()
 
     async def select_leaf(self, id: str) -> bool:
@@ -467,7 +467,7 @@ class Tree:
         await self.refresh()
         self._seq += 1
         rows = await self._store.apply([queries.selected(self.id, id, seq=self._seq)])
-        self.fail()
+        self.roll_back()
         await self.load()
         return bool(rows[0])
 
@@ -486,8 +486,8 @@ class Tree:
     def _set_path(self, messages: list[Message]) -> None:
         self._path = messages
         self._weights = [-1] * len(messages)
-        self._places = {message.id: place for place, message in enumerate(messages)}
+        self._index_of = {message.id: index for index, message in enumerate(messages)}
         for overlay in self._overlays:
-            place = self._places.get(overlay.message_id)
-            if place is not None:
-                self._places[overlay.to_message_id] = place
+            index = self._index_of.get(overlay.message_id)
+            if index is not None:
+                self._index_of[overlay.to_message_id] = index

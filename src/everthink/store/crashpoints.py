@@ -52,7 +52,7 @@ class CrashPlan(NamedTuple):
 
 
 def crash_plan(environ: Mapping[str, str]) -> CrashPlan | None:
-    """Read the variables; `None` when neither is set. A value that means nothing raises a letter."""
+    """Read the variables; `None` when neither is set. A value that means nothing raises `StoreError`."""
     asked, counts = environ.get(CRASH_AT), environ.get(COUNT_COMMITS)
     if asked is None:
         return CrashPlan(0, "before", counts) if counts else None

@@ -17,7 +17,7 @@ from ..errors import AgentError
 from ..settings import nearest
 from .context import ToolContext
 from .run import run, runs_on_loop
-from .signature import looks_like_context, place
+from .signature import definition_of, looks_like_context
 
 __all__ = ["REPORT", "RERUN", "ask", "ask_yes_or_no", "why_not"]
 
@@ -73,7 +73,7 @@ async def ask_yes_or_no(
         raise AgentError(
             f"needs_approval of tool {tool!r} answered {answer!r}, which is neither True nor False.",
             kept="The tool was not run.",
-            next_step=f"Return a bool from {place(predicate)}.",
+            next_step=f"Return a bool from {definition_of(predicate)}.",
         )
     return answer
 

@@ -101,7 +101,8 @@ def read_answer(forms: Mapping[str, Form], output: Any) -> dict[str, Given] | st
         fields = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
         content = fields.get("content")
         if fields.get("action") not in _ACTIONS or not isinstance(content, dict | None):
-            return f"The answer to {name!r} has no action of {', '.join(_ACTIONS)}, or a content that is no object."
+            actions = ", ".join(_ACTIONS)
+            return f"The answer to {name!r} has no action of {actions}, or a content that is no object."
         given[name] = Given(fields["action"], cast("dict[str, Any] | None", content))
     return _checked(forms, given)
 

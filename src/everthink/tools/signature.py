@@ -23,10 +23,10 @@ from .context import ToolContext
 __all__ = [
     "Kind",
     "Signature",
+    "definition_of",
     "enclosing_names",
     "is_context",
     "looks_like_context",
-    "place",
     "read_signature",
     "refuse",
     "takes",
@@ -171,7 +171,7 @@ def takes(fn: Callable[..., Any], count: int, *, unread: bool = False) -> bool:
     return True
 
 
-def place(fn: Callable[..., Any] | None) -> str:
+def definition_of(fn: Callable[..., Any] | None) -> str:
     """`name (file:line)` of a function, for errors."""
     plain = _plain_function(fn)
     name = getattr(plain, "__qualname__", None) or repr(fn)
@@ -181,7 +181,7 @@ def place(fn: Callable[..., Any] | None) -> str:
 
 def refuse(fn: Callable[..., Any] | None, why: str, next_step: str) -> ToolDefinitionError:
     """The error for whoever wrote `fn`."""
-    return ToolDefinitionError(f"{place(fn)} cannot be a tool: {why}.", next_step=next_step)
+    return ToolDefinitionError(f"{definition_of(fn)} cannot be a tool: {why}.", next_step=next_step)
 
 
 def _check(fn: Callable[..., Any], parameter: inspect.Parameter) -> None:

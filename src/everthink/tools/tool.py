@@ -26,7 +26,7 @@ from .context import ToolContext
 from .function_input import FunctionInput
 from .json_input import JsonInput
 from .run import run, runs_on_loop, stream, streams
-from .signature import Kind, enclosing_names, place, read_signature, refuse, takes
+from .signature import Kind, definition_of, enclosing_names, read_signature, refuse, takes
 from .written import does_something, tell_unknown_help
 
 if TYPE_CHECKING:  # their defaults let users write `Tool` alone
@@ -205,7 +205,7 @@ class Tool(Generic[P, R]):
     @property
     def source(self) -> str:
         """Where it is written, for errors."""
-        return place(self._source) if self._source is not None else f"tool {self.name!r}"
+        return definition_of(self._source) if self._source is not None else f"tool {self.name!r}"
 
     def spec(self) -> ToolSpec:
         """The tool as the model is told about it."""
@@ -414,7 +414,9 @@ class Tool(Generic[P, R]):
         if not callable(function):
             raise self._refused(f"its {option} is {shown(function)}", f"Give a function; it gets {given}.")
         if not takes(function, 1, unread=True):
-            raise self._refused(f"its {option}, {place(function)}, cannot be called", f"It gets {given}.")
+            raise self._refused(
+                f"its {option}, {definition_of(function)}, cannot be called", f"It gets {given}."
+            )
 
     def _check_asked(self, option: str, function: Any) -> None:
         names = self._input.names
@@ -424,7 +426,7 @@ class Tool(Generic[P, R]):
 
         if why := why_not(function, names):
             raise self._refused(
-                f"its {option}, {place(function)}, {why}",
+                f"its {option}, {definition_of(function)}, {why}",
                 f"It may take these by name: {', '.join(names)}; or the whole input, and the context (ctx)."
                 if names
                 else "It may take the whole input, and the context (ctx).",

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Annotated, Any, cast, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema, to_json
+from pydantic_core import core_schema, to_json, to_jsonable_python
 
 from ..errors import InvalidSettings
 from ..settings import nearest
 from .explain import explain, misfit, not_an_object
 from .finite import non_finite
-from .plain_input import as_json
 from .schema import tidy
 from .signature import Signature, is_context, refuse
 
@@ -98,7 +98,7 @@ class TypedInput:
         written: dict[str, Any] = {}
         for name, item in arguments.items():
             key = keys[name] or self._keys.get(name, [name])[0]
-            written[key] = as_json(item, given.get(key))
+            written[key] = _as_json(item, given.get(key))
         return written
 
     def check_keys(self, tool: str, value: Any) -> None:
@@ -296,3 +296,31 @@ def _first_line(error: Exception) -> str:
 
 def _type_name(hint: Any) -> str:
     return hint.__qualname__ if isinstance(hint, type) else str(hint)
+
+
+# --- seen as JSON again: a predicate that compares an amount must see the amount that will be paid
+
+
+def _as_json(value: Any, given: Any = None) -> Any:
+    """`value` as JSON. Where the model `given` a number and ours is written as text, it stays a number."""
+    if isinstance(value, Decimal) and given is None:
+        return int(value) if value == value.to_integral_value() else float(value)
+    try:
+        written = to_jsonable_python(value, by_alias=True, fallback=str)
+    except ValueError:  # bytes that are no text, a value that holds itself
+        written = str(value)
+    return _with_numbers(written, given)
+
+
+def _with_numbers(written: Any, given: Any) -> Any:
+    if isinstance(written, str) and isinstance(given, int | float) and not isinstance(given, bool):
+        return given
+    if isinstance(written, dict) and isinstance(given, dict):
+        known = cast("dict[str, Any]", given)
+        members = cast("dict[str, Any]", written)
+        return {key: _with_numbers(item, known.get(key)) for key, item in members.items()}
+    if isinstance(written, list) and isinstance(given, list):
+        items, others = cast("list[Any]", written), cast("list[Any]", given)
+        if len(items) == len(others):
+            return [_with_numbers(item, other) for item, other in zip(items, others, strict=True)]
+    return cast("Any", written)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..settings import nearest
-from .signature import Signature, place
+from .signature import Signature, definition_of
 
 __all__ = ["does_something", "tell_unknown_help"]
 
@@ -45,7 +45,7 @@ def tell_unknown_help(signature: Signature, help_: Mapping[str, str]) -> None:
             hint = f" Did you mean {near!r}?" if near else ""
             log.warning(
                 "%s: its docstring describes %r, which is no parameter; the model is told nothing of it.%s",
-                place(signature.fn),
+                definition_of(signature.fn),
                 name,
                 hint,
             )

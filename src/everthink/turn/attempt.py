@@ -10,13 +10,12 @@ row stays `running` and the journal holds what was shown: recovery goes on from 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable
-from typing import Any, cast
+from typing import Any
 
 from ..abort import AbortController
 from ..backoff import backoff
+from ..calling import awaited
 from ..errors import CommitRefused, StoreError, StreamCut, StreamStalled
 from ..hooks.values import (
     ChatErrorContext,
@@ -72,7 +71,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
             if turn.is_interrupted:
                 if turn.cuts:
                     await _pause(host, turn)
-                outcome = await host.recovery.pick_up(turn)
+                outcome = await host.recovery.decide(turn)
             outcome = outcome or await _performed(host, turn, abort)
     except StoreError:
         raise  # the row is as it was: the next start takes it up
@@ -194,7 +193,7 @@ async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | Non
     is_overflow = kind == "context_overflow" and run.assembled is not None
     if is_overflow and overflow_of(host.hooks.agent.context_overflow).reactive:
         try:
-            if await _relieved(run) and host.generation == turn.generation:
+            if await _has_made_room(run) and host.generation == turn.generation:
                 return await _try_again(host, run)
         except StoreError as error:
             failure = error
@@ -205,7 +204,7 @@ async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | Non
     return await fail(host, turn, failure, stage, run, kind)
 
 
-async def _relieved(run: Run) -> bool:
+async def _has_made_room(run: Run) -> bool:
     """Make room for another attempt, unless somebody stops the turn meanwhile."""
     if run.turn.signal.aborted:
         return False
@@ -315,10 +314,8 @@ async def _resolved(host: Host, turn: Turn) -> list[Message]:
     if turn.compute_input is None:
         return turn.input
     await host.session.refresh()
-    produced = turn.compute_input([message.copy() for message in host.session.path])
-    if inspect.isawaitable(produced):
-        produced = await cast("Awaitable[Any]", produced)
-    messages = as_messages(cast("Any", produced), new_id=host.new_id)
+    produced: Any = await awaited(turn.compute_input([message.copy() for message in host.session.path]))
+    messages = as_messages(produced, new_id=host.new_id)
     return [with_stamps(message, turn.channel, turn.metadata) for message in messages]
 
 

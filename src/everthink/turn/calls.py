@@ -520,8 +520,8 @@ class StepCalls:
 
     # --- calls that a crash or a stall cut off
 
-    async def pick_up(self, part: Part, journal: Journal) -> None:
-        """Take a call the model made before the turn was cut off. The ledger says in which world it is."""
+    async def take_over(self, part: Part, journal: Journal) -> None:
+        """Take over a call from before the turn was cut off. The ledger says in which world it is."""
         input, is_provider = normalize_input(part.get("input")), bool(part.get("providerExecuted"))
         called = CalledTool(part["toolCallId"], tool_name(part), input, is_provider)
         self.asked.append(called)

@@ -77,7 +77,7 @@ async def fail(
     message: Message | None = None
     is_kept = True
     if run is not None:
-        first = [_failing(host, turn, error, stage, kind), *used_by(host, run)]
+        first = [_failing(turn, error, stage, kind), *used_by(host, run)]
         try:
             store = _store_shown if run.writer.is_broken else _store
             message = await store(host, run, first)
@@ -87,22 +87,29 @@ async def fail(
         except Exception:
             # No database will ever take it, and no later start could do better.
             log.exception("the partial answer of turn %s cannot be stored and is left out", turn.id)
-    said = await explain(host, error, stage, turn.request_id, turn.is_applied, kind, identity=turn.identity)
-    told, text = said.error, said.text
+    explained = await explain(
+        host, error, stage, turn.request_id, turn.is_applied, kind, identity=turn.identity
+    )
     if is_kept:  # otherwise it stays open, and the next start brings back what the journal holds
         try:
-            last = host.last_failure.note_turn(turn, said.shown)
-            await host.store.apply([*closing(host, turn, "error", text), last])
+            last = host.last_failure.note_turn(turn, explained.shown)
+            await host.store.apply([*closing(host, turn, "error", explained.text), last])
         except StoreError as broken:
             log.error("turn %s failed and could not be ended: %s", turn.id, broken)
     streamed = run.writer.streamed if run else False
-    close(host, TurnEnded(turn, "error", said.shown, streamed=streamed, stored=message is not None))
+    close(host, TurnEnded(turn, "error", explained.shown, streamed=streamed, stored=message is not None))
     return Outcome(
-        turn, "error", error=told, text=text, stage=stage, message=message, fires_response=message is not None
+        turn,
+        "error",
+        error=explained.error,
+        text=explained.text,
+        stage=stage,
+        message=message,
+        fires_response=message is not None,
     )
 
 
-def _failing(host: Host, turn: Turn, error: Exception, stage: Stage, kind: str | None) -> Statement:
+def _failing(turn: Turn, error: Exception, stage: Stage, kind: str | None) -> Statement:
     text = shortened(str(error) or type(error).__name__, LONGEST)
     failure = Failing(stage, text, kind, is_for_people(error))
     return queries.failing(turn.id, failure=encode_json(failure).decode())
@@ -119,18 +126,18 @@ async def finish_failing(host: Host, turn: Turn, failure: Failing) -> Outcome:
         else EarlierFailure(failure.text)
     )
     stage = cast("Stage", failure.stage)
-    said = await explain(
+    explained = await explain(
         host, error, stage, turn.request_id, turn.is_applied, failure.kind, identity=turn.identity
     )
-    note = host.last_failure.note_turn(turn, said.shown)
-    await host.store.apply([*closing(host, turn, "error", said.text), note])
+    note = host.last_failure.note_turn(turn, explained.shown)
+    await host.store.apply([*closing(host, turn, "error", explained.text), note])
     streamed = last >= 0
-    close(host, TurnEnded(turn, "error", said.shown, streamed=streamed, stored=has_partial))
+    close(host, TurnEnded(turn, "error", explained.shown, streamed=streamed, stored=has_partial))
     return Outcome(
         turn,
         "error",
-        error=said.error,
-        text=said.text,
+        error=explained.error,
+        text=explained.text,
         stage=stage,
         message=message,
         fires_response=has_partial,
@@ -214,7 +221,7 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     try:
         await run.writer.close([*plan.statements, *plan.moves, *last, *_pruning(host)])
     except BaseException:
-        host.session.fail(plan)
+        host.session.roll_back(plan)
         raise
     if not plan.writes:
         return None
@@ -252,10 +259,11 @@ def _pruning(host: Host) -> list[Statement]:
 
 def used_by(host: Host, run: Run) -> list[Statement]:
     """Add what the provider reported to the session's totals."""
-    taken, given = run.usage.input_tokens or 0, run.usage.output_tokens or 0
-    if not taken and not given:
+    input_tokens, output_tokens = run.usage.input_tokens or 0, run.usage.output_tokens or 0
+    if not input_tokens and not output_tokens:
         return []
-    return [used(host.session.id, input=taken, output=given, cost=0.0, now=host.clock.now_ms())]
+    now = host.clock.now_ms()
+    return [used(host.session.id, input=input_tokens, output=output_tokens, cost=0.0, now=now)]
 
 
 async def read_again(host: Host, turn: Turn) -> Journal:
@@ -293,9 +301,9 @@ async def explain(
     if kind is None and isinstance(error, ModelError) and error.kind == "context_overflow":
         kind = error.kind
     context = ChatErrorContext(stage, persisted, request_id, kind, identity)
-    told = await host.hooks.on_chat_error(error, context)
+    answer = await host.hooks.on_chat_error(error, context)
     # Whatever was raised, and whoever wrote its words: no key in it is stored or shown.
-    text = mask(str(told)) or type(told).__name__
+    text = mask(str(answer)) or type(answer).__name__
     if not is_for_people(error):
         log.error("%s: a turn failed at stage %s", host.id, stage, exc_info=error)
     # Observers get the error itself; what people read may say less.
@@ -304,5 +312,5 @@ async def explain(
     host.emit(
         ChatRequestFailed(request_id=request_id, stage=stage, messages_persisted=persisted, error=detail)
     )
-    shown = text if told is not error or is_for_people(error) else UNTOLD
-    return Explained(told if isinstance(told, BaseException) else error, text, shown)
+    shown = text if answer is not error or is_for_people(error) else UNTOLD
+    return Explained(answer if isinstance(answer, BaseException) else error, text, shown)

@@ -78,10 +78,10 @@ class TimedOut(Exception):
 class _Block:
     """A block of text or thinking that may still grow."""
 
-    __slots__ = ("make", "metadata", "pieces", "place")
+    __slots__ = ("index", "make", "metadata", "pieces")
 
-    def __init__(self, make: Callable[..., Any], place: int, metadata: model.ProviderMetadata | None) -> None:
-        self.make, self.place, self.metadata = make, place, metadata
+    def __init__(self, make: Callable[..., Any], index: int, metadata: model.ProviderMetadata | None) -> None:
+        self.make, self.index, self.metadata = make, index, metadata
         self.pieces: list[str] = []
 
 
@@ -121,7 +121,7 @@ class _Answer:
         block = self._open.pop(id, None)
         if block is not None:
             known = {**(block.metadata or {}), **(metadata or {})} or None
-            self.content[block.place] = block.make("".join(block.pieces), known)
+            self.content[block.index] = block.make("".join(block.pieces), known)
 
     def close(self) -> None:
         for id in list(self._open):
@@ -255,15 +255,15 @@ class Loop:
         Somebody may have said something since: an approval is not lost because of that.
         """
         messages = self._assembled.messages
-        for place in range(1, len(messages)):
-            said, answers = messages[place - 1], messages[place]
+        for index in range(1, len(messages)):
+            said, answers = messages[index - 1], messages[index]
             if (
                 isinstance(answers, model.ToolMessage)
                 and isinstance(said, model.AssistantMessage)
                 and any(isinstance(part, model.ApprovalResponse) for part in answers.content)
             ):
-                done = await self._approved(said, answers, messages[: place - 1])
-                messages = [*messages[:place], done, *messages[place + 1 :]]
+                done = await self._approved(said, answers, messages[: index - 1])
+                messages = [*messages[:index], done, *messages[index + 1 :]]
         # Converted history pairs calls and results by itself; a hook's own list may not.
         is_ours = self._assembled.config.messages is None and not has_approvals(messages)
         return messages if is_ours else asking(paired(messages))
@@ -695,13 +695,13 @@ def _check_awaited(conditions: Sequence[StopCondition], tools: Mapping[str, Tool
     for condition in conditions:
         if isinstance(condition, HasToolCall) and condition.tool_name not in tools:
             name, near = condition.tool_name, nearest(condition.tool_name, tools)
-            told = InvalidSettings(
+            error = InvalidSettings(
                 f"before_turn: stop_when waits for a call of {name!r}, which is no tool of this turn.",
                 next_step=f"Did you mean {near!r}?" if near else f"There are: {', '.join(tools) or 'none'}.",
             )
             if near:
-                raise told
-            log.warning("%s", told)
+                raise error
+            log.warning("%s", error)
 
 
 def _cited(source: model.Source) -> ui.SourceUrl | ui.SourceDocument:
@@ -718,13 +718,13 @@ def _only(tools: Mapping[str, Tool], names: Collection[str], hook: str) -> dict[
     unknown = [name for name in names if name not in tools]
     if unknown:
         name, near = unknown[0], nearest(str(unknown[0]), tools)
-        told = InvalidSettings(
+        error = InvalidSettings(
             f"{hook}: active_tools names {name!r}, and there is no such tool in this turn.",
             next_step=f"Did you mean {near!r}?" if near else f"There are: {', '.join(tools) or 'none'}.",
         )
         if len(unknown) == len(names):
-            raise told
-        log.warning("%s", told)
+            raise error
+        log.warning("%s", error)
     return {name: tool for name, tool in tools.items() if name in set(names)}
 
 
@@ -732,15 +732,15 @@ def _about_files(error: ModelError, request: model.Request) -> ModelError:
     """The refusal of a call; where a file that was just sent may be why, it says so."""
     if error.next_step or not may_be_about_files(error) or not asks_with_files(request.messages):
         return error
-    told = ModelError(
+    explained = ModelError(
         str(error).rstrip(".") + ".",
         kind=error.kind,
         status=error.status,
         retry_after=error.retry_after,
         next_step="The message holds a file, which this model may not take: send it in another form.",
     )
-    told.__cause__ = error.__cause__ or error
-    return told
+    explained.__cause__ = error.__cause__ or error
+    return explained
 
 
 async def _generator(

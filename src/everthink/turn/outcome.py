@@ -1,6 +1,6 @@
 """How a turn ended, or that it has not: what performing one gives back.
 
-turn/perform, recovery/ --Outcome | Postponed--> turn/admission --> response hook, caller
+turn/attempt, recovery/ --Outcome | Postponed--> door/admission --> response hook, caller
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Recoverer(Protocol):
         """A turn was cut off and is to go on: tell those who wait for it."""
         ...
 
-    async def pick_up(self, turn: Turn) -> Outcome | Postponed | None:
+    async def decide(self, turn: Turn) -> Outcome | Postponed | None:
         """Decide about a turn that was cut off. `None`: it goes on, from `turn.journal`."""
         ...
 

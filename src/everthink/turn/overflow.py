@@ -118,12 +118,12 @@ async def _compacted(host: Host, turn: Turn, reason: CompactionReason, attempt: 
         log.exception("%s: the conversation could not be shortened", host.id)
         return False
     if reason == "reactive":
-        told = ChatContextCompacted(
+        event = ChatContextCompacted(
             reason="reactive", shortened=is_shorter, request_id=turn.request_id, attempt=attempt
         )
     else:
-        told = ChatContextCompacted(reason="proactive", shortened=is_shorter)
-    host.emit(told)
+        event = ChatContextCompacted(reason="proactive", shortened=is_shorter)
+    host.emit(event)
     return is_shorter
 
 

@@ -83,7 +83,7 @@ async def pick_up(run: Run, journal: Journal, calls: StepCalls) -> PickedUp:
     for part in [part for block in blocks for part in block if is_tool_part(part)]:
         if part in found.half_made:
             continue
-        await calls.pick_up(part, journal)
+        await calls.take_over(part, journal)
     await calls.finished()
     over = blocks if journal.step_is_over or own else blocks[:-1]
     found.steps = [_result(number, block) for number, block in enumerate(over)]

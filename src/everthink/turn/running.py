@@ -37,7 +37,7 @@ from ..store.port import Statement
 from .assemble import Assembled
 from .host import Host
 
-__all__ = ["Run", "Watchdog"]
+__all__ = ["Run", "StallTimer"]
 
 _DEEPEST = DEEPEST - 8
 """A chunk's values lie deeper in the message that it becomes part of."""
@@ -46,7 +46,7 @@ _MAY_REPEAT = frozenset(
 )
 
 
-class Watchdog:
+class StallTimer:
     """Aborts a turn that has said nothing for too long."""
 
     def __init__(self, host: Host, turn: Turn, seconds: float, abort: AbortController) -> None:
@@ -92,7 +92,7 @@ class Run:
         self.usage = Usage()
         """What the provider reported for the steps of this attempt."""
         self.watches_chunks = host.hooks.overrides("on_chunk")
-        self._watchdog: Watchdog | None = None
+        self._stall_timer: StallTimer | None = None
         # Once closed nothing more is said: a tool that ignored the abort finishes in vain.
         self.is_closed = False
 
@@ -108,8 +108,8 @@ class Run:
 
     def note_progress(self) -> None:
         """Something came from the model, though nothing that is said."""
-        if self._watchdog is not None:
-            self._watchdog.reset()
+        if self._stall_timer is not None:
+            self._stall_timer.reset()
 
     def say(self, chunk: ui.Chunk, *statements: Statement) -> None:
         """Fold a chunk, journal it with its statements, and have it shown once durable.
@@ -128,8 +128,8 @@ class Run:
         if type(action) is CrossMessage:
             statements = (*statements, *self._across(action))
         self.writer.put(chunk, body, *statements)
-        if self._watchdog is not None:
-            self._watchdog.reset()
+        if self._stall_timer is not None:
+            self._stall_timer.reset()
 
     @contextlib.contextmanager
     def watched(self, seconds: float) -> Generator[None]:
@@ -137,13 +137,13 @@ class Run:
         if seconds <= 0:
             yield
             return
-        watchdog = self._watchdog = Watchdog(self.host, self.turn, seconds, self.abort)
-        watchdog.reset()
+        stall_timer = self._stall_timer = StallTimer(self.host, self.turn, seconds, self.abort)
+        stall_timer.reset()
         try:
             yield
         finally:
-            self._watchdog = None
-            watchdog.stop()
+            self._stall_timer = None
+            stall_timer.stop()
 
     def _across(self, outcome: CrossMessage) -> list[Statement]:
         session = self.host.session

@@ -1,6 +1,6 @@
 """The body of a chat request: a window's list of messages, and what it asks for besides.
 
-    UseChat --read_body--> ChatBody --> turn/requests
+    UseChat --read_body--> ChatBody --> door/requests
 
 A window sends its whole list each time. Of all but the user messages at the end only id and role are
 read: nothing else of them counts, and a long conversation costs little more than a short one.

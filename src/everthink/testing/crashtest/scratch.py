@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...errors import AgentError
 from ...postgres.driver import connect, load
-from ...postgres.failures import failures, from_server, place
+from ...postgres.failures import failures, from_server, location_of
 
 __all__ = ["check_store", "empty_store", "shown"]
 
@@ -36,7 +36,7 @@ def check_store(store: str) -> None:
 
 def shown(store: str) -> str:
     """The store as one may print it: without a password."""
-    return f"PostgreSQL at {place(store)}" if is_postgres(store) else store
+    return f"PostgreSQL at {location_of(store)}" if is_postgres(store) else store
 
 
 @contextlib.asynccontextmanager
@@ -63,5 +63,5 @@ async def _run(url: str, sql: str) -> None:
             await connection.close()
     except failures() as error:
         raise from_server(
-            error, place(url), kept="Nothing but the schemas of this test was touched."
+            error, location_of(url), kept="Nothing but the schemas of this test was touched."
         ) from error
