@@ -506,7 +506,8 @@ class App:
             async for line in app.export(Assistant, "ada"): ...
 
         The first is a header; each of the others has a `kind`: `message`, `turn`, `call`, `state`, … Nothing
-        is masked or left out. The agent is not started. docs/storage.md describes the format.
+        is masked or left out but what lets the agent in at MCP servers. The agent is not started.
+        docs/storage.md describes the format.
         """
         from ..runtime.exporting import exported
 

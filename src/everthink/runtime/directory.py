@@ -112,7 +112,8 @@ class Directory:
             "resolve_model": resolve_model,
             "limits": limits or Limits(),
         }
-        network = network or Network(Sealer.from_environment())
+        self.network = network = network or Network(Sealer.from_environment())
+        """How agents reach MCP servers."""
         self.shared_servers = SharedServers(
             mcp_servers or {}, network, store=store, clock=clock, tell=lambda failed: bus.emit("", "", failed)
         )

@@ -36,7 +36,7 @@ class Listening(Place):
         super().__init__()
         self.app = app
         self._config = config
-        self._listener = socket.socket()
+        self._listener = socket.socket(proto=socket.IPPROTO_TCP)
         self._server: _Uvicorn
         self._serving: asyncio.Task[None]
 
