@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from everthink import App, Think
-from everthink.errors import NotInFiber
+from everthink.errors import NotInFiber, StoreClosed
 from everthink.fibers import (
     FiberAborted,
     FiberCompleted,
@@ -229,7 +229,7 @@ async def test_a_hook_that_dies_with_its_process_runs_again(open_app: OpenApp, t
     await began.wait()
     await app.close()
     await asyncio.wait([starting])
-    assert starting.cancelled()
+    assert isinstance(starting.exception(), StoreClosed)
     assert Fibers(tmp_path).open_names() == ["managed", "last"]
 
     # When it starts again, the hook is called again for that one, and for those it had not come to
