@@ -26,7 +26,7 @@ from ..observe.bus import EventBus
 from ..settings import shown
 from ..surface import can_take, parameters_of
 from ..think import Think
-from .handle import Handle
+from .handle import handle_of
 from .options import (
     check_options,
     hosts_of,
@@ -305,7 +305,7 @@ class App:
                 f"app.agent({cls.__name__}, …) is given {shown(name)}, in the place of a name.",
                 next_step=f"A name is text: str({name!r})?" if isinstance(name, int) else "A name is text.",
             )
-        handle = Handle(cls, canonical(name), props, open=self._in_use, directory=self._opened)
+        handle = handle_of(cls, canonical(name), props, open=self._in_use, directory=self._opened)
         return cast("T", handle)  # it answers to all that the class has
 
     async def _in_use(self) -> Directory:
