@@ -36,7 +36,7 @@ from ..errors import (
 from ..messages import UNSET
 from ..observe.events import FiberRunCompleted, FiberRunFailed, FiberRunStarted
 from ..settings import check_call
-from ..surface import check_function, check_words
+from ..surface import check_function, check_words, yields
 from . import queries as queries
 from .parts import Parts
 from .recovery import Rescue, outcome_statement
@@ -463,6 +463,12 @@ def _conflict() -> FiberConflict:
 
 
 def _check_function(fn: Any) -> None:
+    if yields(fn):
+        raise InvalidFiber(
+            f"{getattr(fn, '__name__', 'fn')} has a `yield`, so that calling it runs nothing of it.",
+            kept="Nothing was stored.",
+            next_step="Write it without; `await ctx.stash(…)` keeps what it has so far.",
+        )
     try:
         check_function("fn", fn, ("ctx",))
     except InvalidSettings as error:
