@@ -66,6 +66,8 @@ class Host:
     generation: int = 0
     """How often the conversation was cleared or reset: a turn of an older one belongs to none. Only the door
     counts it."""
+    is_stopping: bool = False
+    """The agent leaves memory: a turn that meets what is closed is cut, and has not failed."""
     prunes_at: int = 0
     """When chunks of ended turns are next dropped (ms)."""
     recovery: Recoverer = field(init=False)
