@@ -1,7 +1,7 @@
 """An agent's way to the store: it passes what the agent's owner writes, until it is shut for good.
 
     turn/, session/, fibers, … --commit--> Fence --[guard, commit]--> Store
-                                             ^ shut: it is erased or asleep, somebody else has it, or it is in doubt
+                                             ^ shut: erased, asleep, somebody else's, or in doubt
 
 Whatever of such an agent still runs (a tool that ignores being stopped, code that kept the instance) can
 write no row any more. Where several processes share the database, each commit begins with a statement that
