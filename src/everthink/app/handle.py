@@ -20,7 +20,6 @@ from ..address import Address
 from ..errors import AgentError, AgentNotInMemory
 from ..settings import is_ours
 from ..surface import MissingAttribute, refuse_unknown_to
-from ..think import Think
 
 if TYPE_CHECKING:
     from ..agent import Agent
@@ -54,6 +53,9 @@ class Handle:
         self._open, self._directory = open, directory
         # Whoever is inside of `async with`, and what keeps the agent in memory for them.
         self._held: list[tuple[asyncio.Task[Any] | None, Any]] = []
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._cls), *object.__dir__(self)})
 
     def __repr__(self) -> str:
         return f"<{self._cls.__name__} {self._name!r}>"
@@ -179,16 +181,11 @@ class Handle:
 
     def _missing(self, name: str) -> AttributeError:
         cls = self._cls
-        if hasattr(Think, name) and not issubclass(cls, Think):
-            return AttributeError(
-                f"{cls.__name__} does not chat, so that it has no {name!r}: a subclass of Think has.",
-                name=name,
-            )
         if name in ("instance", "agent"):
             return AttributeError(
                 f"A handle has no {name!r}. The agent itself: `async with app.agent(…) as agent:`.", name=name
             )
-        return MissingAttribute(f"{cls.__name__} has no attribute", name, lambda: [*dir(cls)])
+        return MissingAttribute(cls, name, lambda: [*dir(cls)])
 
     if not TYPE_CHECKING:  # a type checker knows which names there are
 

@@ -24,6 +24,7 @@ from ..runtime.actor import Actor
 from ..runtime.rpc import (
     StreamingResponse,
     exposed_method,
+    fitting,
     has_method,
 )
 from ..wire import frames as wire
@@ -97,14 +98,17 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
     except asyncio.CancelledError:
         raise
     except Exception as error:
-        text = mask(str(error)) or "Unknown error occurred"
+        text = told = mask(str(error)) or "Unknown error occurred"
         if _is_our_call(error):
             text = f"Method {call.method} takes other arguments than these {len(call.args)}"
+            fits = fitting(getattr(agent, call.method), info)
+            # How many is for whoever calls; what they are called, for whoever wrote it.
+            text, told = f"{text}: it takes {fits.count}", f"{text}: it takes {fits.names}"
         else:
             log.warning(
                 "%s: @exposed %s, which a client called, raised", actor.id, call.method, exc_info=error
             )
-        actor.emit(RpcError(method=call.method, error=text if str(error) else type(error).__name__))
+        actor.emit(RpcError(method=call.method, error=told if str(error) else type(error).__name__))
         if not stream.is_closed:
             answer({"success": False, "error": UNTOLD if isinstance(error, StoreError) else text})
 
