@@ -106,7 +106,7 @@ def _info(found: Any) -> ExposedMethod | None:
 
 
 def check_exposed(cls: type, name: str, written: Any, info: ExposedMethod) -> None:
-    """Refuse a method that no client could call, or should: arguments come in order, after the agent itself."""
+    """Refuse a method that no client could call, or should. Arguments come in order, after the agent."""
     where = f"{cls.__name__}.{name}"
     if name in hooks_of(cls) or name.startswith("_"):
         what = "a hook, which everthink calls" if name in hooks_of(cls) else "private by its name"
