@@ -18,6 +18,7 @@ from ..access.access import Access
 from ..calling import awaited
 from ..current import current_connection
 from ..errors import UNTOLD, StoreError
+from ..json_values import check_sent
 from ..masking import mask
 from ..observe.events import Rpc, RpcError
 from ..runtime.actor import Actor
@@ -77,6 +78,7 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
     agent = actor.agent
 
     def answer(fields: dict[str, Any]) -> None:
+        check_sent(fields.get("result"), "result", f"@exposed {call.method}")
         connection.send(wire.CallResult(call.id, **fields))
 
     info = exposed_method(actor.cls, call.method)
