@@ -3,9 +3,12 @@
 from everthink.server import Connection, Granted, Limits
 """
 
+from ..facades import help_from
 from ..identity import Granted
 from ..limits import Limits
 from ..runtime.rpc import StreamingResponse
 from .connections import Connection
 
 __all__ = ["Connection", "Granted", "Limits", "StreamingResponse"]
+
+help_from(__name__)
