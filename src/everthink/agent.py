@@ -83,7 +83,7 @@ class Agent:
             cls = type(self)
             if any(name in vars(base) for base in cls.__mro__):
                 return object.__getattribute__(self, name)  # a property that raised: its own words
-            raise MissingAttribute(f"{cls.__name__} has no attribute", name, lambda: [*dir(cls), *vars(self)])
+            raise MissingAttribute(cls, name, lambda: [*dir(cls), *vars(self)])
 
     @property
     def name(self) -> str:

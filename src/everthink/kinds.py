@@ -428,6 +428,14 @@ _PLAY = Kind(
 CALLS: dict[str, dict[str, Kind]] = {
     "tool": _optional({"description": TEXT, "title": TEXT, "strict": YES_NO}),
     "@exposed": {"description": optional(TEXT), "streaming": YES_NO, "reads": YES_NO},
+    "connect": {
+        "server": Kind("an address, as text: http://host:port", lambda value: isinstance(value, str)),
+        "agent": optional(
+            Kind("a class of agents, or its name in addresses", lambda value: isinstance(value, str | type))
+        ),
+        "name": SOME_TEXT,
+        "patience": optional(SECONDS),
+    },
     "has_tool_call": {"name": TEXT},
     "step_count_is": {"count": at_least(1)},
     "compact_after": {"threshold": at_least(1), "token_counter": optional(FUNCTION)},

@@ -11,6 +11,7 @@ from .source import Module, modules
 
 # Values: no clock of their own choosing, no I/O, known to everybody. One only ever points up.
 VALUES: dict[str, set[str]] = {
+    "facades": set(),
     "errors": set(),
     "masking": set(),
     "plain": set(),
@@ -103,7 +104,6 @@ OUTSIDE: dict[str, set[str]] = {
     "chat": set(),
     "memory": set(),
     "timers": set(),
-    "facades": set(),
     "declaring": set(),
     "agent": {"declaring", "server.connections"},  # what its hooks are given
     "chat_hooks": set(),

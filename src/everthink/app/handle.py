@@ -55,6 +55,9 @@ class Handle:
         # Whoever is inside of `async with`, and what keeps the agent in memory for them.
         self._held: list[tuple[asyncio.Task[Any] | None, Any]] = []
 
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._cls), *object.__dir__(self)})
+
     def __repr__(self) -> str:
         return f"<{self._cls.__name__} {self._name!r}>"
 
@@ -154,16 +157,11 @@ class Handle:
 
     def _missing(self, name: str) -> AttributeError:
         cls = self._cls
-        if hasattr(Think, name) and not issubclass(cls, Think):
-            return AttributeError(
-                f"{cls.__name__} does not chat, so that it has no {name!r}: a subclass of Think has.",
-                name=name,
-            )
         if name in ("instance", "agent"):
             return AttributeError(
                 f"A handle has no {name!r}. The agent itself: `async with app.agent(…) as agent:`.", name=name
             )
-        return MissingAttribute(f"{cls.__name__} has no attribute", name, lambda: [*dir(cls)])
+        return MissingAttribute(cls, name, lambda: [*dir(cls)])
 
     if not TYPE_CHECKING:  # a type checker knows which names there are
 

@@ -3,7 +3,10 @@
 from everthink.client import connect
 """
 
+from ..facades import help_from
 from .conversation import Conversation, connect
 from .reply import Reply
 
 __all__ = ["Conversation", "Reply", "connect"]
+
+help_from(__name__)

@@ -17,7 +17,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..errors import AgentError, NotConnected
+from ..json_values import check_json, check_payload
 from ..messages import Message, MessageInput, Part, as_messages
+from ..settings import check_call
 from ..wire import frames as wire
 from .address import socket_address
 from .connection import chat_request
@@ -46,6 +48,7 @@ def connect(
     A connection that is lost is looked for as long as it takes, or for `patience` seconds; `notice` is
     called with a few words when that begins and when it ends.
     """
+    check_call("connect", server=server, agent=agent, name=name, patience=patience)
     url = socket_address(server, agent, name, token)
     return Conversation(url, headers=headers, tools=tools, patience=patience, notice=notice)
 
@@ -183,6 +186,7 @@ class Conversation:
 
     async def set_state(self, state: Any) -> None:
         """Replace the agent's state. Raises when the agent does not take it."""
+        check_json(state, "state", "set_state")
         await self._exchange.ready()
         before, self._exchange.state_refused = self.state, None
         self._seen.state = state
@@ -200,6 +204,8 @@ class Conversation:
 
     async def stream(self, method: str, *args: Any) -> AsyncIterator[Any]:
         """Call a streaming method: each piece as it is sent, and last what it ended with, if anything."""
+        for place, argument in enumerate(args):
+            check_payload(argument, f"argument {place}", method)
         await self._exchange.ready()
         async with contextlib.aclosing(self._exchange.calls.stream(method, *args)) as pieces:
             async for piece in pieces:

@@ -245,8 +245,8 @@ def outcome_statement(id: str, outcome: Any, *, now: int, by_recovery: bool) -> 
         id,
         status=status,
         error=error,
-        snapshot=snapshot if snapshot is UNSET else as_json(snapshot, "The snapshot"),
-        metadata=metadata if metadata is UNSET else as_object(metadata, "The metadata"),
+        snapshot=snapshot if snapshot is UNSET else as_json(snapshot, "snapshot"),
+        metadata=metadata if metadata is UNSET else as_object(metadata, "metadata"),
         now=now,
         by_recovery=by_recovery,
     )

@@ -12,6 +12,7 @@ from typing import Any
 from ..abort import AbortController
 from ..current import current_fiber, current_turn
 from ..holds import Hold
+from ..json_values import check_json
 from .values import FiberContext, as_json
 
 __all__ = ["FiberRun", "Keep", "Wrap"]
@@ -77,7 +78,10 @@ class FiberRun:
 
     def checkpoint(self, data: Any) -> str:
         """What is stored for `data`."""
-        return as_json(data if self.wrap is None else self.wrap(data), "The checkpoint")
+        if self.wrap is None:
+            return as_json(data, "checkpoint")
+        check_json(data, "checkpoint")
+        return as_json(self.wrap(data), "checkpoint")
 
     async def stash(self, data: Any) -> None:
         """Keep a checkpoint. It is durable when this returns."""

@@ -288,7 +288,7 @@ class Actor:
         """Keep a checkpoint of the turn this code runs in."""
         turn = current_turn()
         assert turn is not None
-        await self.store.apply([turns.stashed(turn.id, data=as_json(data, "The checkpoint"))])
+        await self.store.apply([turns.stashed(turn.id, data=as_json(data, "checkpoint"))])
 
     def hold(self) -> Hold:
         """Keep the agent in memory until the hold is released."""

@@ -40,7 +40,7 @@ from ..messages import encode_json
 from ..runtime.actor import Actor
 from ..runtime.directory import MAX_NAME
 from .agent_sockets import AgentSockets
-from .answers import Answer, Told, with_headers, with_headers_on
+from .answers import Answer, Told, as_response, with_headers, with_headers_on
 from .authorizing import came_back, strange
 from .bodies import bounded
 from .chat_sockets import ChatSockets
@@ -356,7 +356,7 @@ class Gate:
                 current_origin.reset(token)
             if answer is None:
                 return PlainTextResponse("Not implemented", 404)
-            return answer if isinstance(answer, Response) else JSONResponse(answer)
+            return as_response(answer, sockets.actor.cls)
 
         nobody = PlainTextResponse(NOT_YET, 404)
         way = _Way("request", answer, nobody, makes_none=request.method in SAFE)
