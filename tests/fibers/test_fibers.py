@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -436,3 +437,16 @@ async def test_the_row_is_gone_when_observers_hear_of_the_end(open_app: OpenApp,
     async with app.agent(cls) as agent:
         await agent.run_fiber("work", lambda ctx: None)
     assert left == [[]]
+
+
+async def test_a_function_with_a_yield_is_no_fiber(open_app: OpenApp, tmp_path: Path) -> None:
+    agent = await agent_of(open_app)
+
+    async def pieces(ctx: FiberContext) -> AsyncIterator[int]:
+        yield 1
+
+    with pytest.raises(InvalidFiber, match="pieces has a `yield`, so that calling it runs nothing of it"):
+        await agent.start_fiber("x", pieces)
+    with pytest.raises(InvalidFiber, match="pieces has a `yield`"):
+        agent.run_fiber("x", pieces)
+    assert Fibers(tmp_path).all() == []

@@ -20,6 +20,7 @@ VALUES: dict[str, set[str]] = {
     "clock": set(),
     "address": set(),
     "backoff": set(),
+    "causes": {"errors"},
     "current": set(),
     "limits": {"errors"},
     "kinds": {"errors"},

@@ -27,7 +27,7 @@ from ..observe.bus import EventBus
 from ..settings import shown
 from ..surface import can_take, parameters_of
 from ..think import Think
-from .handle import Handle
+from .handle import handle_of
 from .options import (
     check_options,
     hosts_of,
@@ -354,8 +354,14 @@ class App:
                 f"app.agent({cls.__name__}, …) is given {shown(name)}, in the place of a name.",
                 next_step=f"A name is text: str({name!r})?" if isinstance(name, int) else "A name is text.",
             )
-        handle = Handle(cls, canonical(name), props, open=self.open, directory=self._opened)
+        handle = handle_of(cls, canonical(name), props, open=self._in_use, directory=self._opened)
         return cast("T", handle)  # it answers to all that the class has
+
+    async def _in_use(self) -> Directory:
+        """The directory, also while the app gives what runs its grace: agents in memory reach each other."""
+        if self._closed and (directory := self._opened()) is not None:
+            return directory
+        return await self.open()
 
     def _opened(self) -> Directory | None:
         """The directory, if it is open: in this loop, and without waiting for it."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..runtime.actor import Actor
     from ..runtime.directory import Directory
 
-__all__ = ["Handle"]
+__all__ = ["Handle", "handle_of"]
 
 STOPS = ("cancel_chat", "abort_all_requests")
 """What stops turns at once where the agent is in memory, and once it is awaited anywhere."""
@@ -85,6 +85,8 @@ class Handle:
         written = inspect.getattr_static(self._cls, name, None)
         if isinstance(written, staticmethod | classmethod):
             return getattr(self._cls, name)
+        if written is None and hasattr(Think, name) and not issubclass(self._cls, Think):
+            raise self._missing(name)
         if name in STOPS and written is not None:
             return _named(self._stop_of(name), self._cls, name)
         function = inspect.unwrap(cast("Any", written)) if callable(written) else None
@@ -123,33 +125,6 @@ class Handle:
                         yield piece
 
         return pieces
-
-    # Methods, so that what is said of a stream which nobody reads names the one that was called.
-
-    def chat(self, input: Any, callback: Any = None, **options: Any) -> ChatStream:
-        """Answer a message, streaming."""
-        return self._stream("chat", callback, input, callback, **options)
-
-    def regenerate(self, *args: Any, **options: Any) -> ChatStream:
-        """Answer again."""
-        return self._stream("regenerate", None, *args, **options)
-
-    def continue_last_turn(self, *args: Any, **options: Any) -> ChatStream:
-        """Let the model go on."""
-        return self._stream("continue_last_turn", None, *args, **options)
-
-    def _stream(self, name: str, callback: Any, /, *args: Any, **options: Any) -> ChatStream:
-        from ..door.chat_stream import ChatStream
-
-        if not hasattr(self._cls, name):
-            raise self._missing(name)
-        self._check(name, options)
-
-        async def prepare() -> Prepared | TurnResult:
-            own: ChatStream = getattr((await self._reach()).agent, name)(*args, **options)
-            return await own.prepare()
-
-        return ChatStream(prepare, callback, raises=name != "chat")
 
     def _stop_of(self, name: str) -> Callable[..., Any]:
         def stop(*args: Any, **options: Any) -> Any:
@@ -206,6 +181,37 @@ class Handle:
             object.__setattr__(self, name, value)
 
 
+class ChatHandle(Handle):
+    """One that chats, from outside."""
+
+    __slots__ = ()
+
+    # Methods, so that what is said of a stream which nobody reads names the one that was called.
+
+    def chat(self, input: Any, callback: Any = None, **options: Any) -> ChatStream:
+        """Answer a message, streaming."""
+        return self._stream("chat", callback, input, callback, **options)
+
+    def regenerate(self, *args: Any, **options: Any) -> ChatStream:
+        """Answer again."""
+        return self._stream("regenerate", None, *args, **options)
+
+    def continue_last_turn(self, *args: Any, **options: Any) -> ChatStream:
+        """Let the model go on."""
+        return self._stream("continue_last_turn", None, *args, **options)
+
+    def _stream(self, name: str, callback: Any, /, *args: Any, **options: Any) -> ChatStream:
+        from ..door.chat_stream import ChatStream
+
+        self._check(name, options)
+
+        async def prepare() -> Prepared | TurnResult:
+            own: ChatStream = getattr((await self._reach()).agent, name)(*args, **options)
+            return await own.prepare()
+
+        return ChatStream(prepare, callback, raises=name != "chat")
+
+
 class _Stop:
     """A stop of an agent that is not in memory here: it happens when it is awaited."""
 
@@ -225,6 +231,19 @@ class _Stop:
             kept="Nothing was stopped.",
             next_step=f"Write await handle.{self._what[1]}(…).",
         )
+
+
+def handle_of(
+    cls: type[Agent],
+    name: str,
+    props: Any,
+    *,
+    open: Callable[[], Awaitable[Directory]],
+    directory: Callable[[], Directory | None],
+) -> Handle:
+    """An agent of this class from outside. One that does not chat may have a `chat` of its own."""
+    kind = ChatHandle if issubclass(cls, Think) else Handle
+    return kind(cls, name, props, open=open, directory=directory)
 
 
 def _owner(cls: type, name: str) -> type:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar, get_args
 
 from ..accepting import Acceptances, known_record
 from ..calling import call_hook
+from ..causes import is_superseded
 from ..clock import ms_of
 from ..current import current_fiber, current_turn, in_active_turn, step_outside
 from ..errors import (
@@ -35,7 +36,7 @@ from ..errors import (
 from ..messages import UNSET
 from ..observe.events import FiberRunCompleted, FiberRunFailed, FiberRunStarted
 from ..settings import check_call
-from ..surface import check_function, check_words
+from ..surface import check_function, check_words, yields
 from . import queries as queries
 from .parts import Parts
 from .recovery import Rescue, outcome_statement
@@ -85,9 +86,13 @@ class Fibers:
         """Take up what an earlier process left. Once per start, before the agent's own start code."""
         await self.rescue.scan()
 
+    def refuse(self) -> None:
+        """Start nothing more. `close` follows."""
+        self._is_closing = self.rescue.is_stopping = True
+
     async def close(self, grace: float = 0.0) -> None:
         """Start nothing more; give running fibers `grace` seconds, then cut them: their rows stay open."""
-        self._is_closing = True
+        self.refuse()
         await self.rescue.stop()
         await self._acceptances.settled()
         runs = list(self._runs)
@@ -180,6 +185,9 @@ class Fibers:
         except BaseException as error:
             if run.is_cut:
                 raise FiberStopped(run.name) from None  # the next start finds the row
+            if self._is_closing and is_superseded(error):
+                run.is_cut = True  # it met what is closed already: no failure of its own
+                raise FiberStopped(run.name) from error
             if not isinstance(error, Exception | asyncio.CancelledError):
                 raise  # the process itself is being ended
             await self._settle(run, error)
@@ -455,6 +463,12 @@ def _conflict() -> FiberConflict:
 
 
 def _check_function(fn: Any) -> None:
+    if yields(fn):
+        raise InvalidFiber(
+            f"{getattr(fn, '__name__', 'fn')} has a `yield`, so that calling it runs nothing of it.",
+            kept="Nothing was stored.",
+            next_step="Write it without; `await ctx.stash(…)` keeps what it has so far.",
+        )
     try:
         check_function("fn", fn, ("ctx",))
     except InvalidSettings as error:

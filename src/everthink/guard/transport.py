@@ -120,7 +120,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """The authorities that everybody trusts. To read them takes longer than many a request: it is done once."""
+    """The authorities that everybody trusts. Reading them takes longer than a request: it is done once."""
     return httpx2.create_ssl_context()
 
 

@@ -1,6 +1,7 @@
 """What a server offers, asked of itself: all pages of all lists that it says it has.
 
-    Link --client--> discover --> Catalogue            wires_of(server) --> how a link connects and discovers
+    Link --client--> discover --> Catalogue       wires_of(server) --> how a link connects, discovers, listens
+                     listen --its lists have changed--> Link
 
 What the SDK is needed for is imported when a link first connects.
 """
@@ -8,16 +9,21 @@ What the SDK is needed for is imported when a link first connects.
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
+import logging
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ..backoff import backoff
+from ..clock import Clock
 from ..errors import MissingExtra
 from .catalogue import Catalogue, catalogue_of
-from .link import Wires
+from .failures import failure_of
+from .link import Lost, Wires
 from .network import Network
 
 if TYPE_CHECKING:
@@ -25,22 +31,30 @@ if TYPE_CHECKING:
 
     from .server import Server
 
-__all__ = ["discover", "wires_of"]
+__all__ = ["discover", "listen", "wires_of"]
+
+log = logging.getLogger("everthink.mcp")
 
 MOST_PAGES = 100
 """A server whose lists never end must not hold us."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 _METHOD_NOT_FOUND = -32601
 _one_at_a_time = threading.Lock()
 
 
 def wires_of(
-    server: Server, network: Network, *, written: Sequence[str] = (), auth: Callable[[], Any] | None = None
+    server: Server,
+    network: Network,
+    clock: Clock,
+    *,
+    written: Sequence[str] = (),
+    auth: Callable[[], Any] | None = None,
 ) -> Wires:
     """How a server is connected to. `written` are addresses that the application itself wrote down."""
     allow = [*network.allow, *(urlsplit(url).netloc.rpartition("@")[2] for url in written)]
 
     @asynccontextmanager
-    async def connect(lost: Callable[[], None]) -> AsyncGenerator[Client]:
+    async def connect(lost: Lost) -> AsyncGenerator[Client]:
         connector = (await _loaded()).Connector(
             server.name,
             server.place,
@@ -53,7 +67,7 @@ def wires_of(
         async with connector.connect(lost) as client:
             yield client
 
-    return Wires(connect, discover)
+    return Wires(connect, discover, functools.partial(listen, clock=clock))
 
 
 async def _loaded() -> Any:
@@ -115,3 +129,36 @@ async def _all(fetch: Callable[..., Awaitable[Any]], name: str) -> list[Any]:
         if not cursor:
             break
     return found
+
+
+async def listen(client: Client, changed: Callable[[], None], *, clock: Clock) -> None:
+    """Call `changed` when one of its lists changes, as long as the connection stands.
+
+    Servers of the protocol of 2026 tell those who listen; older ones do it by themselves (`Server.heard`).
+    """
+    from mcp.client.subscriptions import ListenNotSupportedError
+
+    can = client.server_capabilities
+    tools, prompts, resources = (
+        bool(offer is not None and offer.list_changed) for offer in (can.tools, can.prompts, can.resources)
+    )
+    failures = 0
+    while tools or prompts or resources:
+        listening = client.listen(
+            tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
+        )
+        try:
+            async with listening as changes:
+                if failures:
+                    changed()  # what happened meanwhile is not told again
+                failures = 0
+                async for _ in changes:
+                    changed()
+        except ListenNotSupportedError:
+            return
+        except Exception as error:  # noqa: BLE001 - the connection itself may be fine
+            log.debug("an MCP server cannot be listened to: %s", failure_of(error).words)
+            if getattr(error, "code", None) == _METHOD_NOT_FOUND:
+                return
+        failures += 1
+        await clock.sleep(backoff(failures, first=FIRST_PAUSE, most=LONGEST_PAUSE))

@@ -16,6 +16,7 @@ __all__ = [
     "SECRETS",
     "TABLES",
     "ServerRow",
+    "SharedRow",
     "added",
     "callback_of",
     "changed",
@@ -25,8 +26,8 @@ __all__ = [
     "secrets_of",
     "server_of",
     "servers_of",
-    "shared_catalogues",
     "shared_offered",
+    "shared_servers",
 ]
 
 TABLES = (
@@ -132,19 +133,26 @@ _NOBODY = ""
 """Who has the servers that every agent of the app may use."""
 
 
-async def shared_catalogues(store: Store) -> dict[str, str]:
+class SharedRow(NamedTuple):
+    """What is kept of one of the app's own servers; where it is, the application says."""
+
+    options: str
+    catalogue: str | None
+
+
+async def shared_servers(store: Store) -> dict[str, SharedRow]:
     """What the app's own servers offered when they were last asked, by their names."""
-    rows = await store.fetch("SELECT id, catalogue FROM mcp_servers WHERE agent = ?", _NOBODY)
-    return {id: catalogue for id, catalogue in rows if catalogue is not None}
+    rows = await store.fetch("SELECT id, options, catalogue FROM mcp_servers WHERE agent = ?", _NOBODY)
+    return {id: SharedRow(options, catalogue) for id, options, catalogue in rows}
 
 
-def shared_offered(name: str, *, catalogue: str, now: int) -> Statement:
+def shared_offered(name: str, row: SharedRow, *, now: int) -> Statement:
     """What one of the app's own servers offers."""
     return Statement(
         "INSERT INTO mcp_servers"
         " (agent, id, name, prefix, address, options, catalogue, catalogue_at, created_at)"
-        " VALUES (?, ?, ?, ?, '', '{}', ?, ?, ?)"
-        " ON CONFLICT (agent, id) DO UPDATE SET"
+        " VALUES (?, ?, ?, ?, '', ?, ?, ?, ?)"
+        " ON CONFLICT (agent, id) DO UPDATE SET options = excluded.options,"
         " catalogue = excluded.catalogue, catalogue_at = excluded.catalogue_at",
-        (_NOBODY, name, name, name, catalogue, now, now),
+        (_NOBODY, name, name, name, *row, now, now),
     )

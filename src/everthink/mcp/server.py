@@ -15,7 +15,6 @@ from typing import Any
 
 from ..calling import call_hook
 from ..clock import Clock
-from ..tasks import begin
 from ..tools.json_input import JsonInput
 from ..tools.tool import Origin, Tool, ToolContext
 from .catalogue import Catalogue, CatalogueTool
@@ -27,6 +26,9 @@ from .results import shown_to_model
 __all__ = ["Server"]
 
 log = logging.getLogger("everthink.mcp")
+
+MOST_ACCEPTED = 5_000
+"""Tools whose hashes are kept, also of those that are not offered any more."""
 
 
 class Server:
@@ -42,13 +44,12 @@ class Server:
         wires: Callable[[Server], Wires],
         clock: Clock,
         moved: Callable[[Server], object],
-        tell: Callable[[Any], object],
         kept: Catalogue | None = None,
         accepted: Mapping[str, str] | None = None,
         auth_url: str | None = None,
     ) -> None:
         self.id, self.name, self.prefix, self.place = id, name, prefix, place
-        self._wires, self._clock, self._moved, self._tell = wires, clock, moved, tell
+        self._wires, self._clock, self._moved = wires, clock, moved
         self._kept = kept
         self.accepted: dict[str, str] = dict(accepted or {})
         """The hashes of its tools as they were accepted: with the server, or by a person afterwards."""
@@ -57,6 +58,8 @@ class Server:
         self.link: Link | None = None
         self.on_accept: Callable[[Server], Awaitable[None]] | None = None
         """Keeps `accepted` after a person has said yes to a tool that had changed."""
+        self._told: dict[str, str] = {}
+        # Made anew when it offers something else.
         self._tools: dict[str, Tool] = {}
         self._tools_of: Catalogue | None = None
         self._running: list[ToolContext] = []
@@ -83,7 +86,7 @@ class Server:
     @property
     def catalogue(self) -> Catalogue | None:
         """What it offers, as far as is known."""
-        return (self.link.catalogue if self.link is not None else None) or self._kept
+        return self._kept if self.link is None else self.link.catalogue
 
     @property
     def address(self) -> str:
@@ -94,7 +97,9 @@ class Server:
         """Connect, unless that is under way. One that waits for a person is asked again."""
         if self.link is None:
             moved = lambda: self._moved(self)  # noqa: E731
-            self.link = Link(self.name, self._wires(self), clock=self._clock, changed=moved)
+            self.link = Link(
+                self.name, self._wires(self), clock=self._clock, changed=moved, catalogue=self._kept
+            )
         self.link.start()
         return self.link
 
@@ -109,12 +114,7 @@ class Server:
         """A notification: its lists may have changed."""
         method = str(getattr(message, "method", ""))
         if method.endswith("/list_changed") and self.link is not None:
-            # Asked for in a task of its own: here the next message of the server would wait for it.
-            begin(self._rediscover(self.link), f"listing what {self.name} offers", tell=self._tell)
-
-    async def _rediscover(self, link: Link) -> None:
-        await link.rediscover()
-        self._moved(self)
+            self.link.refresh()
 
     async def elicited(self, context: Any, params: Any) -> Any:
         """An older server asks a person something in the middle of a call."""
@@ -139,11 +139,20 @@ class Server:
         """True for a tool that is not what was accepted."""
         return self.accepted.get(tool.name, tool.hash) != tool.hash
 
-    def accept_new(self) -> list[str]:
-        """Accept tools that were not there before. The names of those that are not what they were."""
+    def accept_new(self) -> tuple[str, ...]:
+        """Accept tools that were not there before. The names of those that are not what they were, once."""
         tools = self.catalogue.tools if self.catalogue is not None else ()
+        if len(self.accepted) > MOST_ACCEPTED:  # it has new names each time
+            self.accepted = {
+                tool.name: self.accepted[tool.name] for tool in tools if tool.name in self.accepted
+            }
         self.accepted |= {tool.name: tool.hash for tool in tools if tool.name not in self.accepted}
-        return [tool.name for tool in tools if self.has_changed(tool)]
+        changed = {tool.name: tool.hash for tool in tools if self.has_changed(tool)}
+        names = tuple(name for name, hash in changed.items() if self._told.get(name) != hash)
+        self._told = changed
+        if names:
+            log.warning("tools of the MCP server %s are not what they were: %s", self.name, ", ".join(names))
+        return names
 
     def _made(self, catalogue: Catalogue) -> dict[str, Tool]:
         origin = Origin(f"mcp {self.id}")

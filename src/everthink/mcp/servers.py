@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -111,6 +111,7 @@ class McpServers:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._own: dict[str, _Own] = {}
+        self._hidden: set[str] = set()
         self._changing = asyncio.Lock()
         self._leave: Callable[[], None] | None = None
         self._is_closed = False
@@ -174,7 +175,7 @@ class McpServers:
         self, own: _Own, row: ServerRow, place: HttpServer, accepted: Mapping[str, str], waits_at: str | None
     ) -> Server:
         def wires(server: Server) -> Wires:
-            made = wires_of(server, self._parts.network, auth=lambda: self._auth(own))
+            made = wires_of(server, self._parts.network, self._parts.clock, auth=lambda: self._auth(own))
             return made if own.problem is None else dataclasses.replace(made, connect=_broken(own.problem))
 
         server = Server(
@@ -185,7 +186,6 @@ class McpServers:
             wires=wires,
             clock=self._parts.clock,
             moved=self._moved,
-            tell=self._parts.emit,
             kept=own.stored,
             accepted=accepted,
             auth_url=waits_at,
@@ -493,16 +493,8 @@ class McpServers:
         catalogue = server.catalogue
         if catalogue is None or own.stored is catalogue:
             return
-        changed = server.accept_new()
-        if changed:
-            names = ", ".join(changed)
-            log.warning(
-                "%s: tools of the MCP server %s are not what they were: %s",
-                self._parts.id,
-                server.name,
-                names,
-            )
-            self._parts.emit(McpChanged(server_id=server.id, tools=tuple(changed)))
+        if names := server.accept_new():
+            self._parts.emit(McpChanged(server_id=server.id, tools=names))
         await self._parts.store.apply(
             [
                 queries.offered(server.id, catalogue=encode(catalogue), now=self._parts.clock.now_ms()),
@@ -536,6 +528,17 @@ class McpServers:
         for server in reversed(self.servers):
             tools |= server.tools()
         return tools
+
+    def hidden(self, names: Collection[str]) -> None:
+        """Tools of these names are not offered: the agent has its own. Said once of each."""
+        new = [name for name in names if name not in self._hidden]
+        self._hidden.update(new)
+        if new:
+            log.warning(
+                "%s: tools of MCP servers are left out, the agent has its own of that name: %s",
+                self._parts.id,
+                ", ".join(new),
+            )
 
     async def wait(self, seconds: float | None) -> None:
         """Return when the connections that are under way now have been made or have failed, or in time."""

@@ -2,8 +2,8 @@
 
     App(mcp_servers={…}) --> SharedServers --Server--> McpServers of each agent
 
-They are connected when the first agent asks for its tools, and what they offer is kept in the table, so that the
-next process offers it before they have answered.
+They are connected when the first agent asks for its tools, and what they offer is kept in the table, so that
+the next process offers it before they have answered.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from ..clock import Clock
+from ..observe.events import McpChanged
 from ..store.port import Store
 from ..tasks import begin
 from . import queries
@@ -22,6 +25,7 @@ from .discovering import wires_of
 from .naming import prefix_for, server_id
 from .network import Network
 from .places import HttpServer, Place
+from .queries import SharedRow
 from .server import Server
 
 __all__ = ["SharedServers"]
@@ -46,6 +50,7 @@ class SharedServers:
         self._places = dict(places)
         self._opening: asyncio.Task[None] | None = None
         self._readers: dict[int, Callable[[], None]] = {}
+        self._kept: dict[str, SharedRow] = {}
         self._saving: set[asyncio.Future[Any]] = set()
 
     def __bool__(self) -> bool:
@@ -64,36 +69,39 @@ class SharedServers:
 
     async def open(self) -> None:
         """Know what they offer, and begin to connect. Nothing is waited for but the database."""
-        if self._places and self._opening is None:
+        if self._places and (self._opening is None or _has_failed(self._opening)):
             self._opening = asyncio.create_task(self._open())
         if self._opening is not None:
             await asyncio.shield(self._opening)
 
     async def _open(self) -> None:
-        kept = await queries.shared_catalogues(self._store)
+        self._kept = await queries.shared_servers(self._store)
         taken: set[str] = set()
         for name, place in self._places.items():
             prefix = prefix_for(name, taken)
             taken.add(prefix)
             # Whoever writes an address into the program may mean one near us.
             allow = [place.url] if isinstance(place, HttpServer) else []
+            kept = self._kept.get(name, SharedRow("{}", None))
             server = Server(
-                server_id(name),
+                id if (id := server_id(name)) not in self._servers else prefix,
                 name,
                 prefix,
                 place,
-                wires=lambda server, allow=allow: wires_of(server, self._network, written=allow),
+                wires=lambda server, allow=allow: wires_of(server, self._network, self._clock, written=allow),
                 clock=self._clock,
                 moved=self._moved,
-                tell=self._tell,
-                kept=decode(kept[name]) if name in kept else None,
+                kept=None if kept.catalogue is None else decode(kept.catalogue),
+                accepted=msgspec.json.decode(kept.options, type=dict[str, Any]).get("accepted"),
             )
+            server.on_accept = self._keep
             self._servers[server.id] = server
             server.start()
 
     def _moved(self, server: Server) -> None:
         if server.state == "ready":
-            server.accept_new()
+            if names := server.accept_new():
+                self._tell(McpChanged(server_id=server.id, tools=names))
             self._save(self._keep(server))
         for changed in list(self._readers.values()):
             changed()
@@ -104,11 +112,12 @@ class SharedServers:
         task.add_done_callback(self._saving.discard)
 
     async def _keep(self, server: Server) -> None:
-        assert server.catalogue is not None
-        statement = queries.shared_offered(
-            server.name, catalogue=encode(server.catalogue), now=self._clock.now_ms()
-        )
-        await self._store.apply([statement])
+        """Keep what a server offers and what was accepted of it, if that is not kept already."""
+        options = msgspec.json.encode({"accepted": server.accepted}).decode()
+        row = SharedRow(options, None if server.catalogue is None else encode(server.catalogue))
+        if row != self._kept.get(server.name):
+            self._kept[server.name] = row
+            await self._store.apply([queries.shared_offered(server.name, row, now=self._clock.now_ms())])
 
     async def close(self) -> None:
         """Hang up, and end the processes."""
@@ -117,3 +126,7 @@ class SharedServers:
         await asyncio.gather(*(server.stop() for server in self._servers.values()))
         if self._saving:
             await asyncio.wait(self._saving)
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

@@ -1,50 +1,39 @@
 """How a client reaches a server: over HTTP (streamable or server-sent events), a process, or in this one.
 
-    Link --connect--> connected(place) --> the SDK's transport, guarded and watched --> Client
+    Link --connect--> Connector.connect --> the SDK's transport, guarded and watched --> Client
 
-Imported when the first server is connected: it loads the `mcp` package. Every HTTP request goes through the guard
-for outgoing addresses, those of OAuth too. What is read from a server is watched, so that the end of a connection
-is known when it comes and not at the next call.
+Imported when the first server is connected: it loads the `mcp` package. Every HTTP request goes through the
+guard for outgoing addresses, those of OAuth too. What is read from a server is watched, so that the end of a
+connection is known when it comes and not at the next call.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation
 
 from mcp import Client
 
-from ..errors import AgentError, NeedsAuthorization
-from ..guard.transport import GuardedTransport
-from ..plain import cut, plain
+from ..errors import AgentError
 from .failures import failure_of
+from .http import MAX_ANSWER, READING, Requests
+from .link import Lost
 from .places import HttpServer, LocalServer, Place, StdioServer
+from .stderr import logged
 
 __all__ = ["Connector"]
 
-log = logging.getLogger("everthink.mcp")
-
-CONNECTING = 10.0
-READING = 300.0
-"""Seconds between two pieces of a stream of events; there may be nothing to say for long."""
-MAX_EVENT = 32 * 1024 * 1024
-"""So many bytes one event of a server may have."""
 _ELSEWHERE = frozenset({404, 405, 501})
 """Answers to a streamable request by a server that only knows server-sent events."""
-_LONGEST_LINE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +52,19 @@ class Connector:
     """More for the SDK's client: its callbacks."""
 
     @asynccontextmanager
-    async def connect(self, lost: Callable[[], None]) -> AsyncGenerator[Client]:
+    async def connect(self, lost: Lost) -> AsyncGenerator[Client]:
         """A connected client. `lost` is called when the connection ends by itself."""
-        match self.place:
-            case LocalServer(server=server):
-                async with self._client(server) as client:
-                    yield client
-            case StdioServer():
-                async with self._process(self.place, lost) as client:
-                    yield client
-            case HttpServer():
-                async with self._http(self.place, lost) as client:
-                    yield client
+        async with AsyncExitStack() as stack:
+            match self.place:
+                case LocalServer(server=server):
+                    client = await stack.enter_async_context(self._client(server))
+                case StdioServer():
+                    client = await stack.enter_async_context(self._process(self.place, lost))
+                case HttpServer():
+                    client = await self._http(self.place, lost, stack)
+            # A stranger's schema is not run on a stranger's answer: a pattern in it may take for ever.
+            cast("Any", client.session).validate_tool_result = _unchecked
+            yield client
 
     def _client(self, server: Any) -> Client:
         us = Implementation(name="everthink", version=self.version)
@@ -82,102 +72,106 @@ class Connector:
 
     # --- over HTTP
 
-    @asynccontextmanager
-    async def _http(self, place: HttpServer, lost: Callable[[], None]) -> AsyncGenerator[Client]:
-        statuses: list[int] = []
-        is_entered = False
-        if place.transport in ("auto", "streamable-http"):
+    async def _http(self, place: HttpServer, lost: Lost, stack: AsyncExitStack) -> Client:
+        if place.transport != "sse":
+            http = self._requests(place, lost)
             try:
-                async with self._streamable(place, lost, statuses) as client:
-                    is_entered = True
-                    yield client
-                return
-            except BaseException as error:
-                if is_entered:
-                    raise
-                self._refuse(error, statuses)
-                if place.transport != "auto" or not _ELSEWHERE & set(statuses):
-                    raise
-                first = error
-            try:
-                async with self._events(place, lost, statuses) as client:
-                    is_entered = True
-                    yield client
-                return
-            except BaseException as error:
-                if is_entered or not isinstance(failure_of(error).error, httpx2.HTTPStatusError | MCPError):
-                    raise
-                raise first
-        async with self._events(place, lost, statuses) as client:
-            yield client
+                return await stack.enter_async_context(self._streamable(place, lost, http))
+            except Exception as error:
+                if place.transport != "auto" or http.status not in _ELSEWHERE:
+                    raise self._plainly(error, http.status) from error
+        http = self._requests(place, lost, has_one_way_back=True)
+        try:
+            return await stack.enter_async_context(self._events(place, lost, http))
+        except Exception as error:
+            raise self._plainly(error, http.status) from error
 
-    @asynccontextmanager
-    async def _streamable(
-        self, place: HttpServer, lost: Callable[[], None], statuses: list[int]
-    ) -> AsyncGenerator[Client]:
-        async with self._requests(place, self.auth(), statuses) as http:
-            transport = streamable_http_client(place.url, http_client=http, max_sse_event_size=MAX_EVENT)
-            async with self._client(_watched(transport, lost)) as client:
-                yield client
-
-    @asynccontextmanager
-    async def _events(
-        self, place: HttpServer, lost: Callable[[], None], statuses: list[int]
-    ) -> AsyncGenerator[Client]:
-        def made(
-            headers: dict[str, str] | None = None,
-            timeout: httpx2.Timeout | None = None,
-            auth: httpx2.Auth | None = None,
-        ) -> httpx2.AsyncClient:
-            return self._requests(place, auth, statuses)
-
-        transport = sse_client(place.url, httpx_client_factory=made, auth=self.auth())
-        async with self._client(_watched(transport, lost)) as client:
-            yield client
-
-    def _requests(
-        self, place: HttpServer, auth: httpx2.Auth | None, statuses: list[int]
-    ) -> httpx2.AsyncClient:
-        async def note(response: httpx2.Response) -> None:
-            statuses.append(response.status_code)
-
-        return httpx2.AsyncClient(
-            transport=GuardedTransport(loopback=self.loopback, allow=self.allow),
+    def _requests(self, place: HttpServer, lost: Lost, *, has_one_way_back: bool = False) -> Requests:
+        return Requests(
             headers=dict(place.headers),
-            auth=auth,
-            timeout=httpx2.Timeout(CONNECTING, read=READING),
-            event_hooks={"response": [note]},
-            trust_env=False,
+            auth=self.auth(),
+            loopback=self.loopback,
+            allow=self.allow,
+            lost=lost,
+            has_one_way_back=has_one_way_back,
         )
 
-    def _refuse(self, error: BaseException, statuses: Sequence[int]) -> None:
-        """Tell somebody who cannot be let in why."""
-        if isinstance(failure_of(error).error, NeedsAuthorization):
-            return
-        if 401 in statuses and self.auth() is None:
-            raise AgentError(
+    @asynccontextmanager
+    async def _streamable(self, place: HttpServer, lost: Lost, http: Requests) -> AsyncGenerator[Client]:
+        transport = streamable_http_client(place.url, http_client=http, max_sse_event_size=MAX_ANSWER)
+        async with http, self._client(_watched(transport, lost)) as client:
+            http.is_standing = True
+            yield client
+
+    @asynccontextmanager
+    async def _events(self, place: HttpServer, lost: Lost, http: Requests) -> AsyncGenerator[Client]:
+        def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> Requests:
+            return http
+
+        transport = sse_client(place.url, httpx_client_factory=made)
+        async with self._client(_watched(transport, lost)) as client:
+            http.is_standing = True
+            yield client
+
+    def _plainly(self, error: Exception, status: int | None) -> Exception:
+        """Why nobody could be reached, in words, if it was more than that."""
+        cause = failure_of(error).error
+        if isinstance(cause, AgentError):
+            return cause
+        if isinstance(cause, httpx2.HTTPStatusError):
+            status = cause.response.status_code
+        if status == 401 and self.auth() is None:
+            return AgentError(
                 f"The MCP server {self.name!r} wants to know who we are (401).",
                 kept="The server is kept.",
-                next_step="Give headers={'Authorization': '…'}, or callback_host= so that a person can authorise it.",
-            ) from error
+                next_step="Give headers={'Authorization': '…'}, or callback_host= so that a person can.",
+            )
+        if status in _ELSEWHERE:
+            return AgentError(
+                f"No MCP server is there: it answered {status}.",
+                kept="The server is kept.",
+                next_step="Check its address: it often ends in /mcp or /sse.",
+            )
+        if status is not None and status >= 400:
+            return AgentError(f"It answered {status}.", kept="The server is kept, and tried again.")
+        return error
 
     # --- a process
 
     @asynccontextmanager
-    async def _process(self, place: StdioServer, lost: Callable[[], None]) -> AsyncGenerator[Client]:
+    async def _process(self, place: StdioServer, lost: Lost) -> AsyncGenerator[Client]:
         server = StdioServerParameters(
             command=place.command,
             args=list(place.args),
             env={**{name: os.environ[name] for name in place.inherit if name in os.environ}, **place.env},
             cwd=place.cwd,
         )
-        with _log_of(self.name) as errlog:
-            async with self._client(_watched(stdio_client(server, errlog=errlog), lost)) as client:
-                yield client
+        async with AsyncExitStack() as stack:
+            errlog = stack.enter_context(logged(self.name))
+            client = self._client(_watched(stdio_client(server, errlog=errlog), lost))
+            try:
+                await stack.enter_async_context(client)
+            except OSError as error:
+                raise _not_started(place, error) from error
+            yield client
+
+
+def _not_started(place: StdioServer, error: OSError) -> AgentError:
+    if place.cwd is not None and not os.path.isdir(place.cwd):
+        what = f"The folder {place.cwd!r} is not there."
+    elif isinstance(error, FileNotFoundError):
+        what = f"There is no command {place.command!r} on this machine."
+    else:
+        what = f"The command {place.command!r} cannot be run: {error.strerror or error}."
+    return AgentError(
+        what,
+        kept="The server is kept, and tried again.",
+        next_step="Give the whole path of a program that can be run here.",
+    )
 
 
 @asynccontextmanager
-async def _watched(transport: Any, lost: Callable[[], None]) -> AsyncGenerator[Any]:
+async def _watched(transport: Any, lost: Lost) -> AsyncGenerator[Any]:
     """The same transport, which tells when nothing more comes from the server."""
     async with transport as (read, write):
         yield _Watched(read, lost), write
@@ -186,18 +180,11 @@ async def _watched(transport: Any, lost: Callable[[], None]) -> AsyncGenerator[A
 class _Watched:
     """A stream that is read from."""
 
-    def __init__(self, stream: Any, lost: Callable[[], None]) -> None:
+    def __init__(self, stream: Any, lost: Lost) -> None:
         self._stream, self._lost = stream, lost
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-    async def receive(self) -> Any:
-        try:
-            return await self._stream.receive()
-        except BaseException:
-            self._lost()
-            raise
 
     def __aiter__(self) -> _Watched:
         return self
@@ -205,8 +192,8 @@ class _Watched:
     async def __anext__(self) -> Any:
         try:
             return await self._stream.__anext__()
-        except BaseException:
-            self._lost()
+        except Exception:  # also its end
+            self._lost(None)
             raise
 
     async def __aenter__(self) -> _Watched:
@@ -217,33 +204,5 @@ class _Watched:
         return await self._stream.__aexit__(*error)
 
 
-@contextlib.contextmanager
-def _log_of(name: str) -> Any:
-    """A file for what a process says on its standard error: it goes to our log, line by line."""
-    reading, writing = os.pipe()
-    loop = asyncio.get_running_loop()
-    pending = b""
-
-    def heard() -> None:
-        nonlocal pending
-        try:
-            said = os.read(reading, 65_536)
-        except OSError:
-            said = b""
-        if not said:
-            loop.remove_reader(reading)
-            return
-        *lines, pending = (pending + said).split(b"\n")
-        pending = pending[-_LONGEST_LINE:]
-        for line in lines:
-            log.info("%s: %s", name, cut(plain(line.decode(errors="replace")), _LONGEST_LINE))
-
-    os.set_blocking(reading, False)
-    loop.add_reader(reading, heard)
-    file = os.fdopen(writing, "w")
-    try:
-        yield file
-    finally:
-        loop.remove_reader(reading)
-        file.close()
-        os.close(reading)
+async def _unchecked(name: str, result: Any) -> None:
+    return None

@@ -205,6 +205,13 @@ class Actor:
         if self.chat is not None:
             self.chat.door.cut()
 
+    def refuse(self) -> None:
+        """Begin nothing more, from here on. `stop` follows."""
+        self.fibers.refuse()
+        self.jobs.refuse()
+        if self.chat is not None:
+            self.chat.door.refuse()
+
     async def stop(self, grace: float) -> None:
         """Stop serving; running turns get `grace` seconds and are then cut where they are."""
         stops = [self.fibers.close(grace), self.alarms.stop(grace), self.jobs.stop(grace)]

@@ -470,7 +470,7 @@ class Chat:
             ToolSource("memory", self.host.session.tools),
             ToolSource("get_tools", self.host.hooks.get_tools),
             ToolSource("methods", self._methods),
-            ToolSource("mcp", self._mcp_tools),
+            ToolSource("mcp", self._mcp_tools, self._hidden_mcp_tools),
         )
 
     async def _methods(self) -> Mapping[str, Tool]:
@@ -484,6 +484,10 @@ class Chat:
         if wait is not False:
             await servers.wait(WAITING if wait is True else wait)
         return await servers.tools()
+
+    def _hidden_mcp_tools(self, names: Sequence[str]) -> None:
+        if (servers := self._mcp()) is not None:
+            servers.hidden(names)
 
     async def generate_text(self, prompt: str, system: str, model: Any) -> str:
         """Ask a model something beside the conversation."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast, get_args
 
+from ..causes import is_superseded
 from ..clock import moment_of
 from ..errors import InvalidSchedule, StoreError
 from ..holds import Hold
@@ -50,7 +51,7 @@ from .callbacks import (
     write_retry,
 )
 from .parts import Parts
-from .retry import Retry, is_out_of_memory, is_superseded, is_transient
+from .retry import Retry, is_out_of_memory, is_transient
 from .when import (
     Kind,
     Moment,

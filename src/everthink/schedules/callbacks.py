@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ..calling import awaited
+from ..causes import is_superseded
 from ..clock import Clock
 from ..errors import AgentError, InvalidCallback, InvalidRetry, InvalidSettings
 from ..json_values import check_payload
@@ -28,7 +29,7 @@ from ..surface import can_take, is_tool, nearest_method, parameters_of, yields
 from .alarm_queries import AlarmRow
 from .job_queries import JobRow
 from .parts import Parts
-from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
+from .retry import DEFAULTS, Retry, is_out_of_memory, retrying
 
 __all__ = [
     "CallbackOutcome",

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from ..backoff import backoff
+from ..causes import is_superseded
 from ..clock import moment_of
 from ..errors import StoreClosed, StoreError
 from ..observe.events import QueueCreate, QueueError, QueueRetry
@@ -39,7 +40,7 @@ from .callbacks import (
 )
 from .job_queries import JobRow
 from .parts import Parts
-from .retry import Retry, is_superseded
+from .retry import Retry
 
 __all__ = ["Job", "Jobs"]
 
@@ -139,9 +140,13 @@ class Jobs:
         if self._has_news or await self._parts.store.fetch(queries.ANY, self._parts.id):
             self._flush()
 
+    def refuse(self) -> None:
+        """Begin nothing more. `stop` follows."""
+        self._is_open, self._is_stopped = False, True
+
     async def stop(self, grace: float) -> None:
         """Begin nothing more; a callback that runs gets `grace` seconds and is then cancelled."""
-        self._is_open, self._is_stopped = False, True
+        self.refuse()
         await stop(self._task, grace)
 
     @property

@@ -94,10 +94,12 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
             stream.end(result)  # unless it did so itself: nobody else will, and the caller has no time limit
         else:
             answer({"success": True, "done": True} | ({} if result is None else {"result": result}))
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if _is_cut(error):
+            raise
         text = mask(str(error)) or "Unknown error occurred"
+        if isinstance(error, asyncio.CancelledError):
+            text = f"Something that {call.method} waited for was cancelled"
         if _is_our_call(error):
             text = f"Method {call.method} takes other arguments than these {len(call.args)}"
         else:
@@ -109,7 +111,13 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
             answer({"success": False, "error": UNTOLD if isinstance(error, StoreError) else text})
 
 
-def _is_our_call(error: Exception) -> bool:
+def _is_cut(error: BaseException) -> bool:
+    """True when we are being stopped, and not something that the method waited for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
+
+
+def _is_our_call(error: BaseException) -> bool:
     """True when the method was not reached: what was sent does not fit its parameters."""
     return (
         isinstance(error, TypeError) and error.__traceback__ is not None and not error.__traceback__.tb_next

@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
+from starlette.responses import PlainTextResponse
+from starlette.websockets import WebSocket
+
 from ..access.origins import Hosts
 from ..address import kebab
 from ..devtools.inspector import Inspector
 from ..models.demo import DemoModel
 from ..server.answers import with_headers
+from ..server.asgi import deny
 from .sign_in import TOKEN, SignIn
 from .target import Loaded
 
@@ -213,12 +217,12 @@ class Broken:
             while (await receive())["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             await send({"type": "lifespan.shutdown.complete"})
-        elif scope["type"] == "websocket":
-            await receive()
-            # 1012 makes clients come back; the upgrade is refused, which they take the same way.
-            await send({"type": "websocket.close", "code": 1012})
+            return
+        text = f"{self._text}\n\nSave a file when it is mended: the server starts again by itself.\n"
+        if scope["type"] == "websocket":
+            # Not the 403 of a socket that is merely closed: clients would stay away for good.
+            await deny(WebSocket(scope, receive, send), receive, PlainTextResponse(text, 503))
         else:
-            text = f"{self._text}\n\nSave a file when it is mended: the server starts again by itself.\n"
             await _respond(send, 503, TYPES[".txt"], text.encode(), head=scope["method"] == "HEAD")
 
 

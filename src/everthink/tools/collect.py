@@ -11,7 +11,7 @@ Each gives `name -> Tool` in the order of definition, with names that providers 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,6 +32,8 @@ class ToolSource:
     name: str
     get: Callable[[], Awaitable[Mapping[str, Tool]]]
     """Gives them, by name. Asked in every turn."""
+    hidden: Callable[[Sequence[str]], None] | None = None
+    """Told the names that another source has as well, whose tools are used."""
 
 
 def collect_tools(cls: type, *, complete: bool = False) -> dict[str, Tool]:

@@ -121,8 +121,13 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
 async def offered(host: Host, client_tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """The tools of a turn: those of the agent's sources, and beside them a browser's."""
     ours: dict[str, Tool] = {}
-    for source in reversed(host.tool_sources()):
-        ours |= await source.get()
+    found = [(source, await source.get()) for source in reversed(host.tool_sources())]
+    for _, tools in found:
+        ours |= tools
+    if len(ours) < sum(len(tools) for _, tools in found):
+        for source, tools in found:
+            if source.hidden is not None:
+                source.hidden([name for name, tool in tools.items() if ours[name] is not tool])
     return {**ours, **_beside(host, client_tools, ours)}
 
 

@@ -1,0 +1,125 @@
+"""The HTTP client of one connection to a server: guarded, bounded, and what its requests met is noted.
+
+    the SDK's transport --request--> Requests --> GuardedTransport --> the server
+                                        |--> Sent: was it run?       --> lost: it cannot be reached any more
+
+The SDK lets an exception in one request end the connection and every other call on it. So once a connection
+stands, a request that fails is answered here, as a server in trouble would answer it: only that call fails.
+"""
+
+from __future__ import annotations
+
+import functools
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+import httpx2
+
+from ..errors import AgentError, BlockedAddress, NeedsAuthorization
+from ..guard.transport import GuardedTransport
+from .failures import Sent, sending
+from .link import Lost
+
+__all__ = ["MAX_ANSWER", "Requests"]
+
+CONNECTING = 10.0
+READING = 300.0
+"""Seconds between two pieces of a stream of events; there may be nothing to say for long."""
+MAX_ANSWER = 32 * 1024 * 1024
+"""So many bytes one answer, or one event, of a server may have."""
+_SESSION = "mcp-session-id"
+_FAILED = 502
+_UNREACHABLE = (httpx2.ConnectError, httpx2.ConnectTimeout)
+_UNSENT = (*_UNREACHABLE, httpx2.PoolTimeout, BlockedAddress, NeedsAuthorization)
+
+
+class Requests(httpx2.AsyncClient):
+    """What one connection asks with."""
+
+    def __init__(
+        self,
+        *,
+        headers: dict[str, str],
+        auth: httpx2.Auth | None,
+        loopback: bool,
+        allow: Sequence[str],
+        lost: Lost,
+        has_one_way_back: bool = False,
+    ) -> None:
+        guard = GuardedTransport(loopback=loopback, allow=allow, verify=_trust())
+        timeout = httpx2.Timeout(CONNECTING, read=READING)
+        super().__init__(transport=guard, headers=headers, auth=auth, timeout=timeout, trust_env=False)
+        self._lost = lost
+        self._has_one_way_back = has_one_way_back
+        """True when answers come by another request than the one that asked: without that nobody is told."""
+        self.is_standing = False
+        """True once the server has said hello."""
+        self.status: int | None = None
+        """What the last message to the server was answered with."""
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send one request of the SDK's, with whatever authorization takes."""
+        sent = Sent()
+        try:
+            response = await self._whole(await super().send(request, **options))
+        except Exception as error:
+            sent.error = error
+            sent.was_not_run = isinstance(error, _UNSENT)
+            sent.is_over = isinstance(error, (*_UNREACHABLE, NeedsAuthorization))
+            self._note(request, sent)
+            if not self.is_standing or request.method != "POST" or self._has_one_way_back:
+                raise
+            return httpx2.Response(_FAILED, request=request)
+        sent.status = response.status_code
+        if _is_stale(request, response):
+            sent.error = AgentError("It does not know our session any more.")
+            sent.was_not_run = sent.is_over = True
+        self._note(request, sent)
+        return response
+
+    def _note(self, request: httpx2.Request, sent: Sent) -> None:
+        if request.method == "POST":
+            self.status = sent.status
+            if (note := sending.get()) is not None:
+                note.take(sent)
+            if self._has_one_way_back and (sent.error is not None or (sent.status or 0) >= 400):
+                self._lost(sent.error or AgentError(f"It answered {sent.status}."))
+        if sent.is_over and self.is_standing and request.method != "DELETE":
+            self._lost(sent.error)
+
+    async def _whole(self, response: httpx2.Response) -> httpx2.Response:
+        """The answer, read to its end if it is JSON: what breaks off, or never ends, does so here."""
+        if not response.headers.get("content-type", "").lower().startswith("application/json"):
+            return response
+        found = bytearray()
+        try:
+            async for part in response.aiter_bytes():
+                found += part
+                if len(found) > MAX_ANSWER:
+                    raise AgentError(f"Its answer has more than {MAX_ANSWER:,} bytes.")
+        finally:
+            await response.aclose()
+        headers = [
+            (name, value)
+            for name, value in response.headers.multi_items()
+            if name.lower() not in ("content-encoding", "content-length", "transfer-encoding")
+        ]
+        return httpx2.Response(
+            response.status_code, headers=headers, content=bytes(found), request=response.request
+        )
+
+
+def _is_stale(request: httpx2.Request, response: httpx2.Response) -> bool:
+    """True when a server has forgotten our session: 404 says so, and 400 does in the words of many."""
+    if _SESSION not in request.headers or request.method == "DELETE":
+        return False
+    if response.status_code != 400:
+        return response.status_code == 404
+    return response.is_closed and b"session" in response.content[:2_000].lower()
+
+
+@functools.cache
+def _trust() -> ssl.SSLContext:
+    """The authorities that are believed. Reading them takes longer than all else about a connection."""
+    return httpx2.create_ssl_context()
