@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
-from pydantic import BaseModel
+from mcp.server.request_state import RequestStateSecurity
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from tests.support.mcp_stack import Assistant, Serving, Stack, calculator, state_of
@@ -568,27 +569,27 @@ def _legacy(said: dict[str, Any]) -> Response | None:
 # --- a tool that asks
 
 
-class Name(BaseModel):
-    name: str
-
-
 @pytest.mark.agent_case(248, 249)
 async def test_a_tool_that_asks_a_person_fails_in_words_when_there_is_none(stack: Stack) -> None:
-    asking = MCPServer[Any]("asking")
+    asking = MCPServer[Any]("asking", request_state_security=RequestStateSecurity(keys=[b"k" * 32]))
+    form = ElicitRequestFormParams(
+        message="Who are you?", requested_schema={"type": "object", "properties": {}}
+    )
 
     @asking.tool()
-    async def greet(ctx: Context[Any, Any]) -> str:
+    async def greet(ctx: Context[Any, Any]) -> str | InputRequiredResult:
         """Greet."""
-        answer = await ctx.elicit("Who are you?", Name)
-        return answer.action
+        return InputRequiredResult(input_requests={"who": ElicitRequest(params=form)}, request_state="")
 
     async with Serving(asking) as serving:
         agent = await stack.live()
         await agent.add_mcp_server("asking", serving.url)
 
-        with pytest.raises(ToolError):
+        with pytest.raises(ToolError, match=r"'greet' of .* 'asking' asks a person.*Who are you\?"):
             await agent.call_mcp_tool("asking", "greet")
 
+        offered = serving.bodies[-1]["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        assert offered == {"elicitation": {"form": {}, "url": {}}}
         assert (await agent.list_mcp_servers())[0].state == "ready"
 
 

@@ -182,13 +182,14 @@ Before = Callable[[Request, dict[str, Any]], Awaitable[Response | None]]
 class Serving:
     """`async with Serving() as serving`: a server over streamable HTTP.
 
-    `asked` has the method of each request, `heads` its headers. `before` may answer in the server's place.
+    `asked` has the method of each request, `heads` and `bodies` the rest. `before` may answer in its place.
     """
 
     def __init__(self, server: MCPServer[Any] | None = None, *, stateless: bool = True) -> None:
         self._app = (server or calculator()).streamable_http_app(stateless_http=stateless, json_response=True)
         self.asked: list[str] = []
         self.heads: list[dict[str, str]] = []
+        self.bodies: list[dict[str, Any]] = []
         self.before: Before | None = None
         self._stack = AsyncExitStack()
 
@@ -207,6 +208,7 @@ class Serving:
         said: dict[str, Any] = json.loads(body) if body else {}
         self.asked.append(said.get("method", scope["method"]))
         self.heads.append(dict(request.headers))
+        self.bodies.append(said)
         answer = await self.before(request, said) if self.before is not None else None
         if answer is not None:
             return await answer(scope, receive, send)

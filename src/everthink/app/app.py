@@ -44,6 +44,7 @@ from .subclassing import check_app_class
 
 if TYPE_CHECKING:
     from ..access.access import Access
+    from ..mcp.places import Place
     from ..mcp_endpoint import McpEndpoint
     from ..mcp_server.catalogue import Catalogue
     from ..models.port import Model
@@ -181,6 +182,11 @@ class App:
         self._closed = False
         self.events = EventBus(now_ms=self.clock.now_ms)
         """What happens in this app: `app.events.subscribe(print, channel="chat")`."""
+
+    @property
+    def mcp_servers(self) -> dict[str, Place]:
+        """The MCP servers that every agent has, by name, as the app was given them."""
+        return dict(self._mcp_servers)
 
     def _own(self, name: str, given: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """A function that the app is given, or the method of that name that a subclass has."""

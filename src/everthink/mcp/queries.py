@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..store.port import AgentStore, Statement, Store
 
 __all__ = [
+    "SECRETS",
     "TABLES",
     "ServerRow",
     "SharedRow",
@@ -45,6 +46,9 @@ TABLES = (
         PRIMARY KEY (agent, id)
     )""",
 )
+
+SECRETS = "SELECT secrets FROM mcp_servers WHERE secrets IS NOT NULL"
+"""What is stored of the secrets of all servers: for those who look after a database."""
 
 _COLUMNS = "id, name, prefix, address, options, secrets, callback_url, catalogue"
 
