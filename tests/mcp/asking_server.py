@@ -50,4 +50,10 @@ def pay(amount: int) -> str:
 
 if __name__ == "__main__":
     app = server.streamable_http_app(stateless_http=True)
-    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+    uvicorn.run(
+        app,
+        host="127.0.0.1",
+        port=int(sys.argv[1]),
+        log_level="warning",
+        timeout_graceful_shutdown=1,  # a client that listens for changes stays on the line
+    )

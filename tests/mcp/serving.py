@@ -101,7 +101,7 @@ async def until(is_so: Any, what: str = "") -> None:
     ends = asyncio.get_running_loop().time() + PATIENCE
     while not is_so():
         assert asyncio.get_running_loop().time() < ends, what or "it never came to that"
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.003)
 
 
 def is_gone(pid: int) -> bool:

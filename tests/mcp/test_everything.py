@@ -152,7 +152,9 @@ async def test_a_server_killed_while_it_is_listed_offers_its_tools_all_the_same(
     os.kill(everything.pid, signal.SIGSTOP)
     link = await everything.room.link()
     link.refresh()
-    await until(lambda: not link._stale.is_set())  # it has been asked
+    assert link._client
+    asked = link._client.session._dispatcher._pending
+    await until(lambda: asked, "it was never asked")
 
     # When it dies and is there again
     await everything.kill()

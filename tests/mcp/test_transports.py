@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from tests.conftest import OpenApp
 from tests.mcp.offering import offering
 from tests.mcp.room import Room, room
 from tests.mcp.serving import Serving, deeds, stdio, until
+from tests.mcp.small_server import SmallServer
 
 from everthink.abort import AbortController
 from everthink.mcp import HttpServer, LocalServer
@@ -214,50 +214,6 @@ async def test_an_address_where_nobody_speaks_either_transport_says_so(open_app:
 # --- calls that fail at the HTTP
 
 
-class Refusing:
-    """A server of the protocol of 2026 in a few lines, whose tool is answered as a test says."""
-
-    def __init__(self) -> None:
-        self.status, self.calls = 200, 0
-        self.is_cut = False
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            return
-        asked = json.loads((await receive())["body"] or b"{}")
-        status, result = 200, self._answer(asked.get("method"))
-        if asked.get("method") == "tools/call":
-            self.calls += 1
-            status = self.status
-        body = json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "result": result}).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        if status != 200:
-            headers, body = [(b"content-type", b"text/plain"), (b"content-length", b"2")], b"no"
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        cut = len(body) // 2 if self.is_cut and asked.get("method") == "tools/call" else len(body)
-        await send({"type": "http.response.body", "body": body[:cut], "more_body": cut < len(body)})
-        if cut < len(body):
-            raise ConnectionError("gone in the middle of an answer")
-
-    def _answer(self, method: Any) -> dict[str, Any]:
-        match method:
-            case "server/discover":
-                return {
-                    "supportedVersions": ["2026-07-28"],
-                    "capabilities": {"tools": {}},
-                    "resultType": "complete",
-                    "ttlMs": 0,
-                    "cacheScope": "public",
-                }
-            case "tools/list":
-                tool = {"name": "act", "inputSchema": {"type": "object"}, "outputSchema": EVIL}
-                return {"tools": [tool], "resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
-            case _:
-                content = [{"type": "text", "text": "acted"}]
-                structured = {"s": "a" * 60 + "!"}
-                return {"content": content, "structuredContent": structured, "resultType": "complete"}
-
-
 EVIL = {"type": "object", "properties": {"s": {"type": "string", "pattern": "^(a+)+$"}}}
 """A pattern that takes for ever to find out that it does not fit."""
 
@@ -276,19 +232,19 @@ EVIL = {"type": "object", "properties": {"s": {"type": "string", "pattern": "^(a
 async def test_a_call_that_is_refused_by_http_says_whether_it_was_run(
     open_app: OpenApp, status: int, words: str
 ) -> None:
-    server = Refusing()
+    server = SmallServer()
     async with Listening(server) as place:
         chat = await room(open_app, servers_at(place))
-        assert await chat.output("docs_act") == {"s": "a" * 60 + "!"}
+        assert await chat.output("docs_act") == "acted"
         server.status = status
 
         assert await chat.error("docs_act") == words
 
-        assert server.calls == 2  # once each: nothing is tried again in the dark
+        assert server.asked.count("tools/call") == 2  # once each: nothing is tried again in the dark
 
 
 async def test_an_answer_that_breaks_off_fails_that_call_and_no_other(open_app: OpenApp) -> None:
-    server = Refusing()
+    server = SmallServer()
     async with Listening(server) as place:
         chat = await room(open_app, servers_at(place))
         await chat.output("docs_act")
@@ -303,7 +259,10 @@ async def test_an_answer_that_breaks_off_fails_that_call_and_no_other(open_app: 
 
 
 async def test_a_schema_of_a_stranger_is_not_run_on_the_answer_of_a_stranger(open_app: OpenApp) -> None:
-    async with Listening(Refusing()) as place:
+    server = SmallServer()
+    server.tools[0]["outputSchema"] = EVIL
+    server.result["structuredContent"] = {"s": "a" * 60 + "!"}
+    async with Listening(server) as place:
         chat = await room(open_app, servers_at(place))
 
         async with asyncio.timeout(5):

@@ -21,7 +21,7 @@ from ..guard.transport import GuardedTransport
 from .failures import Sent, sending
 from .link import Lost
 
-__all__ = ["MAX_ANSWER", "Requests"]
+__all__ = ["MAX_ANSWER", "READING", "Requests", "Watch"]
 
 CONNECTING = 10.0
 READING = 300.0
@@ -34,6 +34,20 @@ _UNREACHABLE = (httpx2.ConnectError, httpx2.ConnectTimeout)
 _UNSENT = (*_UNREACHABLE, httpx2.PoolTimeout, BlockedAddress, NeedsAuthorization)
 
 
+class Watch:
+    """Tells when a connection ends by itself. Until the server has said hello, connecting fails instead."""
+
+    def __init__(self, lost: Lost) -> None:
+        self.lost = lost
+        self.is_standing = False
+        """True once the server has said hello."""
+
+    def ended(self, error: BaseException | None = None) -> None:
+        """Nothing more comes from the server."""
+        if self.is_standing:
+            self.lost(error)
+
+
 class Requests(httpx2.AsyncClient):
     """What one connection asks with."""
 
@@ -44,17 +58,15 @@ class Requests(httpx2.AsyncClient):
         auth: httpx2.Auth | None,
         loopback: bool,
         allow: Sequence[str],
-        lost: Lost,
+        watch: Watch,
         has_one_way_back: bool = False,
     ) -> None:
         guard = GuardedTransport(loopback=loopback, allow=allow, verify=_trust())
         timeout = httpx2.Timeout(CONNECTING, read=READING)
         super().__init__(transport=guard, headers=headers, auth=auth, timeout=timeout, trust_env=False)
-        self._lost = lost
+        self._watch = watch
         self._has_one_way_back = has_one_way_back
         """True when answers come by another request than the one that asked: without that nobody is told."""
-        self.is_standing = False
-        """True once the server has said hello."""
         self.status: int | None = None
         """What the last message to the server was answered with."""
 
@@ -68,7 +80,7 @@ class Requests(httpx2.AsyncClient):
             sent.was_not_run = isinstance(error, _UNSENT)
             sent.is_over = isinstance(error, (*_UNREACHABLE, NeedsAuthorization))
             self._note(request, sent)
-            if not self.is_standing or request.method != "POST" or self._has_one_way_back:
+            if not self._watch.is_standing or request.method != "POST" or self._has_one_way_back:
                 raise
             return httpx2.Response(_FAILED, request=request)
         sent.status = response.status_code
@@ -84,9 +96,9 @@ class Requests(httpx2.AsyncClient):
             if (note := sending.get()) is not None:
                 note.take(sent)
             if self._has_one_way_back and (sent.error is not None or (sent.status or 0) >= 400):
-                self._lost(sent.error or AgentError(f"It answered {sent.status}."))
-        if sent.is_over and self.is_standing and request.method != "DELETE":
-            self._lost(sent.error)
+                self._watch.lost(sent.error or AgentError(f"It answered {sent.status}."))
+        if sent.is_over and request.method != "DELETE":
+            self._watch.ended(sent.error)
 
     async def _whole(self, response: httpx2.Response) -> httpx2.Response:
         """The answer, read to its end if it is JSON: what breaks off, or never ends, does so here."""

@@ -54,6 +54,8 @@ BETWEEN_LISTS = 1.0
 """Seconds after which a server that says that its lists have changed is asked once more."""
 LEAVING = 5.0
 """Seconds that a client gets to hang up."""
+LAST_ANSWERS = 1.0
+"""Seconds for which calls may still be answered when the connection is known to be over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +230,16 @@ class Link:
 
     def _lose(self, scope: CancelScope | None, error: BaseException | None) -> None:
         """The connection has ended by itself. Nobody calls it any more, and it is left without a word."""
+        import anyio
+
         if scope is None or scope is not self._scope or self._stopping.is_set() or self._is_lost:
             return
         self._is_lost, self._loss, self._client = True, error, None
-        scope.cancel()
+        if self._calls:
+            # What was asked already may be answered, if only with a no that makes it safe to ask again.
+            scope.deadline = anyio.current_time() + LAST_ANSWERS
+        else:
+            scope.cancel()
         if self._was_ready:
             words = LOST if error is None else failure_of(error).words
             log.info("the connection to the MCP server %s was lost: %s", self.name, words)
@@ -307,6 +315,8 @@ class Link:
 
     def _ended(self, work: asyncio.Future[Any]) -> None:
         self._calls.discard(work)
+        if self._is_lost and not self._calls and self._scope is not None:
+            self._scope.cancel()
         if not work.cancelled():
             work.exception()  # whoever was cancelled meanwhile does not ask for it
 

@@ -10,6 +10,7 @@ connection is known when it comes and not at the next call.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from mcp import Client
 
 from ..errors import AgentError
 from .failures import failure_of
-from .http import MAX_ANSWER, READING, Requests
+from .http import MAX_ANSWER, READING, Requests, Watch
 from .link import Lost
 from .places import HttpServer, LocalServer, Place, StdioServer
 from .stderr import logged
@@ -54,14 +55,16 @@ class Connector:
     @asynccontextmanager
     async def connect(self, lost: Lost) -> AsyncGenerator[Client]:
         """A connected client. `lost` is called when the connection ends by itself."""
+        watch = Watch(lost)
         async with AsyncExitStack() as stack:
             match self.place:
                 case LocalServer(server=server):
                     client = await stack.enter_async_context(self._client(server))
                 case StdioServer():
-                    client = await stack.enter_async_context(self._process(self.place, lost))
+                    client = await self._process(self.place, watch, stack)
                 case HttpServer():
-                    client = await self._http(self.place, lost, stack)
+                    client = await self._http(self.place, watch, stack)
+            watch.is_standing = True
             # A stranger's schema is not run on a stranger's answer: a pattern in it may take for ever.
             cast("Any", client.session).validate_tool_result = _unchecked
             yield client
@@ -72,46 +75,41 @@ class Connector:
 
     # --- over HTTP
 
-    async def _http(self, place: HttpServer, lost: Lost, stack: AsyncExitStack) -> Client:
+    async def _http(self, place: HttpServer, watch: Watch, stack: AsyncExitStack) -> Client:
         if place.transport != "sse":
-            http = self._requests(place, lost)
+            http = self._requests(place, watch)
             try:
-                return await stack.enter_async_context(self._streamable(place, lost, http))
+                return await stack.enter_async_context(self._streamable(place, watch, http))
             except Exception as error:
                 if place.transport != "auto" or http.status not in _ELSEWHERE:
                     raise self._plainly(error, http.status) from error
-        http = self._requests(place, lost, has_one_way_back=True)
+        http = self._requests(place, watch, has_one_way_back=True)
         try:
-            return await stack.enter_async_context(self._events(place, lost, http))
+            return await stack.enter_async_context(self._events(place, watch, http))
         except Exception as error:
             raise self._plainly(error, http.status) from error
 
-    def _requests(self, place: HttpServer, lost: Lost, *, has_one_way_back: bool = False) -> Requests:
+    def _requests(self, place: HttpServer, watch: Watch, *, has_one_way_back: bool = False) -> Requests:
         return Requests(
             headers=dict(place.headers),
             auth=self.auth(),
             loopback=self.loopback,
             allow=self.allow,
-            lost=lost,
+            watch=watch,
             has_one_way_back=has_one_way_back,
         )
 
     @asynccontextmanager
-    async def _streamable(self, place: HttpServer, lost: Lost, http: Requests) -> AsyncGenerator[Client]:
+    async def _streamable(self, place: HttpServer, watch: Watch, http: Requests) -> AsyncGenerator[Client]:
         transport = streamable_http_client(place.url, http_client=http, max_sse_event_size=MAX_ANSWER)
-        async with http, self._client(_watched(transport, lost)) as client:
-            http.is_standing = True
+        async with http, self._client(_watched(transport, watch)) as client:
             yield client
 
-    @asynccontextmanager
-    async def _events(self, place: HttpServer, lost: Lost, http: Requests) -> AsyncGenerator[Client]:
+    def _events(self, place: HttpServer, watch: Watch, http: Requests) -> Client:
         def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> Requests:
             return http
 
-        transport = sse_client(place.url, httpx_client_factory=made)
-        async with self._client(_watched(transport, lost)) as client:
-            http.is_standing = True
-            yield client
+        return self._client(_watched(sse_client(place.url, httpx_client_factory=made), watch))
 
     def _plainly(self, error: Exception, status: int | None) -> Exception:
         """Why nobody could be reached, in words, if it was more than that."""
@@ -138,22 +136,27 @@ class Connector:
 
     # --- a process
 
-    @asynccontextmanager
-    async def _process(self, place: StdioServer, lost: Lost) -> AsyncGenerator[Client]:
+    async def _process(self, place: StdioServer, watch: Watch, stack: AsyncExitStack) -> Client:
         server = StdioServerParameters(
             command=place.command,
             args=list(place.args),
             env={**{name: os.environ[name] for name in place.inherit if name in os.environ}, **place.env},
             cwd=place.cwd,
         )
-        async with AsyncExitStack() as stack:
-            errlog = stack.enter_context(logged(self.name))
-            client = self._client(_watched(stdio_client(server, errlog=errlog), lost))
-            try:
-                await stack.enter_async_context(client)
-            except OSError as error:
-                raise _not_started(place, error) from error
-            yield client
+        errlog = stack.enter_context(logged(self.name))
+        client = self._client(_watched(stdio_client(server, errlog=errlog), watch))
+        try:
+            return await stack.enter_async_context(client)
+        except OSError as error:
+            raise _not_started(place, error) from error
+        except Exception as error:
+            if not failure_of(error).is_over:
+                raise
+            raise AgentError(
+                "The process ended before it had answered; what it said is in the log.",
+                kept="The server is kept, and tried again.",
+                next_step=f"Run it by hand: {shlex.join((place.command, *place.args))}",
+            ) from error
 
 
 def _not_started(place: StdioServer, error: OSError) -> AgentError:
@@ -171,17 +174,17 @@ def _not_started(place: StdioServer, error: OSError) -> AgentError:
 
 
 @asynccontextmanager
-async def _watched(transport: Any, lost: Lost) -> AsyncGenerator[Any]:
+async def _watched(transport: Any, watch: Watch) -> AsyncGenerator[Any]:
     """The same transport, which tells when nothing more comes from the server."""
     async with transport as (read, write):
-        yield _Watched(read, lost), write
+        yield _Watched(read, watch), write
 
 
 class _Watched:
     """A stream that is read from."""
 
-    def __init__(self, stream: Any, lost: Lost) -> None:
-        self._stream, self._lost = stream, lost
+    def __init__(self, stream: Any, watch: Watch) -> None:
+        self._stream, self._watch = stream, watch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -193,7 +196,7 @@ class _Watched:
         try:
             return await self._stream.__anext__()
         except Exception:  # also its end
-            self._lost(None)
+            self._watch.ended()
             raise
 
     async def __aenter__(self) -> _Watched:
