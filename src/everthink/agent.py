@@ -262,7 +262,7 @@ class Agent:
         approval: Literal["never", "destructive", "always"] = "never",
         tools: Sequence[str] | None = None,
         timeout: float = 60.0,
-        max_time: float = 600.0,
+        total_timeout: float = 600.0,
         callback_host: str | None = None,
         callback_path: str | None = None,
         client_id: str | None = None,
@@ -299,7 +299,7 @@ class Agent:
             approval=approval,
             tools=tools,
             timeout=timeout,
-            max_time=max_time,
+            total_timeout=total_timeout,
         )
         return await self._home.mcp.add(
             name,

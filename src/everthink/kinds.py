@@ -283,7 +283,7 @@ _USED = {
     "approval": words("never", "destructive", "always") | FUNCTION,
     "tools": optional(TEXTS),
     "timeout": above(0),
-    "max_time": above(0),
+    "total_timeout": above(0),
 }
 """How the tools of an MCP server are used."""
 

@@ -25,16 +25,18 @@ TEXT = (ROOT / "docs" / PAGE).read_text("utf-8")
 @pytest.mark.anyio
 async def test_the_app_of_the_page_is_let_in_by_a_person(tmp_path: Path) -> None:
     agent = program(PAGE, "app.py")["Assistant"]
-    async with Locked(ManualClock()) as locked:
-        async with Stack(f"sqlite:///{tmp_path}/app.db", locked.clock, agent=agent) as stack:
-            chat = await stack.connect()
+    async with (
+        Locked(ManualClock()) as locked,
+        Stack(f"sqlite:///{tmp_path}/app.db", locked.clock, agent=agent) as stack,
+    ):
+        chat = await stack.connect()
 
-            [answer] = await chat.call("connect", "Issues", locked.url)
-            back = await stack.open(await stack.sent_back(answer["result"]))
+        [answer] = await chat.call("connect", "Issues", locked.url)
+        back = await stack.open(await stack.sent_back(answer["result"]))
 
-            await chat.until(lambda: state_of(chat) == "ready")
-            [id] = chat.of("mcp_servers")[-1]["mcp"]["servers"]
-            assert back.headers["location"] == f"/settings?connected={id}"
+        await chat.until(lambda: state_of(chat) == "ready")
+        [id] = chat.of("mcp_servers")[-1]["mcp"]["servers"]
+        assert back.headers["location"] == f"/settings?connected={id}"
 
 
 def test_every_option_method_and_state_is_on_the_page() -> None:

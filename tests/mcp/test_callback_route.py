@@ -17,7 +17,7 @@ from tests.support.authorization import LIFETIME, Locked
 from tests.support.mcp_stack import Assistant, Serving, Stack, state_of
 from tests.support.postgres import postgres_database, postgres_server, postgres_url
 
-from everthink.mcp.callback import new_state
+from everthink.oauth.callback import new_state
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from everthink.testing.in_process_server import Answer
 

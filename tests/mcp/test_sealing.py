@@ -10,8 +10,8 @@ import pytest
 from cryptography.fernet import Fernet
 
 from everthink.errors import AgentError, InvalidSettings, MissingExtra, SecretsUnreadable
-from everthink.mcp.keep import Keep
-from everthink.mcp.sealing import SECRET_KEY, Sealer
+from everthink.oauth.keep import Keep
+from everthink.oauth.sealing import SECRET_KEY, Sealer
 
 SECRETS = {"tokens": {"access_token": "hunter2-and-more"}, "headers": {"X-Key": "hunter3"}}
 WORDS = "a sentence that nobody guesses"

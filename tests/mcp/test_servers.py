@@ -261,7 +261,7 @@ async def test_an_agent_has_a_bounded_number_of_servers(stack: Stack, serving: S
         ({"timeout": "long"}, "timeout is 'long'"),
         ({"timeout": float("inf")}, "timeout is inf"),
         ({"timeout": True}, "timeout is True"),
-        ({"max_time": -1}, "max_time is -1"),
+        ({"total_timeout": -1}, "total_timeout is -1"),
         ({"callback_host": ""}, "callback_host is ''"),
         ({"callback_host": 7}, "callback_host is 7"),
         ({"callback_host": "https://"}, "no address"),

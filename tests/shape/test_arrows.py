@@ -15,6 +15,7 @@ VALUES: dict[str, set[str]] = {
     "errors": set(),
     "masking": set(),
     "plain": set(),
+    "words": set(),
     "logs": {"masking", "plain"},
     "abort": set(),
     "accepting": set(),
@@ -66,7 +67,9 @@ ROOMS: dict[str, set[str]] = {
     "fibers": {"store.port", "observe.events", "hooks"},
     "schedules": {"store.port", "observe.events", "tasks", "hooks", "door"},
     # Edges: they import the core, the core never imports them.
-    "mcp": {*PORTS, "guard", "tasks"},
+    # How somebody lets us in: kept over restarts, sealed.
+    "oauth": set(),
+    "mcp": {*PORTS, "guard", "oauth", "tasks"},
     "workspace": {"store.port"},
     "sandbox": set(),
     "cluster": {"store", "postgres"},
@@ -87,6 +90,7 @@ ROOMS: dict[str, set[str]] = {
         "fibers",
         "schedules",
         "mcp",
+        "oauth",
         "workspace",
     },
     # Who may come in, and what they may do: asked by the server and by the page of `everthink dev`.

@@ -14,6 +14,7 @@ STARTS = {"create_task", "ensure_future"}
 AWAITED = {
     "accepting": "the caller awaits; asyncio logs what a caller that has left does not hear",
     "cli.dev": "the command waits for all of them",
+    "cli.doctor": "awaited in the same function",
     "client.exchange": "what one raises ends the exchange, and whoever waits is told",
     "client.line": "closing the line awaits the keeper; what ends it is told to whoever listens",
     "cluster.membership": "whoever claims an agent, or leaves, awaits it",

@@ -33,7 +33,7 @@ from ..kinds import (
 from ..limits import Limits
 from ..mcp.network import Network
 from ..mcp.places import Place, place_of
-from ..mcp.sealing import Sealer
+from ..oauth.sealing import Sealer
 from ..settings import as_settings, nearest, settings_of, shown, snake
 from ..surface import check_function, yields
 from ..think import Think

@@ -260,7 +260,7 @@ def _port(port: int) -> Check:
 def _sealing(store: str) -> Iterator[Check]:
     """Whether what lets agents in at MCP servers can be read by whoever reads the database."""
     from ..errors import AgentError
-    from ..mcp.sealing import SECRET_KEY, Sealer
+    from ..oauth.sealing import SECRET_KEY, Sealer
 
     try:
         has_key = Sealer.from_environment().has_key

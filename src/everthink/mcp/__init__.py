@@ -1,8 +1,8 @@
 """MCP servers: where they are, and how their tools are used.
 
-    from everthink.mcp import HttpServer, StdioServer
+from everthink.mcp import HttpServer, StdioServer
 
-    App(Assistant, mcp_servers={"docs": "https://example.com/mcp", "files": StdioServer("npx", ("-y", "…"))})
+App(Assistant, mcp_servers={"docs": "https://example.com/mcp", "files": StdioServer("npx", ("-y", "…"))})
 """
 
 from ..facades import help_from

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .sealing import Sealer
+from ..oauth.sealing import Sealer
 
 __all__ = ["Network"]
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from ..errors import InvalidSettings
 from ..settings import as_settings, check_fields, shown
-from .words import said
+from ..words import said
 
 __all__ = [
     "Approval",
@@ -53,7 +53,7 @@ class _Used:
     """The names of the tools that are offered; `None`: all."""
     timeout: float = 60.0
     """Seconds a call may take without a sign of life."""
-    max_time: float = 600.0
+    total_timeout: float = 600.0
     """Seconds it may take in all."""
 
 

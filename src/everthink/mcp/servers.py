@@ -23,14 +23,16 @@ from ..clock import Clock
 from ..errors import AgentError, AuthorizationFailed, CallbackRefused
 from ..guard.addresses import check_url
 from ..masking import mask
+from ..oauth import visits
+from ..oauth.callback import Callback
+from ..oauth.keep import OAUTH, Keep
 from ..observe.events import EventBody, McpChanged, McpConnected, McpRemoved
 from ..store.port import AgentStore, Statement
 from ..tools.tool import Tool
-from . import queries, visits
-from .callback import Callback
+from ..words import said
+from . import queries
 from .catalogue import Catalogue, decode, encode
 from .discovering import wires_of
-from .keep import OAUTH, Keep
 from .link import Link, Wires
 from .listing import Wanted, entries, told
 from .naming import callback_url, normal_url, prefix_for, random_id, server_id
@@ -39,12 +41,11 @@ from .places import HttpServer, McpServer, OAuthClient, ServerState, check_added
 from .queries import ServerRow
 from .server import Server
 from .shared import SharedServers
-from .words import said
 
 if TYPE_CHECKING:
     import httpx2
 
-    from .oauth import DurableOAuth
+    from ..oauth.flow import DurableOAuth
 
 __all__ = ["FLAG", "MOST_SERVERS", "McpServers", "Parts"]
 
@@ -416,7 +417,7 @@ class McpServers:
         return None if _has_authorization(own.server.place) else self._oauth(own)
 
     def _oauth(self, own: _Own) -> DurableOAuth:
-        from .oauth import DurableOAuth, OAuthServer
+        from ..oauth.flow import DurableOAuth, OAuthServer
 
         server = OAuthServer(
             id=own.id,
@@ -653,7 +654,7 @@ def _options(place: Any, accepted: Mapping[str, str] | None = None) -> str:
         "approval": place.approval,
         "tools": None if place.tools is None else list(place.tools),
         "timeout": place.timeout,
-        "max_time": place.max_time,
+        "total_timeout": place.total_timeout,
     }
     if accepted:
         options["accepted"] = dict(accepted)

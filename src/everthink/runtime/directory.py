@@ -38,9 +38,9 @@ from ..journal import queries as turn_queries
 from ..limits import Limits
 from ..mcp.network import Network
 from ..mcp.places import Place
-from ..mcp.sealing import Sealer
 from ..mcp.shared import SharedServers
 from ..models.port import Model
+from ..oauth.sealing import Sealer
 from ..observe.bus import EventBus
 from ..observe.events import Audit, Destroy, Released, SetAside, TaskFailed
 from ..recovery import suspects

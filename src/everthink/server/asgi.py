@@ -35,8 +35,8 @@ from ..clock import Clock
 from ..current import current_origin, origin_of
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
 from ..limits import Limits
-from ..mcp.callback import Callback, read_callback
 from ..messages import encode_json
+from ..oauth.callback import Callback, read_callback
 from ..runtime.actor import Actor
 from ..runtime.directory import MAX_NAME
 from .agent_sockets import AgentSockets

@@ -19,13 +19,13 @@ from starlette.responses import RedirectResponse, Response
 
 from ..address import Address
 from ..errors import AgentError, CallbackRefused
-from ..mcp.callback import Callback
 from ..mcp.naming import is_callback
 from ..mcp.queries import callback_of
-from ..mcp.visits import is_known
-from ..mcp.words import said
+from ..oauth.callback import Callback
+from ..oauth.visits import is_known
 from ..observe.events import McpAuthorized
 from ..runtime.actor import Actor
+from ..words import said
 
 if TYPE_CHECKING:
     from ..runtime.directory import Directory

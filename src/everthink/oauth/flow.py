@@ -27,11 +27,11 @@ import msgspec
 from ..clock import Clock
 from ..errors import AuthorizationFailed, CallbackRefused, MissingExtra, NeedsAuthorization
 from ..masking import mask
+from ..words import said
 from . import visits
 from .callback import Callback, new_state
 from .keep import OAUTH, Keep
 from .visits import STATE_SECONDS, Visit
-from .words import said
 
 try:
     import httpx2
