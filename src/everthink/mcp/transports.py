@@ -20,7 +20,7 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import Implementation
+from mcp_types import Implementation, JSONRPCResponse
 
 from mcp import Client
 
@@ -28,6 +28,7 @@ from ..errors import AgentError
 from .failures import failure_of
 from .http import MAX_ANSWER, READING, Requests, Watch
 from .link import Lost
+from .mending import mend
 from .places import HttpServer, LocalServer, Place, StdioServer
 from .stderr import logged
 
@@ -194,10 +195,14 @@ class _Watched:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
+            item = await self._stream.__anext__()
         except Exception:  # also its end
             self._watch.ended()
             raise
+        message = getattr(item, "message", None)
+        if isinstance(message, JSONRPCResponse):
+            mend(message.result)
+        return item
 
     async def __aenter__(self) -> _Watched:
         await self._stream.__aenter__()
