@@ -3,7 +3,7 @@
     ChatSockets --frame--> Asking --> door/requests.py, door/answers.py
 
 A window must not wait for ever: whatever becomes of its question, it is told. An answer to a question that
-is not open changes nothing, and is told to the audit.
+is not open changes nothing, and is told to the audit; one that does not fit its form is told to its sender.
 """
 
 from __future__ import annotations
@@ -122,6 +122,16 @@ class Asking:
             self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "answer", frame.tool_call_id, NOT_OPEN)
+            if await chat.answers.is_question(frame.tool_call_id):
+                self._show_question(connection, frame.tool_call_id)
+
+    def _show_question(self, connection: Connection, call_id: str) -> None:
+        """Show a window a question that is still open: it takes what it has sent for the tool's result."""
+        answer = self._host.turns.answer
+        if self._chat.answers.is_live(call_id) and answer is not None:
+            connection.send(wire.MessageChanged(answer.message()))
+        else:
+            self._audience.correct(connection)
 
     async def approved(self, connection: Connection, frame: wire.ApprovalAnswered) -> None:
         """Somebody said yes or no to a call."""

@@ -25,6 +25,7 @@ __all__ = [
     "Given",
     "LiveQuestion",
     "Question",
+    "as_shown",
     "descriptor",
     "read_answer",
     "yes_to",
@@ -80,6 +81,14 @@ def descriptor(question: Question) -> dict[str, Any]:
     """What a page is shown of a question, as the `descriptor` of the call's approval."""
     forms = {name: msgspec.to_builtins(form) for name, form in question.forms.items()}
     return {"kind": "question", "asks": question.asks, "forms": forms}
+
+
+def as_shown(given: Mapping[str, Given]) -> dict[str, Any]:
+    """What was answered, by the names of the forms, for those who look at the question afterwards."""
+    return {
+        name: msgspec.to_builtins(one if one.action == "accept" else Given(one.action))
+        for name, one in given.items()
+    }
 
 
 def yes_to(forms: Mapping[str, Form]) -> dict[str, Given] | str:
