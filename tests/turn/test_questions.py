@@ -211,6 +211,45 @@ async def test_a_window_answers_and_the_tool_goes_on_in_its_name(open_app: OpenA
         assert [run[2]["id"] for run in cls.runs] == ["ada", "bob", "bob"]
 
 
+async def test_a_window_that_takes_its_answer_for_the_result_is_not_told_of_the_call_in_a_new_message(
+    open_app: OpenApp,
+) -> None:
+    # As the published hook does it: it sends the answer, and asks for the stream at once
+    cls = booking(*PLAYS)
+    async with Listening(await open_app(cls)) as server:
+        ada, bob = [await server.connect(cls, "room") for _ in "ab"]
+        await ada.until_done(await ada.say("A trip, please"))
+        (part,) = [p for p in ada.messages[-1].parts if "toolCallId" in p]
+        await ada.answer(part["toolCallId"], {"action": "decline"}, autoContinue=True)
+        await ada.probe("here")
+        await ada.until(lambda: ada.of("stream_resuming"))
+        await ada.ack(ada.of("stream_resuming")[-1]["id"])
+        request = ada.of("stream_resuming")[-1]["id"]
+        for window in (ada, bob):
+            await window.until_done(request)
+
+        said = {window: [frame["body"] for frame in window.responses(request)] for window in (ada, bob)}
+        assert not any("tool-output" in body for body in said[ada])
+        assert any("tool-output" in body for body in said[bob])
+        for window in (ada, bob):
+            assert window.seqs(request) == list(range(len(window.seqs(request))))
+            updated = window.of("message_updated")[-1]["message"]["parts"]
+            assert [p.get("output") for p in updated if "toolCallId" in p] == ["declined"]
+
+
+async def test_a_second_question_is_shown_to_those_who_watch(open_app: OpenApp) -> None:
+    cls = booking(*PLAYS)
+    async with Listening(await open_app(cls)) as server:
+        ada, bob = [await server.connect(cls, "room") for _ in "ab"]
+        await ada.until_done(await ada.say("A trip, please"))
+        (part,) = [p for p in ada.messages[-1].parts if "toolCallId" in p]
+        told = len(bob.of("chat_messages"))
+        await ada.answer(part["toolCallId"], {"action": "accept", "content": {"seats": 2}}, autoContinue=True)
+        await bob.until(lambda: len(bob.of("chat_messages")) > told)
+        (part,) = [p for p in bob.messages[-1].parts if "toolCallId" in p]
+        assert part["approval"]["descriptor"]["forms"]["sure"]["message"] == "Sure?"
+
+
 async def test_one_answer_is_for_one_run(open_app: OpenApp) -> None:
     cls = booking(calls("book", city="Rome"), says("Done."), says("Again."))
     agent = (await open_app(cls)).agent(cls)

@@ -106,6 +106,7 @@ class Asking:
         if size > limits.tool_result_bytes:
             output, failed = None, True
             text = f"The result has {size} bytes, more than {limits.tool_result_bytes}."
+        is_question = await chat.answers.is_question(frame.tool_call_id)
         changed = await chat.answers.apply_result(
             frame.tool_call_id,
             output,
@@ -119,10 +120,12 @@ class Asking:
             if frame.client_tools:
                 connection.client_tools = frame.client_tools
                 chat.browser.declare(frame.client_tools, connection.mark)
+            if is_question:
+                self._audience.apart.add(connection)
             self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "answer", frame.tool_call_id, NOT_OPEN)
-            if await chat.answers.is_question(frame.tool_call_id):
+            if is_question:
                 self._show_question(connection, frame.tool_call_id)
 
     def _show_question(self, connection: Connection, call_id: str) -> None:
@@ -145,6 +148,7 @@ class Asking:
         )
         if changed:
             self._audit.tell(connection, "approval" if frame.approved else "denial", frame.tool_call_id)
+            self._audience.apart.discard(connection)
             self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "approval", frame.tool_call_id, NOT_OPEN)
