@@ -11,9 +11,11 @@ import { useFeed, type CallRow, type Fork, type JournalFeed, type Version } from
 import { CopyButton } from "./markdown";
 import { SUMMARY, useMemory } from "./memory";
 import { ending, Mark, type Marked } from "./marks";
-import { MessageView, textOf, type ToolActions } from "./parts";
+import { MessageView, textOf, type ToolActions, type ToolPart } from "./parts";
 import type { AgentInfo } from "./places";
+import { questionOf } from "./question";
 import { Composer, Transcript } from "./reading";
+import type { MCPServersState } from "./servers";
 import { SummaryCard } from "./summary";
 import { useTap, type Tap } from "./tap";
 
@@ -23,6 +25,7 @@ type Props = {
   tap: Tap;
   feed: JournalFeed;
   offers: boolean;
+  servers: MCPServersState | null;
   tab: Tab | null;
   onTab: (tab: Tab | null) => void;
   onFirst: (text: string) => void;
@@ -58,7 +61,13 @@ function durations(calls: CallRow[]): Map<string, number> {
   return found;
 }
 
-export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOver, bar }: Props) {
+/** What a call waits for. */
+function waitsFor(part: ToolPart): string {
+  const question = questionOf(part);
+  return question ? `${question.asks || getToolName(part)} asks you something.` : `${getToolName(part)} needs your approval.`;
+}
+
+export function Chat({ agent, info, tap, feed, offers, servers, tab, onTab, onFirst, onOver, bar }: Props) {
   const chat = useAgentChat({
     agent,
     tools: offers ? browserTools : undefined,
@@ -124,9 +133,13 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOv
       own: offers ? own : none,
       approve: (id, approved) => chatRef.current.addToolApprovalResponse({ id, approved }),
       answer: (toolCallId, toolName, output) => chatRef.current.addToolOutput({ toolCallId, toolName, output }),
+      // Not by the hook, which would show the answer as the tool's own result and forget the question.
+      reply: (toolCallId, toolName, output) =>
+        agent.send(JSON.stringify({ type: "cf_agent_tool_result", toolCallId, toolName, output, autoContinue: true })),
+      shown: (toolCallId) => tap.asking.get(toolCallId) ?? 0,
       duration: (toolCallId) => ranRef.current.get(toolCallId) ?? tap.durations.get(toolCallId),
     }),
-    [tap, [...ran.keys()].join()],
+    [agent, tap, [...ran.keys()].join()],
   );
 
   const send = (text: string) => {
@@ -178,7 +191,7 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOv
   else if (isServerStreaming && !running) notice = { tone: "work", text: "Waiting for a tool in the browser…" };
   else if (isServerStreaming && status !== "streaming") notice = { tone: "work", text: "Answering…" };
   else if (status === "streaming") notice = { tone: "work", text: "Answering…" };
-  else if (asking && isToolUIPart(asking)) notice = { tone: "wait", text: `${getToolName(asking)} needs your approval.` };
+  else if (asking && isToolUIPart(asking)) notice = { tone: "wait", text: waitsFor(asking) };
   else if (missed) notice = { tone: "wait", text: "That message is too far back to be shown here." };
   else if (refusal) notice = { tone: "bad", text: refusal };
   else if (unheard) notice = { tone: "bad", text: "The connection broke under your last message, and nothing of it arrived. Was it very long?" };
@@ -257,7 +270,15 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOv
         </footer>
       </main>
       {tab && (
-        <Inspector tap={tap} feed={feed} state={agent.state} tab={tab} onTab={onTab} onClose={() => onTab(null)} />
+        <Inspector
+          tap={tap}
+          feed={feed}
+          state={agent.state}
+          servers={servers}
+          tab={tab}
+          onTab={onTab}
+          onClose={() => onTab(null)}
+        />
       )}
     </>
   );

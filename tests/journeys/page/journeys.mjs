@@ -5,15 +5,17 @@
 // Writes one JSON line for each journey: {"name", "ok", "seconds", "error", "frames"}.
 
 import { chromium } from "playwright-core";
+import { journeys as asking } from "./asking.mjs";
 import { journeys as chatting } from "./chatting.mjs";
 import { journeys as finding } from "./finding.mjs";
 import { journeys as inspecting } from "./inspecting.mjs";
 import { journeys as marking } from "./marking.mjs";
 import { journeys as remembering } from "./remembering.mjs";
+import { journeys as serving } from "./serving.mjs";
 import { journeys as signing } from "./signing.mjs";
 import { given, Tab } from "./tab.mjs";
 
-const journeys = { ...chatting, ...finding, ...inspecting, ...marking, ...remembering, ...signing };
+const journeys = { ...asking, ...chatting, ...finding, ...inspecting, ...marking, ...remembering, ...serving, ...signing };
 
 async function travel(browser, name) {
   const began = performance.now();
