@@ -33,6 +33,10 @@ type Props = {
   bar: (clear: () => void, empty: boolean) => ReactNode;
 };
 
+/** Not every agent greets: so many milliseconds are waited for it. */
+const GREETED_WITHIN = 2000;
+const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
 const own = new Set(Object.keys(browserTools));
 const none = new Set<string>();
 
@@ -137,15 +141,18 @@ export function Chat({ agent, info, tap, feed, offers, servers, tab, onTab, onFi
       reply: (toolCallId, toolName, output) =>
         agent.send(JSON.stringify({ type: "cf_agent_tool_result", toolCallId, toolName, output, autoContinue: true })),
       shown: (toolCallId) => tap.asking.get(toolCallId) ?? 0,
+      answered: (approvalId) => tap.answers.get(approvalId),
       duration: (toolCallId) => ranRef.current.get(toolCallId) ?? tap.durations.get(toolCallId),
     }),
     [agent, tap, [...ran.keys()].join()],
   );
 
-  const send = (text: string) => {
+  const send = async (text: string) => {
     setRefusal(null);
     chat.clearError();
-    void chat.sendMessage({ text });
+    // A new line begins with the conversation as it is: what was said before it came would vanish from the page.
+    if (line === "open" && !agent.identified) await Promise.race([agent.ready, pause(GREETED_WITHIN)]);
+    void chatRef.current.sendMessage({ text });
   };
   const stop = () => {
     void chat.stop();
@@ -215,7 +222,7 @@ export function Chat({ agent, info, tap, feed, offers, servers, tab, onTab, onFi
             aria-relevant="additions text"
             aria-busy={busy}
           >
-            {turns.length === 0 && <Welcome info={info} onPick={send} />}
+            {turns.length === 0 && <Welcome info={info} onPick={(text) => void send(text)} />}
             {turns.map((turn) =>
               turn.summary ? (
                 <SummaryCard key={turn.key} message={turn.summary} memory={feed.memory} actions={actions} />
@@ -266,7 +273,7 @@ export function Chat({ agent, info, tap, feed, offers, servers, tab, onTab, onFi
               </button>
             )}
           </p>
-          <Composer busy={busy} onSend={send} onStop={stop} />
+          <Composer busy={busy} onSend={(text) => void send(text)} onStop={stop} />
         </footer>
       </main>
       {tab && (

@@ -16,6 +16,8 @@ export type ToolActions = {
   reply: (toolCallId: string, toolName: string, output: unknown) => void;
   /** How often the server has shown that a call waits for a person. */
   shown: (toolCallId: string) => number;
+  /** What was answered under an approval, when the part itself does not say. */
+  answered: (approvalId: string) => unknown;
   /** Tools this page answers by itself. */
   own: ReadonlySet<string>;
   duration: (toolCallId: string) => number | undefined;
@@ -118,7 +120,7 @@ type CardProps = { part: ToolPart; actions: ToolActions; open: boolean; live: bo
 function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
   const title = useId();
   const name = getToolName(part);
-  const question = questionOf(part);
+  const question = questionOf(part, actions.answered);
   const asks = part.state === "approval-requested";
   const waits = part.state === "input-available" && open && !live;
   const byHand = waits && !actions.own.has(name);

@@ -15,6 +15,8 @@ export type Question = {
   id: string;
   /** Who asks: the name of a server, or nothing for the tool itself. */
   asks: string;
+  /** How many seconds it waits, when its call runs meanwhile. */
+  seconds: number | null;
   forms: Form[];
   answers: Record<string, Given> | null;
 };
@@ -22,12 +24,13 @@ export type Question = {
 type Described = {
   kind?: unknown;
   asks?: unknown;
+  seconds?: unknown;
   forms?: Record<string, { message?: unknown; schema?: unknown; url?: unknown }>;
   answers?: Record<string, Given>;
 };
 
 /** The question of a call, if it has one of its own. */
-export function questionOf(part: ToolPart): Question | null {
+export function questionOf(part: ToolPart, heard: (approvalId: string) => unknown = () => undefined): Question | null {
   const described = part.approval?.descriptor as Described | undefined;
   if (!part.approval || described?.kind !== "question" || !described.forms) return null;
   const forms = Object.entries(described.forms).map(([name, { message, schema, url }]) => ({
@@ -37,7 +40,10 @@ export function questionOf(part: ToolPart): Question | null {
     url: typeof url === "string" ? url : null,
     hasSchema: schema !== undefined,
   }));
-  return { id: part.approval.id, asks: String(described.asks ?? ""), forms, answers: described.answers ?? null };
+  const seconds = typeof described.seconds === "number" ? described.seconds : null;
+  const { id } = part.approval;
+  const answers = described.answers ?? (heard(id) as Record<string, Given> | undefined) ?? null;
+  return { id, asks: String(described.asks ?? ""), seconds, forms, answers };
 }
 
 /** What became of a question, in a word. */
@@ -58,7 +64,7 @@ type FormProps = {
 };
 
 export function QuestionForm({ question, tool, shown, onAnswer }: FormProps) {
-  const { forms, asks } = question;
+  const { forms, asks, seconds } = question;
   const id = useId();
   const several = forms.length > 1;
   const [drafts, setDrafts] = useState<Draft[][]>(() => forms.map(({ fields }) => fields.map((field) => field.initial)));
@@ -110,6 +116,7 @@ export function QuestionForm({ question, tool, shown, onAnswer }: FormProps) {
       {asks && (
         <p className="quiet">
           <strong>{asks}</strong> asks, and is told what you answer.
+          {seconds !== null && ` It waits ${seconds < 120 ? `${Math.round(seconds)} seconds` : `${Math.round(seconds / 60)} minutes`}.`}
         </p>
       )}
       <fieldset className="bare" disabled={waits}>

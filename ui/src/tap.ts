@@ -31,6 +31,13 @@ export type Line = "connecting" | "open" | "closed";
 /** How long the conversation is, and whether it is being summarised. */
 export type SessionStatus = { phase: "idle" | "compacting"; tokenEstimate: number; tokenThreshold: number | null };
 
+/** What is looked at in the part of a call. */
+type CallPart = {
+  toolCallId?: string;
+  state?: string;
+  approval?: { id?: string; descriptor?: { answers?: unknown } };
+};
+
 /** The close code of a line whose time is over: `Granted(until=…)`. */
 const EXPIRED = 4401;
 const FRAMES = 1000;
@@ -55,6 +62,8 @@ export class Tap {
 
   /** How often the server has shown of a call that it waits for a person, by call. */
   asking = new Map<string, number>();
+  /** What was answered to the questions of tools, by approval: the hook of a tab that is answered meanwhile misses it. */
+  answers = new Map<string, unknown>();
 
   /** Whether the last message never arrived: the line broke under it, as it does under one that is too long. */
   unheard = false;
@@ -183,8 +192,9 @@ export class Tap {
 
   /** The result of an approved tool comes with its message, before the chunk that repeats it. */
   private updated(message: unknown): void {
-    const parts = (message as { parts?: { toolCallId?: string; state?: string }[] } | undefined)?.parts ?? [];
-    for (const { toolCallId, state } of parts) {
+    const parts = (message as { parts?: CallPart[] } | undefined)?.parts ?? [];
+    for (const { toolCallId, state, approval } of parts) {
+      if (approval?.id && approval.descriptor?.answers) this.answers.set(approval.id, approval.descriptor.answers);
       if (toolCallId && (state === "output-available" || state === "output-error")) this.settled(toolCallId);
       if (toolCallId && state === "approval-requested") this.asking.set(toolCallId, (this.asking.get(toolCallId) ?? 0) + 1);
     }

@@ -41,6 +41,12 @@ class Form {
 
 const sent = (tab) => tab.frames.filter((frame) => frame.startsWith("> ") && frame.includes("cf_agent_tool_result"));
 
+/** The agent says what the tool was told, and is done. */
+async function told(tab, words = "Told: ") {
+  await tab.answers.last().locator(":scope > .prose", { hasText: words }).waitFor();
+  await tab.quiet();
+}
+
 /** Have a tool called that asks. */
 async function asked(tab, room, tool, page = given.page) {
   await tab.open(page, "desk", room);
@@ -111,8 +117,7 @@ export const journeys = {
     await form.press("Send");
     for (const [one, seen] of [[tab, form], [second, watching]]) {
       await one.tool("book_table", "output-available").waitFor();
-      await one.shows(/Told/);
-      await one.quiet();
+      await told(one);
       same(await one.prose(), TOLD, "what the tool was told");
       same(await seen.answered(), ANSWERED, "what is shown of the answer");
       same(await one.page.locator("form.question").count(), 0, "open forms");
@@ -128,8 +133,7 @@ export const journeys = {
     const form = await asked(tab, room, "book_table");
     await form.control("E-mail").fill("not sent to anybody");
     await form.press("Decline");
-    await tab.shows(/Told/);
-    await tab.quiet();
+    await told(tab);
     same(await tab.prose(), "Told: table decline {}", "what the tool was told");
     same(await form.answered(), "Declined.", "what is shown");
     await tab.reload();
@@ -137,8 +141,7 @@ export const journeys = {
     await tab.say("book_table");
     const again = new Form(tab, "book_table");
     await again.press("Cancel");
-    await tab.page.waitForFunction(() => document.querySelectorAll('[data-tool="book_table"][data-state="output-available"]').length === 2);
-    await tab.quiet();
+    await told(tab, "Told: table cancel");
     same(await tab.prose(), "Told: table cancel {}", "what the tool was told then");
     same(await again.answered(), "Cancelled, without an answer.", "what is shown then");
   },
@@ -153,8 +156,7 @@ export const journeys = {
     same(await form.control("E-mail").inputValue(), "half written", "what the first has written");
     await other.press("Send");
     for (const [one, seen] of [[tab, form], [second, other]]) {
-      await one.shows(/Told/);
-      await one.quiet();
+      await told(one);
       same(await one.prose(), TOLD, "what the tool was told");
       same(await seen.answered(), ANSWERED, "what is shown of the answer");
       same(await one.answers.count(), 1, "answers");
@@ -171,8 +173,7 @@ export const journeys = {
     await tab.page.getByRole("status").getByText("Osteria asks you something.").waitFor();
     await filled(form);
     await form.press("Send");
-    await tab.shows(/Told/);
-    await tab.quiet();
+    await told(tab);
     same(await tab.prose(), TOLD, "what the tool was told");
   },
 
@@ -197,8 +198,7 @@ export const journeys = {
     await form.form.getByText("Sending your answer…").waitFor();
     refuse = false;
     await tab.connected();
-    await tab.shows(/Told/);
-    await tab.quiet();
+    await told(tab);
     same(await tab.prose(), TOLD, "what the tool was told");
     same(await form.answered(), ANSWERED, "what is shown of the answer");
   },
@@ -213,8 +213,7 @@ export const journeys = {
     same(await form.control("First name").inputValue(), "Ada", "what was written is kept");
     await form.control("More").fill('{"number": 7}');
     await form.press("Send");
-    await tab.shows(/Told/);
-    await tab.quiet();
+    await told(tab);
     same(await tab.prose(), 'Told: place accept {"firstName":"Ada","nick":null,"size":3,"more":{"number":7}}', "told");
   },
 
@@ -239,12 +238,11 @@ export const journeys = {
     await form.control("Size").selectOption("5");
     await form.control("More").fill("");
     await form.press("Send");
-    await tab.shows(/Told/);
-    await tab.quiet();
+    await told(tab);
     const moment = await tab.page.evaluate(() => new Date("2026-12-24T18:30").toISOString());
-    const told = { site: "https://example.com/a", at: moment, firstName: "Zoë 🎈", ratio: -1.25, nick: "Z", size: 5 };
+    const content = { site: "https://example.com/a", at: moment, firstName: "Zoë 🎈", ratio: -1.25, nick: "Z", size: 5 };
     const shown = (await tab.prose()).replace(/^Told: place accept /, "");
-    same(JSON.stringify(JSON.parse(shown)), JSON.stringify(told), "what the tool was told");
+    same(JSON.stringify(JSON.parse(shown)), JSON.stringify(content), "what the tool was told");
   },
 
   async an_address_to_go_to({ tab, room }) {
@@ -257,8 +255,7 @@ export const journeys = {
     same(await link.getAttribute("rel"), "noopener noreferrer", "rel");
     await form.form.getByText("https://pay.example/checkout/4711?for=desk", { exact: true }).waitFor();
     await form.press("I have done it");
-    await tab.shows(/Told/);
-    await tab.quiet();
+    await told(tab);
     same(await tab.prose(), "Told: pay accept {}", "what the tool was told");
     same(await form.answered(), "Done, at pay.example.", "what is shown");
     same(asksFor.filter((url) => url.includes("pay.example")).join(), "", "requests to it");
@@ -268,7 +265,7 @@ export const journeys = {
     await lure.form.waitFor();
     same(await lure.form.getByRole("link").count(), 0, "links");
     await lure.press("Decline");
-    await tab.shows("Told: go decline");
+    await told(tab, "Told: go decline");
   },
 
   async several_forms_at_once({ tab, room }) {
@@ -280,15 +277,14 @@ export const journeys = {
     await part("pay").getByLabel("Decline").check();
     await part("sure").getByLabel("Yes").check();
     await form.press("Send");
-    await tab.shows(/Told/);
-    await tab.quiet();
+    await told(tab);
     same(await tab.prose(), 'Told: who accept {"name":"Ada"}; pay decline {}; sure accept {}', "what the tool was told");
     same(await form.answered(), "Name: Ada; Declined.; Yes.", "what is shown");
     await tab.say("plan");
     const again = new Form(tab, "plan");
     await again.form.waitFor();
     await again.press("Decline all");
-    await tab.shows("Told: who decline {}; pay decline {}; sure decline {}");
+    await told(tab, "Told: who decline {}; pay decline {}; sure decline {}");
   },
 
   async a_tool_that_asks_twice({ tab, another, room }) {
@@ -300,11 +296,33 @@ export const journeys = {
     for (const one of [tab, second]) await one.page.getByText("Is Ada right?").waitFor();
     await new Form(second, "twice").press("Yes");
     for (const one of [tab, second]) {
-      await one.shows(/Told/);
-      await one.quiet();
+      await told(one);
       same(await one.prose(), "Told: Ada, sure accept {}", "what the tool was told");
       same(await new Form(one, "twice").answered(), "Yes.", "what is shown");
     }
+  },
+
+  async a_question_in_the_middle_of_a_call({ tab, another, room }) {
+    await tab.open(given.page, "desk", room);
+    const second = await another();
+    await second.open(given.page, "desk", room);
+    await tab.say("hurry");
+    const form = new Form(tab, "hurry");
+    await form.form.getByText("It waits 5 minutes.").waitFor();
+    await new Form(second, "hurry").control("Name").fill("Ada");
+    await new Form(second, "hurry").press("Send");
+    for (const one of [tab, second]) {
+      await told(one);
+      same(await one.prose(), 'Told: who accept {"name":"Ada"}', "what the tool was told");
+      same(await new Form(one, "hurry").answered(), "Name: Ada", "what is shown");
+      same(await one.page.getByRole("alert").count(), 0, "alerts");
+    }
+    await tab.say("hurry");
+    await tab.page.waitForFunction(() => document.querySelectorAll("form.question").length === 1);
+    await form.control("Name").fill("Bob");
+    await form.press("Send");
+    await told(tab, "Bob");
+    same(await tab.prose(), 'Told: who accept {"name":"Bob"}', "what the tool was told then");
   },
 
   /** The server dies while a form waits, half filled in, and comes back. */
@@ -320,8 +338,7 @@ export const journeys = {
       await tab.connected();
       same(await form.control("E-mail").inputValue(), "ada@example.com", "what was written");
       await form.press("Send");
-      await tab.shows(/Told/);
-      await tab.quiet();
+      await told(tab);
       same(await tab.prose(), TOLD, "what the tool was told");
       same(await tab.page.getByRole("alert").count(), 0, "alerts");
 
@@ -337,8 +354,7 @@ export const journeys = {
       same(await lent.problem("days"), "It is at most 30.", "problem");
       await lent.control("For how many days?").fill("14");
       await lent.press("Send");
-      await tab.shows("Emma: accept");
-      await tab.quiet();
+      await told(tab, "Emma: accept");
       same(await lent.answered(), "For how many days?: 14", "what is shown of the answer");
     } finally {
       await server.kill();
@@ -405,9 +421,8 @@ export const journeys = {
     );
     same(low.join("\n"), "", "what is too small for a finger");
     await form.control("E-mail").press("Enter");
-    await tab.shows(/Told/);
-    await tab.quiet();
-    const told = { guests: 4, day: "2026-12-24", where: "out", occasion: "birthday", diets: ["vegan"] };
-    same(await tab.prose(), `Told: table accept ${JSON.stringify({ ...told, email: "ada@example.com", remind: false })}`, "told");
+    await told(tab);
+    const content = { guests: 4, day: "2026-12-24", where: "out", occasion: "birthday", diets: ["vegan"] };
+    same(await tab.prose(), `Told: table accept ${JSON.stringify({ ...content, email: "ada@example.com", remind: false })}`, "told");
   },
 };

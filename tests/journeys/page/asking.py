@@ -159,3 +159,10 @@ class Desk(Think):
             first = ctx.answer.forms["who"].content or {}
             raise Question({"sure": Form(f"Is {first.get('name')} right?")}, state=f"{first.get('name')}")
         return f"Told: {ctx.answer.state}, {_told(ctx.answer.forms)}"
+
+    @tool
+    async def hurry(self, ctx: ToolContext) -> str:
+        """Ask in the middle, as older MCP servers do."""
+        assert ctx.ask is not None
+        name = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        return f"Told: {_told(await ctx.ask(Question({'who': Form('Who is it?', name)}, asks='old'), 300))}"

@@ -39,7 +39,7 @@ async function travel(browser, name) {
   try {
     const room = `${name.replaceAll("_", "-")}-${process.pid}`;
     if ((await journeys[name]({ tab: await another(), another, room })) === "skipped") result.skipped = true;
-    const expected = /WebSocket connection to|ERR_CONNECTION_REFUSED/; // while a server is away
+    const expected = /WebSocket connection to|ERR_CONNECTION_(REFUSED|RESET)|ERR_EMPTY_RESPONSE/; // while a server is away
     const troubles = tabs.flatMap((tab) => tab.troubles).filter((text) => !expected.test(text));
     if (troubles.length) throw new Error(`on the console: ${troubles.join("\n")}`);
   } catch (error) {
