@@ -4,6 +4,7 @@ from everthink.client import connect
 """
 
 from .conversation import Conversation, connect
+from .questions import ToolQuestion
 from .reply import Reply
 
-__all__ = ["Conversation", "Reply", "connect"]
+__all__ = ["Conversation", "Reply", "ToolQuestion", "connect"]

@@ -120,7 +120,7 @@ class Asking:
             if frame.client_tools:
                 connection.client_tools = frame.client_tools
                 chat.browser.declare(frame.client_tools, connection.mark)
-            if is_question:
+            if is_question and not frame.knows_call:
                 self._audience.apart.add(connection)
             self._answered(connection, goes_on)
         else:
