@@ -370,7 +370,8 @@ class StepCalls:
         asked = LiveQuestion(question.forms, asyncio.get_running_loop().create_future())
         host.questions = host.questions or {}
         host.questions[call_id] = asked
-        self.run.say(ui.ToolApprovalRequest(host.new_id(), call_id, approval_descriptor=descriptor(question)))
+        shown = descriptor(question, seconds=seconds)
+        self.run.say(ui.ToolApprovalRequest(host.new_id(), call_id, approval_descriptor=shown))
         limit = asyncio.ensure_future(host.clock.sleep(seconds))
         try:
             await asyncio.wait([asked.answered, limit], return_when=asyncio.FIRST_COMPLETED)
