@@ -118,7 +118,7 @@ def as_response(answer: Any, cls: type) -> Response:
 
 def _status_in(answer: Any) -> int | None:
     """The status that other frameworks would read from this: `(body, 404)`, or `404`."""
-    last = cast("tuple[Any, ...]", answer)[-1] if isinstance(answer, tuple) and answer else answer
+    last: Any = cast("tuple[Any, ...]", answer)[-1] if isinstance(answer, tuple) and answer else answer
     is_status = isinstance(last, int) and not isinstance(last, bool) and 100 <= last <= 599
     return last if is_status else None
 
