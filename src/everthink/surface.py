@@ -374,8 +374,9 @@ def chatting() -> type:
     return import_module(".think", __package__).Think
 
 
-def role_of(cls: type, name: str) -> str | None:
+def role_of(agent: object, name: str) -> str | None:
     """What a method is to everthink: a hook, or one of its own. `None` for one that the developer wrote."""
+    cls = type(agent)
     if name in hooks_of(cls):
         return "a hook, which everthink calls"
     owner = next((base for base in cls.__mro__ if name in vars(base)), None)

@@ -82,7 +82,7 @@ def callback_name(agent: Any, callback: Any) -> str:
             kept="Nothing was stored.",
             next_step=_rather(agent, name),
         )
-    if (what := role_of(cast("type", type(agent)), name)) is not None:
+    if (what := role_of(agent, name)) is not None:
         raise InvalidCallback(
             f"self.{name} is {what}, and no method of your own.",
             kept="Nothing was stored.",
