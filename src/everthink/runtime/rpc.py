@@ -155,7 +155,7 @@ def _lacks_self(cls: type, places: list[inspect.Parameter]) -> bool:
 class Fitting(NamedTuple):
     """What a client may send to a method: how many arguments, and what they are called."""
 
-    count: str
+    how_many: str
     names: str
 
 

@@ -105,7 +105,7 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
             text = f"Method {call.method} takes other arguments than these {len(call.args)}"
             fits = fitting(getattr(agent, call.method), info)
             # How many is for whoever calls; what they are called, for whoever wrote it.
-            text, told = f"{text}: it takes {fits.count}", f"{text}: it takes {fits.names}"
+            text, told = f"{text}: it takes {fits.how_many}", f"{text}: it takes {fits.names}"
         else:
             log.warning(
                 "%s: @exposed %s, which a client called, raised", actor.id, call.method, exc_info=error
