@@ -76,6 +76,7 @@ __all__ = [
     "UNTOLD",
     "AgentElsewhere",
     "AgentError",
+    "AgentNotInMemory",
     "AgentSetAside",
     "CallFailed",
     "CommitInDoubt",
@@ -380,7 +381,7 @@ class SubmissionConflict(AgentError):
 
 
 class InvalidFiber(AgentError, ValueError):
-    """A fiber was given an id, a key, a checkpoint or an outcome that makes no sense."""
+    """A fiber was given an id, a key or an outcome that makes no sense."""
 
 
 class FiberConflict(AgentError):
