@@ -14,6 +14,7 @@ from .errors import AgentError
 from .fibers.values import FiberRecovery
 from .holds import Hold, while_held
 from .json_values import NO_STATE
+from .messages import UNSET
 from .schedules.retry import Retry
 from .settings import check_call, shown
 from .surface import MissingAttribute, check_assigned, check_class, reserved_of
@@ -245,7 +246,7 @@ class Agent:
         """The job with this id, or `None` when it is over or was taken back."""
         return await self._home.jobs.get(id)
 
-    async def get_queues(self, key: str | None = None, value: Any = None) -> list[Job]:
+    async def get_queues(self, key: str | None = None, value: Any = UNSET) -> list[Job]:
         """The jobs that wait or run, in order: all, or those whose payload holds `value` under `key`."""
         return await self._home.jobs.matching(key, value)
 

@@ -23,6 +23,7 @@ from .errors import InvalidSettings
 from .settings import hooks_of, is_ours, nearest, settings_of, shown, snake
 
 __all__ = [
+    "HANDLED",
     "MissingAttribute",
     "can_take",
     "chatting",
@@ -39,11 +40,15 @@ __all__ = [
     "refuse_unknown",
     "refuse_unknown_to",
     "reserved_of",
+    "role_of",
     "yields",
 ]
 
 _MARKED = "__everthink_marked__"
 """In a class body: the functions that `@tool` and `@exposed` stand above, by name."""
+
+HANDLED = "__everthink_handled__"
+"""On a method that a handle gives: the id of the agent it reaches."""
 
 _DECLARE = ("everthink.agent", "everthink.chat_hooks", "everthink.think")
 """Where what every agent has is declared. What a sample agent of ours adds is nobody's."""
@@ -367,6 +372,15 @@ class MissingAttribute(AttributeError):
 def chatting() -> type:
     """`Think`, for those of whom it is made."""
     return import_module(".think", __package__).Think
+
+
+def role_of(agent: object, name: str) -> str | None:
+    """What a method is to everthink: a hook, or one of its own. `None` for one that the developer wrote."""
+    cls = type(agent)
+    if name in hooks_of(cls):
+        return "a hook, which everthink calls"
+    owner = next((base for base in cls.__mro__ if name in vars(base)), None)
+    return "everthink's" if owner is not None and owner.__module__ in _DECLARE else None
 
 
 def nearest_method(agent: object, name: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -450,3 +451,28 @@ async def test_a_function_with_a_yield_is_no_fiber(open_app: OpenApp, tmp_path: 
     with pytest.raises(InvalidFiber, match="pieces has a `yield`"):
         agent.run_fiber("x", pieces)
     assert Fibers(tmp_path).all() == []
+
+
+async def test_a_failure_that_nobody_awaits_is_in_the_log_with_its_traceback(
+    open_app: OpenApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = await agent_of(open_app)
+    ended = asyncio.Event()
+
+    def fail(ctx: FiberContext) -> None:
+        ended.set()
+        raise ValueError("no bricks")
+
+    agent.run_fiber("wall", fail)
+    await ended.wait()
+    while agent._home.fibers.running:  # noqa: ASYNC110 - whoever waited for it would see it
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [str(one.exc_info[1]) for one in caplog.records if one.exc_info] == ["no bricks"]
+
+    # One that is awaited is its caller's
+    caplog.clear()
+    with pytest.raises(ValueError, match="no bricks"):
+        await agent.run_fiber("wall", fail)
+    gc.collect()
+    assert [one for one in caplog.records if one.exc_info] == []

@@ -60,6 +60,7 @@ FACADES: dict[str, list[str]] = {
     "errors": [
         "AgentElsewhere",
         "AgentError",
+        "AgentNotInMemory",
         "AgentSetAside",
         "AuthorizationFailed",
         "BlockedAddress",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from .source import modules
 
-STARTS = {"create_task", "ensure_future"}
+STARTS = {"FiberTask", "create_task", "ensure_future"}
 
 # Where a task is started by hand, and who awaits it. Everything else goes through `tasks.begin`, or the
 # `background` of an agent, which does: what it raises is logged with its traceback and told as an event.
@@ -53,7 +53,7 @@ def started() -> Iterator[str]:
         if module.room == "testing":
             continue
         calls = (node.func for node in ast.walk(module.tree) if isinstance(node, ast.Call))
-        if any(isinstance(func, ast.Attribute) and func.attr in STARTS for func in calls):
+        if any(getattr(func, "attr", getattr(func, "id", None)) in STARTS for func in calls):
             yield module.short
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..address import Address
 from ..errors import AgentError, AgentNotInMemory
 from ..settings import is_ours
-from ..surface import MissingAttribute, refuse_unknown_to
+from ..surface import HANDLED, MissingAttribute, refuse_unknown_to
 from ..think import Think
 
 if TYPE_CHECKING:
@@ -91,12 +91,12 @@ class Handle:
         if written is None and hasattr(Think, name) and not issubclass(self._cls, Think):
             raise self._missing(name)
         if name in STOPS and written is not None:
-            return _named(self._stop_of(name), self._cls, name)
+            return _named(self._stop_of(name), self, name)
         function = inspect.unwrap(cast("Any", written)) if callable(written) else None
         if inspect.isasyncgenfunction(function):
-            return _named(self._pieces_of(name), self._cls, name)
+            return _named(self._pieces_of(name), self, name)
         if inspect.iscoroutinefunction(function):
-            return _named(self._call_of(name), self._cls, name)
+            return _named(self._call_of(name), self, name)
         return getattr(self._here(name), name)
 
     # --- what reaches the agent wherever it is
@@ -252,7 +252,9 @@ def _agent(actor: Actor) -> Agent:
     return cast("Agent", actor.agent)
 
 
-def _named(call: Callable[..., Any], cls: type, name: str) -> Callable[..., Any]:
-    """A call under the name of its method: what Python says of one that is never awaited should name it."""
-    call.__name__, call.__qualname__ = name, f"{cls.__name__}.{name}"
+def _named(call: Callable[..., Any], handle: Handle, name: str) -> Callable[..., Any]:
+    """A call under the name of its method: what Python says of one that is never awaited should name it, and
+    it may be named as a callback."""
+    call.__name__, call.__qualname__ = name, f"{handle._cls.__name__}.{name}"  # pyright: ignore[reportPrivateUsage]
+    setattr(call, HANDLED, handle.id)
     return call

@@ -40,7 +40,7 @@ from ..surface import check_function, check_words, yields
 from . import queries as queries
 from .parts import Parts
 from .recovery import Rescue, outcome_statement
-from .run import FiberRun, Wrap
+from .run import FiberRun, FiberTask, Wrap
 from .values import (
     TERMINAL,
     Fiber,
@@ -192,6 +192,7 @@ class Fibers:
                 raise  # the process itself is being ended
             await self._settle(run, error)
             parts.emit(FiberRunFailed(**names, error=words(error), elapsed_ms=self._since(began)))
+            run.has_failed = True
             raise
         await self._settle(run, None)
         parts.emit(FiberRunCompleted(**names, elapsed_ms=self._since(began)))
@@ -421,19 +422,21 @@ class Fibers:
         run.hold = self._parts.holds.take()
 
     def _launch(self, run: FiberRun, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = run.task = asyncio.create_task(work, name=f"fiber {run.name}")
+        task = run.task = FiberTask(work, f"fiber {run.name}")
         # Not in a `finally` of its own: a task that is cancelled before its first step runs none.
-        task.add_done_callback(lambda task: self._ended(run, task))
+        task.at_end(lambda: self._ended(run, task))
         return task
 
-    def _ended(self, run: FiberRun, task: asyncio.Task[Any]) -> None:
+    def _ended(self, run: FiberRun, task: FiberTask[Any]) -> None:
         self._leave(run)
         if task.cancelled() and not run.has_begun and not run.is_cut and not run.managed:
             self._parts.store.apply([queries.removed(run.id)])
-        # A function's own failure is told by an event, in the log, and to whoever waits: nobody has to wait.
+        # Its own failure is told by an event, and to whoever waits: the log has what nobody would see.
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StoreError) or (error is not None and not run.has_begun):
             log.error("fiber %s (%s) of %s is not stored", run.id, run.name, self._parts.id, exc_info=error)
+        elif error is not None and run.has_failed and not task.is_awaited:
+            log.error("fiber %s (%s) of %s failed", run.id, run.name, self._parts.id, exc_info=error)
 
     def _leave(self, run: FiberRun) -> None:
         run.end()

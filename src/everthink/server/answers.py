@@ -118,11 +118,11 @@ def as_response(answer: Any, cls: type) -> Response:
 
 def _status_in(answer: Any) -> int | None:
     """The status that other frameworks would read from this: `(body, 404)`, or `404`."""
-    last = answer
     if isinstance(answer, tuple) and answer:
-        last = cast("tuple[Any, ...]", answer)[-1]
-    is_status = isinstance(last, int) and not isinstance(last, bool) and 100 <= last <= 599
-    return last if is_status else None
+        return _status_in(cast("tuple[Any, ...]", answer)[-1])
+    if isinstance(answer, int) and not isinstance(answer, bool) and 100 <= answer <= 599:
+        return answer
+    return None
 
 
 # --- headers

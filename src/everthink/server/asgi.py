@@ -61,7 +61,9 @@ SET_ASIDE = "The agent is set aside: its start stopped the server too often. It 
 """Why a socket is closed; a reason may have 123 bytes."""
 ELSEWHERE = "Another server process has this conversation open. Please try again in a moment."
 LATER = {"Retry-After": "1"}
-NOT_YET = "This agent does not exist yet, and nothing is made by looking. It begins with its first message."
+NOT_YET = "This agent does not exist yet, and nothing is made by looking."
+BEGINS = "It begins with its first message."
+BEGINS_PLAINLY = "It begins when somebody connects to it, or calls one of its methods."
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that only look: they make no agent."""
 FROM_ANYWHERE = ("GET", "HEAD")
@@ -358,7 +360,8 @@ class Gate:
                 return PlainTextResponse("Not implemented", 404)
             return as_response(answer, sockets.actor.cls)
 
-        nobody = PlainTextResponse(NOT_YET, 404)
+        chats = self._served.chats(self._served.classes.get(found.values["class"]))
+        nobody = PlainTextResponse(f"{NOT_YET} {BEGINS if chats else BEGINS_PLAINLY}", 404)
         way = _Way("request", answer, nobody, makes_none=request.method in SAFE)
         return await self._agent_http(request, found, way)
 

@@ -186,10 +186,11 @@ class WithPage:
         lines = [f"everthink serves {self._loaded.source}.", ""]
         for route in routes:
             lines += [f"  ws://{host}{route}/<name>", f"  http://{host}{route}/<name>/get-messages"]
+        chatting = [address for _, address in self._loaded.chatting]
+        if chatting or not self._loaded.routes:
+            talks = f"  everthink chat http://{host}{(chatting or routes)[0]}/default"
+            lines += ["", "Talk to it in a terminal:", talks]
         lines += [
-            "",
-            "Talk to it in a terminal:",
-            f"  everthink chat http://{host}{routes[0]}/default",
             "",
             "or in a page of yours, with the published hooks:",
             f'  useAgent({{ agent: "{routes[0].rpartition("/")[2]}", host: "{host}" }})',

@@ -310,8 +310,7 @@ def main() -> int:
         tell(f"\n  Open {base}", "bold")
         if loaded.app and loaded.app.authenticate is not None:
             tell("  The app asks who one is: the page takes a token, everthink chat too (--token).")
-        routes = loaded.routes
-        if routes:
+        if routes := [address for _, address in loaded.chatting]:
             chooses = loaded.app is not None and loaded.app.authorize is not None
             name = "NAME" if chooses else "default"
             hint = ", with a name that authorize lets you in" if chooses else ""
