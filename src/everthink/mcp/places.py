@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from ..errors import InvalidSettings
+from ..oauth.sealing import Sealer
 from ..settings import as_settings, check_fields, shown
 from ..words import said
 
@@ -22,6 +23,7 @@ __all__ = [
     "HttpServer",
     "LocalServer",
     "McpServer",
+    "Network",
     "OAuthClient",
     "Place",
     "ServerState",
@@ -179,3 +181,18 @@ def place_of(given: Any, where: str) -> Place:
         f"{where} is {shown(given)}.",
         next_step='It takes an address, "https://…/mcp", an HttpServer, a StdioServer or an MCPServer.',
     )
+
+
+@dataclass(slots=True)
+class Network:
+    """How servers are reached."""
+
+    sealer: Sealer
+    version: str = "0"
+    """What we say about ourselves."""
+    loopback: bool = False
+    """True lets agents add servers on this machine. `everthink dev` sets it."""
+    allow: Sequence[str] = ()
+    """Hosts near us that agents may add servers of."""
+    prefix: str = "agents"
+    """Below which path the agents are."""

@@ -36,8 +36,7 @@ from .discovering import wires_of
 from .link import Link, Wires
 from .listing import Wanted, entries, told
 from .naming import callback_url, normal_url, prefix_for, random_id, server_id
-from .network import Network
-from .places import HttpServer, McpServer, OAuthClient, ServerState, check_added
+from .places import HttpServer, McpServer, Network, OAuthClient, ServerState, check_added
 from .queries import ServerRow
 from .server import Server
 from .shared import SharedServers

@@ -25,7 +25,7 @@ from ..hooks.runner import HookRunner
 from ..journal import queries as turns
 from ..journal.feed import Feed, ServersChanged
 from ..limits import Limits
-from ..mcp.network import Network
+from ..mcp.places import Network
 from ..mcp.servers import McpServers
 from ..mcp.servers import Parts as McpParts
 from ..mcp.shared import SharedServers

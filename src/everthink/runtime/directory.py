@@ -36,8 +36,7 @@ from ..errors import (
 from ..fibers import queries as fiber_queries
 from ..journal import queries as turn_queries
 from ..limits import Limits
-from ..mcp.network import Network
-from ..mcp.places import Place
+from ..mcp.places import Network, Place
 from ..mcp.shared import SharedServers
 from ..models.port import Model
 from ..oauth.sealing import Sealer
