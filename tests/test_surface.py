@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 import everthink
-from everthink import App, Retry, Think, tool
+from everthink import Agent, App, Retry, Think, exposed, tool
 from everthink.errors import InvalidSettings
 from everthink.settings import hooks_of
 from everthink.testing import ScriptedModel, says
@@ -457,3 +457,92 @@ def test_a_check_that_would_be_given_something_else_is_refused(check: str, funct
         App(assistant(ScriptedModel()), **options)
     App(assistant(ScriptedModel()), **{check: lambda *given: True})  # type: ignore[arg-type]
     App(assistant(ScriptedModel()), **{check: lambda: True})  # type: ignore[arg-type]
+
+
+# --- what only an agent that chats has
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("model", "demo", "a setting of Think"),
+        ("system_prompt", "Be kind.", "a setting of Think"),
+        ("max_steps", 3, "a setting of Think"),
+        ("chat_recovery", None, "a setting of Think"),
+        ("maxSteps", 3, "the setting max_steps of Think"),
+        ("before_turn", lambda self, turn: None, "a hook of Think"),
+        ("on_chat_response", lambda self, response: None, "a hook of Think"),
+        ("get_tools", lambda self: [], "a hook of Think"),
+        ("configure_session", lambda self, session: session, "a hook of Think"),
+        ("get_scheduled_tasks", lambda self: {}, "a hook of Think"),
+        ("look", tool(lambda: 1, name="look"), "a tool"),
+    ],
+)
+def test_what_belongs_to_a_chat_is_refused_in_an_agent_that_does_not(
+    name: str, value: Any, what: str
+) -> None:
+    with pytest.raises(
+        InvalidSettings,
+        match=rf"Bike\.{name} is {what}, and Bike does not chat\. Write `class Bike\(Think\)`",
+    ):
+        type("Bike", (Agent,), {name: value})
+
+
+def test_a_plain_agent_may_use_such_a_name_for_what_it_reads_itself() -> None:
+    class Bike(Agent):
+        model = "Brompton"
+
+        @exposed
+        def get_model(self) -> str:
+            return self.model
+
+    assert Bike.model == "Brompton"
+
+
+@pytest.mark.anyio
+async def test_a_method_of_chats_that_a_plain_agent_lacks_is_told_as_that() -> None:
+    class Bike(Agent):
+        def read(self) -> Any:
+            return self.get_messages()  # pyright: ignore
+
+        def end(self) -> Any:
+            return self.destroy()  # pyright: ignore
+
+    async with App(Bike, store=":memory:") as app, app.agent(Bike) as bike:
+        with pytest.raises(AttributeError, match=r"Bike does not chat, so that it has no 'get_messages'"):
+            bike.read()
+        with pytest.raises(AttributeError, match=r"Bike has no attribute 'destroy'\.$"):
+            bike.end()
+
+
+def test_a_plain_agent_validates_its_state_at_once() -> None:
+    with pytest.raises(InvalidSettings, match=r"Bike\.validate_state_change is `async`.*with `def`"):
+
+        class Bike(Agent):
+            async def validate_state_change(self, state: Any, source: Any) -> None: ...  # type: ignore
+
+
+# --- methods for clients
+
+
+async def _one(order): ...
+async def _typed(order: str, note: str): ...
+
+
+@pytest.mark.parametrize("method", [_one, _typed])
+def test_an_exposed_method_without_self_is_refused(method: Any) -> None:
+    with pytest.raises(InvalidSettings, match=r"@exposed Shop\.buy has no `self`: its 'order' would get the"):
+        type("Shop", (Agent,), {"buy": exposed(method)})
+
+
+@pytest.mark.parametrize("name", ["on_start", "validate_state_change", "_secret"])
+def test_hooks_and_private_methods_are_not_exposed(name: str) -> None:
+    with pytest.raises(InvalidSettings, match=rf"@exposed Shop\.{name} is (a hook|private).*of your own"):
+        type("Shop", (Agent,), {name: exposed(lambda self, *given: None)})
+
+
+def test_a_handle_completes_the_methods_of_its_agent() -> None:
+    class Bike(Agent):
+        async def ride(self) -> None: ...
+
+    assert {"ride", "schedule", "set_state", "name"} <= set(dir(App(Bike, store=":memory:").agent(Bike)))

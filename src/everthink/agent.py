@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
 
-from .current import current_connection, in_readonly_turn
+from .current import current_connection, current_origin, in_readonly_turn, origin_of
 from .declaring import check_added, check_own, check_setting, check_settings, size_of
 from .errors import AgentError
 from .fibers.values import FiberRecovery
 from .holds import Hold, while_held
 from .json_values import NO_STATE
+from .messages import UNSET
 from .schedules.retry import Retry
 from .settings import check_call, shown
 from .surface import MissingAttribute, check_assigned, check_class, reserved_of
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
         FiberRecoveryContext,
         FiberStatus,
     )
-    from .mcp.places import McpServer, Transport
+    from .mcp.listing import Wanted
+    from .mcp.places import McpServer, ServerState, Transport
     from .runtime.actor import Actor
     from .schedules.alarms import Schedule
     from .schedules.jobs import Job
@@ -82,7 +84,7 @@ class Agent:
             cls = type(self)
             if any(name in vars(base) for base in cls.__mro__):
                 return object.__getattribute__(self, name)  # a property that raised: its own words
-            raise MissingAttribute(f"{cls.__name__} has no attribute", name, lambda: [*dir(cls), *vars(self)])
+            raise MissingAttribute(cls, name, lambda: [*dir(cls), *vars(self)])
 
     @property
     def name(self) -> str:
@@ -244,7 +246,7 @@ class Agent:
         """The job with this id, or `None` when it is over or was taken back."""
         return await self._home.jobs.get(id)
 
-    async def get_queues(self, key: str | None = None, value: Any = None) -> list[Job]:
+    async def get_queues(self, key: str | None = None, value: Any = UNSET) -> list[Job]:
         """The jobs that wait or run, in order: all, or those whose payload holds `value` under `key`."""
         return await self._home.jobs.matching(key, value)
 
@@ -261,69 +263,127 @@ class Agent:
         approval: Literal["never", "destructive", "always"] = "never",
         tools: Sequence[str] | None = None,
         timeout: float = 60.0,
+        total_timeout: float = 600.0,
         callback_host: str | None = None,
         callback_path: str | None = None,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        scope: str | None = None,
     ) -> McpServer:
-        """Use the tools of an MCP server from now on, also after a restart. Same name and URL: one server.
+        """Use the tools of an MCP server from now on, also after a restart.
 
         Returns how it stands: `ready`, or `authenticating` with the `auth_url` where a person lets the agent
         in; they come back to `callback_host` (default: where the present request came to). Raises when it
-        cannot be reached; it is kept all the same and tried again. `approval` says which calls a person is
-        asked about.
+        cannot be reached; it is kept all the same and tried again. The same name and URL are the same server:
+        saying it again is harmless, and other options or another `id` replace what was said before.
+
+        `approval` says which calls a person is asked about, `tools` which tools are offered. `client_id`,
+        `client_secret` and `scope` are for an authorization server at which you have registered by hand.
         """
         check_call(
-            "add_mcp_server", name=name, url=url, callback_host=callback_host, callback_path=callback_path
+            "add_mcp_server",
+            name=name,
+            url=url,
+            id=id,
+            callback_host=callback_host,
+            callback_path=callback_path,
+            client_id=client_id,
+            client_secret=client_secret,
+            scope=scope,
         )
-        from .mcp.places import HttpServer
+        from .mcp.places import HttpServer, OAuthClient
 
         place = HttpServer(
-            url, transport=transport, headers=headers or {}, approval=approval, tools=tools, timeout=timeout
+            url,
+            transport=transport,
+            headers={} if headers is None else headers,
+            approval=approval,
+            tools=tools,
+            timeout=timeout,
+            total_timeout=total_timeout,
         )
-        host = callback_host or _origin(current_connection.get())
-        return await self._home.mcp.add(name, place, id=id, host=host, path=callback_path)
+        return await self._home.mcp.add(
+            name,
+            place,
+            client=OAuthClient(client_id=client_id, client_secret=client_secret, scope=scope),
+            id=id,
+            host=callback_host or current_origin.get() or _origin(current_connection.get()),
+            path=callback_path,
+        )
 
     async def remove_mcp_server(self, id: str) -> bool:
         """Forget an MCP server, with its secrets. False when there is none of that id."""
         check_call("remove_mcp_server", id=id)
+        await self._home.mcp.open()
         return await self._home.mcp.remove(id)
 
-    async def list_mcp_servers(self) -> list[McpServer]:
-        """The MCP servers of this agent and those of its app, and how each of them stands."""
-        await self._home.mcp.open()
-        return self._home.mcp.list()
+    async def list_mcp_servers(
+        self,
+        *,
+        id: str | Sequence[str] | None = None,
+        name: str | Sequence[str] | None = None,
+        state: ServerState | Sequence[ServerState] | None = None,
+    ) -> list[McpServer]:
+        """The MCP servers of this agent and those of its app, and how each of them stands.
 
-    async def get_mcp_servers(self) -> dict[str, Any]:
-        """The same with everything that they offer, as connected clients are told it."""
+        All of them, or those with this id, name and state; several values mean any of them.
+        """
+        return self._home.mcp.list(await self._wanted_servers("list_mcp_servers", id, name, state))
+
+    async def get_mcp_servers(
+        self,
+        *,
+        id: str | Sequence[str] | None = None,
+        name: str | Sequence[str] | None = None,
+        state: ServerState | Sequence[ServerState] | None = None,
+    ) -> dict[str, Any]:
+        """The same with everything that they offer, as connected clients are told it: `servers`, `tools`,
+        `prompts`, `resources`, and `resourceTemplates`.
+        """
+        return self._home.mcp.offers(await self._wanted_servers("get_mcp_servers", id, name, state))
+
+    async def _wanted_servers(self, call: str, id: Any, name: Any, state: Any) -> Wanted:
+        check_call(call, id=id, name=name, state=state)
+        from .mcp.listing import Wanted
+
         await self._home.mcp.open()
-        return self._home.mcp.listing()
+        return Wanted(id, name, state)
 
     async def call_mcp_tool(self, server: str, tool: str, input: dict[str, Any] | None = None) -> Any:
-        """Call a tool of an MCP server, by the server's id or name and the name it has there."""
-        from .tools.context import ToolContext
+        """Call a tool of an MCP server, by the server's id or name and the name it has there.
 
-        await self._home.mcp.open()
-        return await self._home.mcp.find(server).call(tool, input or {}, ToolContext(agent=self))
+        Nobody is asked first: approvals are for what a model wants. Raises `ToolError` when it fails.
+        """
+        check_call("call_mcp_tool", server=server, tool=tool, input=input)
+        from .mcp.reading import call
+
+        return await call(await self._mcp_server(server), tool, input or {}, self)
 
     async def get_mcp_prompt(
         self, server: str, name: str, arguments: dict[str, str] | None = None
     ) -> list[dict[str, Any]]:
         """A prompt of an MCP server, filled in: messages with `role` and `content`."""
+        check_call("get_mcp_prompt", server=server, name=name, arguments=arguments)
         from .mcp.reading import prompt
 
-        await self._home.mcp.open()
-        return await prompt(self._home.mcp.find(server), name, arguments)
+        return await prompt(await self._mcp_server(server), name, arguments)
 
     async def read_mcp_resource(self, server: str, uri: str) -> list[dict[str, Any]]:
         """What stands behind an address of an MCP server: each with `uri`, and `text` or `blob` (base64)."""
+        check_call("read_mcp_resource", server=server, uri=uri)
         from .mcp.reading import resource
 
+        return await resource(await self._mcp_server(server), uri)
+
+    async def _mcp_server(self, server: str) -> Any:
         await self._home.mcp.open()
-        return await resource(self._home.mcp.find(server), uri)
+        return self._home.mcp.find(server)
 
     def on_mcp_authorized(self, server: McpServer, error: str | None) -> Any:
         """Somebody came back from the authorization server of an MCP server: with success, or with an error.
 
-        Return where their browser goes now, as text, or a response. Default: the root of this site.
+        Return where their browser goes now, as text, or a response. Default: the root of this site, with the
+        error in its query. Raising is logged, and they go there as well.
         """
         return None
 
@@ -513,9 +573,6 @@ def _check_broadcast(message: Any, without: Any) -> list[str]:
 
 
 def _origin(caller: Any) -> str | None:
-    """Where the present request came to, as people see it: `https://my.page`."""
+    """Where the present connection came to, as people see it: `https://my.page`."""
     request = getattr(caller, "request", None)
-    if request is None:
-        return None
-    scheme = {"ws": "http", "wss": "https"}.get(request.url.scheme, request.url.scheme)
-    return f"{scheme}://{request.url.netloc}"
+    return None if request is None else origin_of(request.url, request.scope)

@@ -8,6 +8,7 @@ They follow the code into what it awaits and into the tasks it starts.
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,10 +17,12 @@ __all__ = [
     "InTurn",
     "current_connection",
     "current_fiber",
+    "current_origin",
     "current_turn",
     "enclosing_turns",
     "in_active_turn",
     "in_readonly_turn",
+    "origin_of",
     "step_outside",
 ]
 
@@ -46,6 +49,16 @@ class Caller(Protocol):
 current_connection: contextvars.ContextVar[Caller | None] = contextvars.ContextVar(
     "everthink_connection", default=None
 )
+
+current_origin: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_origin", default=None)
+"""Where the HTTP request came to that this code answers."""
+
+
+def origin_of(url: Any, scope: Mapping[str, Any]) -> str:
+    """Where a request came to, as people see it, with the path that we are mounted at: `https://my.page`."""
+    scheme = {"ws": "http", "wss": "https"}.get(url.scheme, url.scheme)
+    return f"{scheme}://{url.netloc}{scope.get('root_path', '')}"
+
 
 current_fiber: contextvars.ContextVar[Any] = contextvars.ContextVar("everthink_fiber", default=None)
 """The innermost fiber (`fibers.run.Run`) that this code is part of, or `None`."""

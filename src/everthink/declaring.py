@@ -20,7 +20,18 @@ from .errors import AgentError, InvalidSettings
 from .json_values import NO_STATE, check_json
 from .kinds import KINDS, check
 from .runtime.rpc import check_exposed, exposed_method
-from .settings import is_ours, near_miss, settings_of, slip, uncalled
+from .settings import (
+    hooks_of,
+    is_new,
+    is_ours,
+    is_read,
+    near_miss,
+    settings_of,
+    slip,
+    snake,
+    uncalled,
+)
+from .surface import chatting
 from .tools.tool import Tool
 
 __all__ = ["check_added", "check_own", "check_setting", "check_settings", "size_of"]
@@ -34,8 +45,13 @@ def check_settings(cls: type) -> None:
         return
     for name, value in list(vars(cls).items()):
         if (info := exposed_method(cls, name)) is not None:
-            check_exposed(f"{cls.__name__}.{name}", value, info)
+            check_exposed(cls, name, value, info)
             continue
+        if (what := _of_chats(cls, name, value)) is not None:
+            raise InvalidSettings(
+                f"{cls.__name__}.{name} is {what}, and {cls.__name__} does not chat.",
+                next_step=f"Write `class {cls.__name__}(Think)`; or give it another name, if it is your own.",
+            )
         if isinstance(value, Tool):
             continue
         if (next_step := slip(name, value, cls)) is not None:
@@ -46,6 +62,23 @@ def check_settings(cls: type) -> None:
         owner = next(base for base in cls.__mro__ if name in vars(base))
         if not is_ours(owner):
             _check_value(name, vars(owner)[name], f"{owner.__name__}.{name}")
+
+
+def _of_chats(cls: type, name: str, value: Any) -> str | None:
+    """What a name in the body of a plain agent would be in one that chats; `None` for its own."""
+    chats = chatting()
+    if issubclass(cls, chats) or is_read(name, cls):
+        return None
+    if isinstance(value, Tool):
+        return "a tool"
+    ours = snake(name)
+    if not is_new(name, cls):
+        return None
+    if ours in hooks_of(chats) - hooks_of(cls):
+        return f"{'a hook' if ours == name else f'the hook {ours}'} of Think"
+    if ours in settings_of(chats) - settings_of(cls):
+        return f"{'a setting' if ours == name else f'the setting {ours}'} of Think"
+    return None
 
 
 def check_added(cls: type, size: int) -> int:

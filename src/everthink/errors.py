@@ -81,6 +81,7 @@ __all__ = [
     "UNTOLD",
     "AgentElsewhere",
     "AgentError",
+    "AgentNotInMemory",
     "AgentSetAside",
     "AuthorizationFailed",
     "BlockedAddress",
@@ -390,7 +391,7 @@ class SubmissionConflict(AgentError):
 
 
 class InvalidFiber(AgentError, ValueError):
-    """A fiber was given an id, a key, a checkpoint or an outcome that makes no sense."""
+    """A fiber was given an id, a key or an outcome that makes no sense."""
 
 
 class FiberConflict(AgentError):

@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 import msgspec
@@ -25,9 +25,9 @@ from .messages import (
     bounded_json,
     decode_json,
 )
-from .settings import shown
+from .settings import shown, with_article
 
-__all__ = ["NO_STATE", "check_json", "check_payload", "plain_json", "without_objects"]
+__all__ = ["NO_STATE", "check_json", "check_payload", "check_sent", "plain_json", "without_objects"]
 
 NO_STATE: Any = msgspec.UNSET
 """In the place of a state: there is none."""
@@ -46,16 +46,25 @@ def check_json(value: Any, name: str, where: str = "") -> None:
     _check(value, name, where, ())
 
 
-def check_payload(value: Any) -> None:
+def check_payload(value: Any, name: str = "payload", where: str = "") -> None:
     """Raise when `value` would come to a callback as something else: a set, a number as a key."""
-    _check(without_objects(value), "payload", "", _WRITTEN_AS_TEXT)
+    _check(without_objects(value), name, where, _WRITTEN_AS_TEXT)
+
+
+def check_sent(value: Any, name: str, where: str) -> None:
+    """The same for what is told to somebody else, who reads where it is wrong and not what it holds."""
+    found = _misfit(without_objects(value), name, 0, _WRITTEN_AS_TEXT)
+    if found is not None:
+        raise NotJson(
+            f"{where}: {found.path} is {found.kind}, which JSON does not have.",
+            next_step="Return text, numbers, True, False, None, lists, and dicts whose keys are text.",
+        )
 
 
 def _check(value: Any, name: str, where: str, besides: tuple[type, ...]) -> None:
     if (found := _misfit(value, name, 0, besides)) is not None:
-        path, what = found
         raise NotJson(
-            f"{where and f'{where}: '}{path} is {what}, which JSON does not have.",
+            f"{where and f'{where}: '}{found.path} is {found.what}, which JSON does not have.",
             kept="Nothing was changed.",
             next_step="Use text, numbers, True, False, None, lists, and dicts whose keys are text: of a time"
             " its isoformat(), of an object a dict.",
@@ -78,12 +87,18 @@ def without_objects(value: Any) -> Any:
     return value
 
 
-def _misfit(value: Any, path: str, depth: int, besides: tuple[type, ...]) -> tuple[str, str] | None:
+class _Misfit(NamedTuple):
+    path: str
+    what: str
+    kind: str
+
+
+def _misfit(value: Any, path: str, depth: int, besides: tuple[type, ...]) -> _Misfit | None:
     """The first thing that is no JSON, and none of `besides`: where, and what."""
     if value is None or isinstance(value, (str, bool, int, *besides)):
         return None
     if isinstance(value, float):
-        return None if math.isfinite(value) else (path, repr(value))
+        return None if math.isfinite(value) else _Misfit(path, repr(value), repr(value))
     if depth > DEEPEST:
         return None  # whoever writes it says so
     if isinstance(value, list | tuple):
@@ -92,10 +107,10 @@ def _misfit(value: Any, path: str, depth: int, besides: tuple[type, ...]) -> tup
         entries = cast("dict[Any, Any]", value)
         for key in entries:
             if not isinstance(key, str):
-                return f"a key of {path}", shown(key)
+                return _Misfit(f"a key of {path}", shown(key), with_article(type(key).__name__))
         inside = ((f"{path}[{key!r}]", item) for key, item in entries.items())
     else:
-        return path, shown(value)
+        return _Misfit(path, shown(value), with_article(type(value).__name__))
     return next(
         (found for where, item in inside if (found := _misfit(item, where, depth + 1, besides))), None
     )

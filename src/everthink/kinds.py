@@ -247,6 +247,11 @@ def words(*known: str) -> Kind:
     return Kind(", ".join(map(repr, known)), lambda value: isinstance(value, str) and value in known, known)
 
 
+def many(kind: Kind) -> Kind:
+    """A list of such values."""
+    return Kind("a list of those", lambda value: _is_many(value) and all(map(kind.fits, value)))
+
+
 def made_of(name: str) -> Kind:
     """A settings object of that class, or a dict with its fields."""
     return Kind(
@@ -278,7 +283,7 @@ _USED = {
     "approval": words("never", "destructive", "always") | FUNCTION,
     "tools": optional(TEXTS),
     "timeout": above(0),
-    "max_time": above(0),
+    "total_timeout": above(0),
 }
 """How the tools of an MCP server are used."""
 
@@ -411,6 +416,10 @@ KINDS: dict[str, dict[str, Kind]] = {
 _FIBER_ID = id_of("a FiberInspection", "fiber_id")
 _SUBMISSION_ID = id_of("a Submission", "submission_id")
 
+_SERVER = id_of("an McpServer", "id` or `name")
+_STATE = words("not-connected", "connecting", "discovering", "ready", "failed", "authenticating")
+_SERVERS = _optional({"id": TEXT | TEXTS, "name": TEXT | TEXTS, "state": _STATE | many(_STATE)})
+
 _PLAY = Kind(
     'plays one after the other, as in ScriptedModel(says("Hi."), says("Bye.")), or functions that return one',
     lambda value: callable(value) or _is_one_of(value, "Play"),
@@ -419,6 +428,14 @@ _PLAY = Kind(
 CALLS: dict[str, dict[str, Kind]] = {
     "tool": _optional({"description": TEXT, "title": TEXT, "strict": YES_NO}),
     "@exposed": {"description": optional(TEXT), "streaming": YES_NO, "reads": YES_NO},
+    "connect": {
+        "server": Kind("an address, as text: http://host:port", lambda value: isinstance(value, str)),
+        "agent": optional(
+            Kind("a class of agents, or its name in addresses", lambda value: isinstance(value, str | type))
+        ),
+        "name": SOME_TEXT,
+        "patience": optional(SECONDS),
+    },
     "has_tool_call": {"name": TEXT},
     "step_count_is": {"count": at_least(1)},
     "compact_after": {"threshold": at_least(1), "token_counter": optional(FUNCTION)},
@@ -477,10 +494,19 @@ CALLS: dict[str, dict[str, Kind]] = {
     "add_mcp_server": {
         "name": SOME_TEXT,
         "url": TEXT,
+        "id": optional(TEXT),
         "callback_host": optional(SOME_TEXT),
         "callback_path": optional(SOME_TEXT),
+        "client_id": optional(SOME_TEXT),
+        "client_secret": optional(SOME_TEXT),
+        "scope": optional(SOME_TEXT),
     },
     "remove_mcp_server": {"id": id_of("an McpServer", "id")},
+    "list_mcp_servers": _SERVERS,
+    "get_mcp_servers": _SERVERS,
+    "call_mcp_tool": {"server": _SERVER, "tool": SOME_TEXT, "input": optional(DICT)},
+    "get_mcp_prompt": {"server": _SERVER, "name": SOME_TEXT, "arguments": optional(HEADERS)},
+    "read_mcp_resource": {"server": _SERVER, "uri": SOME_TEXT},
 }
 """What methods of an agent are given, where another kind of it would fail far from here, or do nothing."""
 

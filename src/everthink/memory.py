@@ -6,6 +6,7 @@ from everthink.memory import ContextBlock, Session, create_compact_function
 from .context.blocks import ContextBlock, ContextProvider
 from .context.object_store import ObjectStoreProvider
 from .context.providers import DirectoryProvider, SearchableEntries, StoredBlock, StoredEntries
+from .facades import help_from
 from .models.classify import default_context_overflow_classifier
 from .models.tokens import TokenCount
 from .session.media import MediaEviction
@@ -45,3 +46,5 @@ __all__ = [
     "model_summarizer",
     "prune_tool_calls",
 ]
+
+help_from(__name__)

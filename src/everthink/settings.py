@@ -36,6 +36,7 @@ __all__ = [
     "check_fields",
     "check_returned",
     "hooks_of",
+    "is_new",
     "is_ours",
     "is_read",
     "meant",
@@ -226,7 +227,7 @@ def slip(name: str, value: Any, cls: type) -> str | None:
     if (ours := meant(name, value, cls)) is not None:
         return f"Did you mean {ours!r}? Otherwise give it another name."
     elsewhere = _elsewhere(snake(name), value, cls)
-    return None if elsewhere is None or not _is_new(name, cls) or is_read(name, cls) else elsewhere
+    return None if elsewhere is None or not is_new(name, cls) or is_read(name, cls) else elsewhere
 
 
 def _elsewhere(name: str, value: Any, cls: type) -> str | None:
@@ -250,7 +251,7 @@ def meant(name: str, value: Any, cls: type) -> str | None:
     Its name in camelCase, another framework's word for it, or a slip: `before_tool_calls`, `max_step`. What
     a method of the class reads or calls is its own, whatever it is called.
     """
-    if not _is_new(name, cls):
+    if not is_new(name, cls):
         return None
     ours, hooks, settings = snake(name), hooks_of(cls), settings_of(cls)
     if ours != name and ours in hooks | settings:
@@ -273,7 +274,7 @@ def near_miss(name: str, value: Any, cls: type) -> str | None:
     Slips of the pen only: what others call a setting (`self.tools`) may well be something of one's own. So is
     what the class declares, or reads somewhere.
     """
-    if not _is_new(name, cls) or name in vars(cls) or name in inspect.get_annotations(cls):
+    if not is_new(name, cls) or name in vars(cls) or name in inspect.get_annotations(cls):
         return None
     ours, hooks, settings = snake(name), hooks_of(cls), settings_of(cls)
     if ours != name and ours in hooks | settings:
@@ -291,7 +292,7 @@ def uncalled(name: str, value: Any, cls: type) -> str | None:
     function: Any = getattr(value, "__func__", value)
     if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
         return None
-    if not _SOUNDS_CALLED.match(name) or not _is_new(name, cls) or name in hooks_of(cls):
+    if not _SOUNDS_CALLED.match(name) or not is_new(name, cls) or name in hooks_of(cls):
         return None
     if getattr(function, "__isabstractmethod__", False) or is_read(name, cls):
         return None
@@ -307,7 +308,7 @@ def _slipped(name: str, known: Collection[str], like: float) -> str | None:
     return _run_together(name, known) or nearest(name, known, like=like) or _untwisted(name, known)
 
 
-def _is_new(name: str, cls: type) -> bool:
+def is_new(name: str, cls: type) -> bool:
     """True for a name that no class before this one has or declares."""
     before = cls.__mro__[1:]
     return not name.startswith("_") and not any(

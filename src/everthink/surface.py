@@ -15,6 +15,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib import import_module
 from types import FunctionType
 from typing import Any, cast
 
@@ -22,13 +23,16 @@ from .errors import InvalidSettings
 from .settings import hooks_of, is_ours, nearest, settings_of, shown, snake
 
 __all__ = [
+    "HANDLED",
     "MissingAttribute",
     "can_take",
+    "chatting",
     "check_assigned",
     "check_class",
     "check_function",
     "check_method",
     "check_words",
+    "is_receiver",
     "is_tool",
     "nearest_method",
     "note_definition",
@@ -36,11 +40,15 @@ __all__ = [
     "refuse_unknown",
     "refuse_unknown_to",
     "reserved_of",
+    "role_of",
     "yields",
 ]
 
 _MARKED = "__everthink_marked__"
 """In a class body: the functions that `@tool` and `@exposed` stand above, by name."""
+
+HANDLED = "__everthink_handled__"
+"""On a method that a handle gives: the id of the agent it reaches."""
 
 _DECLARE = ("everthink.agent", "everthink.chat_hooks", "everthink.think")
 """Where what every agent has is declared. What a sample agent of ours adds is nobody's."""
@@ -50,6 +58,8 @@ _INSTEAD = {
     "name": "An agent has the name it is reached by: app.agent(cls, name)",
     "messages": "Change the conversation with `await self.add_messages(…)` or `clear_messages()`",
 }
+_PLAIN_HOOKS = ("validate_state_change", "repair_interrupted_tool_part")
+"""Hooks whose answer is needed at once: a coroutine would count as a yes."""
 _Hook = Callable[..., Any]
 
 
@@ -143,6 +153,11 @@ def _check_hook(cls: type, name: str, written: Any, ours: _Hook, settings: Itera
             f"{where} is a tool, and everthink would call it too: it is the name of a hook.",
             next_step=f"Give the method another name; @tool(name={name!r}) keeps it for the model.",
         )
+    if name in _PLAIN_HOOKS and inspect.iscoroutinefunction(getattr(written, "__func__", written)):
+        raise InvalidSettings(
+            f"{where} is `async`, and its answer is needed at once.",
+            next_step="Write it with `def`, without await.",
+        )
     _check_call(cls, name, written, given, may_yield=name == "get_tools")
 
 
@@ -160,12 +175,16 @@ def _check_receiver(cls: type, where: str, written: Any, given: Sequence[str], e
     if not places or (any(p.kind is p.VAR_POSITIONAL for p in parameters) and places[0] not in given):
         return
     first = places[0]
-    is_receiver = first.startswith("_") or first in (*_RECEIVERS, snake(cls.__name__).lower())
-    if first in given or (len(places) == 1 and not is_receiver):
+    if first in given or (len(places) == 1 and not is_receiver(cls, first)):
         raise InvalidSettings(
             f"{where}{parameters_of(inner)} has no `self`: its {first!r} would get the object itself.",
             next_step=f"Write it as `{example}`.",
         )
+
+
+def is_receiver(cls: type, first: str) -> bool:
+    """True for a first parameter that is called as the object itself is."""
+    return first.startswith("_") or first in (*_RECEIVERS, snake(cls.__name__).lower())
 
 
 def check_method(cls: type, name: str, written: Any, given: Sequence[str]) -> None:
@@ -330,9 +349,9 @@ def check_assigned(agent: object, name: str, reserved: Mapping[str, Any]) -> Non
 class MissingAttribute(AttributeError):
     """A name that is not there. Which one was meant is found out when it is read: `hasattr` never does."""
 
-    def __init__(self, who: str, name: str, known: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, cls: type, name: str, known: Callable[[], Iterable[str]]) -> None:
         super().__init__(name=name)
-        self._who, self._known = who, known
+        self._cls, self._known = cls, known
 
     def __str__(self) -> str:
         name = self.name or ""
@@ -341,9 +360,27 @@ class MissingAttribute(AttributeError):
                 "This agent was made by hand: it has no name, no storage and no app. Reach it with"
                 ' app.agent(cls, "name"); the app makes it.'
             )
+        cls = self._cls.__name__
+        chats = chatting()
+        if not issubclass(self._cls, chats) and hasattr(chats, name):
+            return f"{cls} does not chat, so that it has no {name!r}: a subclass of Think has."
         known = [one for one in self._known() if not one.startswith("_")]
-        near = None if name.startswith("_") else nearest(name, known)
-        return f"{self._who} {name!r}.{f' Did you mean {near!r}?' if near else ''}"
+        near = None if name.startswith("_") else nearest(name, known, like=0.7)
+        return f"{cls} has no attribute {name!r}.{f' Did you mean {near!r}?' if near else ''}"
+
+
+def chatting() -> type:
+    """`Think`, for those of whom it is made."""
+    return import_module(".think", __package__).Think
+
+
+def role_of(agent: object, name: str) -> str | None:
+    """What a method is to everthink: a hook, or one of its own. `None` for one that the developer wrote."""
+    cls = type(agent)
+    if name in hooks_of(cls):
+        return "a hook, which everthink calls"
+    owner = next((base for base in cls.__mro__ if name in vars(base)), None)
+    return "everthink's" if owner is not None and owner.__module__ in _DECLARE else None
 
 
 def nearest_method(agent: object, name: str) -> str | None:

@@ -5,7 +5,6 @@ save_messages, chat, submit_messages, … --> door/ --> turn/ --> session/
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from .agent import Agent
 from .chat_hooks import Hooks
 from .current import current_connection
-from .errors import InvalidSettings
 from .messages import UNSET, Message, MessageInput, Unset
 from .tools.collect import collect_tools
 
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
     Input = MessageInput | Sequence[MessageInput] | InputFunction
 
 __all__ = ["Think"]
-
-PLAIN_HOOKS = ("validate_state_change", "repair_interrupted_tool_part")
-"""Hooks whose answer is needed at once: a coroutine would count as a yes."""
 
 
 class Think(Agent, Hooks):
@@ -63,12 +58,6 @@ class Think(Agent, Hooks):
             cls.classify_chat_error = staticmethod(classifier)  # assigned as it is: it wants no agent
         super().__init_subclass__(**kwargs)
         collect_tools(cls)
-        for name in PLAIN_HOOKS:
-            if inspect.iscoroutinefunction(cls.__dict__.get(name)):
-                raise InvalidSettings(
-                    f"{cls.__name__}.{name} is `async`, and its answer is needed at once.",
-                    next_step="Write it with `def`, without await.",
-                )
 
     # --- declared tasks
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from everthink import AgentError, App, Think
+from everthink import Agent, AgentError, App, Think
 from everthink.errors import AgentNotInMemory
 from everthink.testing import ManualClock, ScriptedModel, says
 from tests.conftest import OpenApp
@@ -143,3 +143,37 @@ async def test_a_private_name_is_no_part_of_a_handle(open_app: OpenApp) -> None:
     handle: Any = (await open_app(Desk)).agent(Desk)
     assert not hasattr(handle, "_home")
     assert not hasattr(handle, "__len__")
+
+
+class Switchboard(Agent):
+    """It has names of those that chat, and does not chat."""
+
+    async def chat(self, who: str) -> str:
+        return f"chatting with {who}"
+
+    async def regenerate(self) -> AsyncIterator[int]:
+        yield 1
+
+    def continue_last_turn(self) -> int:
+        return 7
+
+
+async def test_an_agent_that_does_not_chat_has_its_own_methods_of_those_names(open_app: OpenApp) -> None:
+    handle = (await open_app(Switchboard)).agent(Switchboard)
+    assert await handle.chat("Ada") == "chatting with Ada"
+    assert [piece async for piece in handle.regenerate()] == [1]
+    assert handle.continue_last_turn() == 7
+
+
+class Mute(Agent):
+    async def look(self) -> int:
+        return 1
+
+
+async def test_an_agent_that_does_not_chat_says_so(open_app: OpenApp) -> None:
+    handle: Any = (await open_app(Mute)).agent(Mute)
+    with pytest.raises(AttributeError, match="Mute does not chat"):
+        handle.chat("Hi")
+    await handle.look()
+    with pytest.raises(AttributeError, match="Mute does not chat"):
+        handle.chat("Hi")

@@ -128,6 +128,14 @@ def test_dev_reloads_and_the_conversation_goes_on(project: Path) -> None:
         status, _, text = get(base)
         assert (status, "SyntaxError" in text) == (503, True)
 
+        async def refused() -> int:
+            with pytest.raises(InvalidStatus) as refusal:
+                await connect(url, process_exception=lambda error: error)
+            return refusal.value.response.status_code
+
+        # With words that clients take for a restart, not for a no
+        assert asyncio.run(refused()) == 503
+
         # And when it is mended, the answer goes on to its end and is kept
         (project / "agents" / "helper.py").write_text(AGENT.replace("MODEL", "demo").replace("v1", "v2"))
         dev.until("Ready again")
@@ -273,7 +281,7 @@ def test_dev_that_does_not_watch_ends_with_a_broken_file(project: Path) -> None:
     assert "Waiting" not in said
 
 
-def test_dev_ends_when_another_has_the_database_and_tells_when_its_server_dies(project: Path) -> None:
+def test_dev_ends_when_another_has_the_database_and_starts_a_server_that_died_again(project: Path) -> None:
     with Command(project, "dev", "--port", "0", "--verbose") as dev:
         server = int(dev.until(r"Started server process \[(\d+)\]")[1])
         dev.until("reloads when a file changes")
@@ -283,9 +291,13 @@ def test_dev_ends_when_another_has_the_database_and_tells_when_its_server_dies(p
         assert f"held by process {server}" in said
         assert "Waiting" not in said
 
+        # And a server that is killed is started again, without anybody saving a file
+        base = next(found[1] for line in dev.seen if (found := re.search(r"Open (http://\S+)", line)))
         os.kill(server, signal.SIGKILL)
         dev.until("The server was ended by SIGKILL")
-        dev.until("Waiting until a Python file")
+        dev.until("It is started again in 0.5 s")
+        dev.until("Ready again")
+        assert get(base + "/everthink/agents")[0] == 200
         assert dev.interrupt() == 0
 
 

@@ -128,10 +128,10 @@ async def test_a_readonly_block_refuses_writes() -> None:
     assert texts(context) == {"soul": "Be kind."}
 
 
-async def test_an_unknown_label_is_readonly_to_replace_and_not_found_to_append() -> None:
+async def test_an_unknown_label_is_not_found_and_the_writable_ones_are_told() -> None:
     context = in_memory_context()
     context.declare("memory", provider=Notes())
-    with pytest.raises(ContextRefused, match=r"'nobody' is readonly.*'memory'"):
+    with pytest.raises(ContextRefused, match=r"'nobody' was not found.*'memory'"):
         await context.replace("nobody", "x")
     with pytest.raises(ContextRefused, match="'nobody' was not found"):
         await context.append("nobody", "x")

@@ -1,4 +1,4 @@
-"""Kill the process at every commit while an MCP server's tool runs or asks: once, or told that nobody knows."""
+"""Kill the process at every commit while an MCP tool runs or asks: once, or told that nobody knows."""
 
 from __future__ import annotations
 
@@ -49,17 +49,25 @@ async def test_a_tool_of_an_mcp_server_runs_once_whenever_the_process_dies(
         assert len(commits) >= 4
         outcomes: set[str] = set()
         for at in (f"{commit}:{when}" for commit in commits[1:] for when in ("before", "after")):
-            booked.write_text("")
+            forget(booked)
             folder = nursery.new_folder(story)
             nursery.is_killed(folder, at, store=store, url=url, story=story, room=folder.name)
             async with traveller(store, url) as app:
                 await go_on(app, story, folder.name)
                 part = await tool_part(app, folder.name)
-            outcomes.add(check(at, story, part, booked.read_text().splitlines()))
+            outcomes.add(check(at, story, part, effects_in(booked)))
     finally:
         nursery.close()
     # It was cut off before the tool ran or after, and while it ran
     assert outcomes == {"done", "unknown"}
+
+
+def forget(booked: Path) -> None:
+    booked.write_text("")
+
+
+def effects_in(booked: Path) -> list[str]:
+    return booked.read_text().splitlines()
 
 
 async def tool_part(app: Any, room: str) -> dict[str, Any]:

@@ -31,14 +31,22 @@ class Stories(Nursery):
         return folder
 
     def wrecks(self, story: str) -> Iterator[tuple[str, str, str]]:
-        """For each commit of a story at which its process died: when, its room, what was told."""
-        commits = [commit["commit"] for commit in commits_of(self.play(story))]
+        """The story told to its end, and for each commit at which its process died: when, its room, what was
+        told. What one leaves behind must be over before the next begins: they share a database, and a process
+        that takes up what another one left makes commits that nobody counts."""
+        whole = self.play(story)
+        commits = [commit["commit"] for commit in commits_of(whole)]
         assert len(commits) >= 3
+        yield "at its end", whole.name, _told(whole)
         for commit in commits[1:]:
             for when in ("before", "after"):
                 folder = self.play(story, f"{commit}:{when}")
-                effects = folder / "effects"
-                yield f"{commit}:{when}", folder.name, effects.read_text() if effects.exists() else ""
+                yield f"{commit}:{when}", folder.name, _told(folder)
+
+
+def _told(folder: Path) -> str:
+    effects = folder / "effects"
+    return effects.read_text() if effects.exists() else ""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -220,7 +220,7 @@ async def test_a_block_is_written_and_shows_after_a_refresh(develop: Develop) ->
     ("fields", "status", "sentence"),
     [
         ({"label": "soul", "content": "Be rude."}, 400, "readonly"),
-        ({"label": "nothing", "content": "x"}, 400, "there is none of that label"),
+        ({"label": "nothing", "content": "x"}, 400, "was not found"),
         ({"label": "memory", "content": "word " * 100}, 400, "exceeds maxTokens"),
         ({"label": "memory", "content": "x", "was": "something else"}, 409, "written meanwhile"),
         ({"label": "memory"}, 400, "Nothing was written"),

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 from everthink.mcp_server.catalogue import ANSWER_SCHEMA
 from everthink.server import McpEndpoint
+from mcp import Client, StdioServerParameters
 
 from ..support.commands import Command
 from ..support.mcp import texts

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from everthink import Think, tool
-from everthink.errors import InvalidFiber, NestedTurn, NotInFiber, StoreFull
+from everthink.errors import InvalidFiber, NestedTurn, NotInFiber, NotJson, StoreFull
 from everthink.fibers.values import FiberContext
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import calls, says
@@ -268,7 +270,7 @@ async def test_a_failure_after_the_first_checkpoint_of_the_framework_leaves_no_r
     assert Fibers(tmp_path).all() == []
 
     # One that cannot be stored begins nothing
-    with pytest.raises(InvalidFiber):
+    with pytest.raises(NotJson):
         agent._home.fibers.run("internal", fail, snapshot=object())
     assert agent._home.holds.count == 0
 
@@ -325,13 +327,13 @@ async def test_a_fiber_of_one_agent_is_no_fiber_of_another(open_app: OpenApp, tm
     assert await ann.run_fiber("of ann", of_ann) == {"of ann": "ann, inside ben", "of ben": "ben"}
 
 
-@pytest.mark.parametrize("data", [object(), {1, 2, object()}, {"deep": [float, 1]}])
+@pytest.mark.parametrize("data", [object(), {1, 2}, {"deep": [float, 1]}, {1: 2}, float("nan"), b"x"])
 async def test_what_is_not_json_is_refused_and_the_last_checkpoint_stays(
     open_app: OpenApp, tmp_path: Path, data: Any
 ) -> None:
     async def work(ctx: FiberContext) -> Any:
         await ctx.stash("good")
-        with pytest.raises(InvalidFiber, match="not JSON"):
+        with pytest.raises(NotJson, match=r"checkpoint.* which JSON does not have"):
             await ctx.stash(data)
         return Fibers(tmp_path).snapshots()
 
@@ -436,3 +438,41 @@ async def test_the_row_is_gone_when_observers_hear_of_the_end(open_app: OpenApp,
     async with app.agent(cls) as agent:
         await agent.run_fiber("work", lambda ctx: None)
     assert left == [[]]
+
+
+async def test_a_function_with_a_yield_is_no_fiber(open_app: OpenApp, tmp_path: Path) -> None:
+    agent = await agent_of(open_app)
+
+    async def pieces(ctx: FiberContext) -> AsyncIterator[int]:
+        yield 1
+
+    with pytest.raises(InvalidFiber, match="pieces has a `yield`, so that calling it runs nothing of it"):
+        await agent.start_fiber("x", pieces)
+    with pytest.raises(InvalidFiber, match="pieces has a `yield`"):
+        agent.run_fiber("x", pieces)
+    assert Fibers(tmp_path).all() == []
+
+
+async def test_a_failure_that_nobody_awaits_is_in_the_log_with_its_traceback(
+    open_app: OpenApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = await agent_of(open_app)
+    ended = asyncio.Event()
+
+    def fail(ctx: FiberContext) -> None:
+        ended.set()
+        raise ValueError("no bricks")
+
+    agent.run_fiber("wall", fail)
+    await ended.wait()
+    while agent._home.fibers.running:  # noqa: ASYNC110 - whoever waited for it would see it
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [str(one.exc_info[1]) for one in caplog.records if one.exc_info] == ["no bricks"]
+
+    # One that is awaited is its caller's
+    caplog.clear()
+    with pytest.raises(ValueError, match="no bricks"):
+        await agent.run_fiber("wall", fail)
+    gc.collect()
+    assert [one for one in caplog.records if one.exc_info] == []

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from everthink import Think
-from everthink.errors import FiberConflict, FiberStopped, InvalidFiber, NotInFiber, StoreClosed, StoreFull
+from everthink.errors import (
+    FiberConflict,
+    FiberStopped,
+    InvalidFiber,
+    NotInFiber,
+    NotJson,
+    StoreClosed,
+    StoreFull,
+)
 from everthink.fibers import FiberFailed
 from everthink.fibers.values import FiberContext
 from everthink.store.port import Commit
@@ -155,10 +163,10 @@ async def test_keys_of_other_agents_do_not_matter(open_app: OpenApp) -> None:
         assert found.accepted
 
 
-@pytest.mark.parametrize("metadata", [["a", "list"], "text", {"file": object()}])
+@pytest.mark.parametrize("metadata", [["a", "list"], "text", {"file": object()}, {"at": {1}}])
 async def test_metadata_that_cannot_be_stored_is_refused(agent: Any, metadata: Any) -> None:
     work = Work()
-    with pytest.raises(InvalidFiber, match="metadata is not"):
+    with pytest.raises((InvalidFiber, NotJson), match=r"metadata is not|metadata\['(file|at)'\] is"):
         await agent.start_fiber("work", work, metadata=metadata)
     assert await agent.list_fibers() == []
     assert work.calls == []

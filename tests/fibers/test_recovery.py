@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from everthink import App, Think
-from everthink.errors import NotInFiber
+from everthink.errors import NotInFiber, StoreClosed
 from everthink.fibers import (
     FiberAborted,
     FiberCompleted,
@@ -191,7 +191,7 @@ async def test_an_unreadable_snapshot_is_no_snapshot(
 ) -> None:
     seen = Recovered()
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook))
-    store = (await live(app.agent(cls)))._home.store
+    store = (await app.open()).store
     await cut(app, cls, "work", stash="good")
     await store.apply([Statement("UPDATE fibers SET snapshot = ?", (stored,))])
     with caplog.at_level(logging.WARNING, "everthink.fibers"):
@@ -229,7 +229,7 @@ async def test_a_hook_that_dies_with_its_process_runs_again(open_app: OpenApp, t
     await began.wait()
     await app.close()
     await asyncio.wait([starting])
-    assert starting.cancelled()
+    assert isinstance(starting.exception(), StoreClosed)
     assert Fibers(tmp_path).open_names() == ["managed", "last"]
 
     # When it starts again, the hook is called again for that one, and for those it had not come to

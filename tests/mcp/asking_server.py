@@ -19,6 +19,11 @@ SCHEMA = {"type": "object", "properties": {"seats": {"type": "integer", "minimum
 server = MCPServer("asks", request_state_security=RequestStateSecurity(keys=[b"k" * 32]))
 
 
+def note(what: str) -> None:
+    with Path(os.environ["BOOKED"]).open("a") as file:
+        file.write(f"{what}\n")
+
+
 @server.tool()
 async def book(city: str, ctx: Context) -> str | InputRequiredResult:
     """Book a trip."""
@@ -32,16 +37,14 @@ async def book(city: str, ctx: Context) -> str | InputRequiredResult:
     if answer.action != "accept":
         return f"Nothing was booked: {answer.action}."
     booked = f"{answer.content['seats']} seats to {ctx.request_state.removeprefix('city=')}"
-    with Path(os.environ["BOOKED"]).open("a") as file:
-        file.write(f"{booked}\n")
+    note(booked)
     return f"Booked {booked}."
 
 
 @server.tool()
 def pay(amount: int) -> str:
     """Pay."""
-    with Path(os.environ["BOOKED"]).open("a") as file:
-        file.write(f"paid {amount}\n")
+    note(f"paid {amount}")
     return f"Paid {amount}."
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from everthink.mcp.callback import Callback, new_state, read_callback, server_of
 from everthink.mcp.naming import random_id, server_id
+from everthink.oauth.callback import Callback, new_state, read_callback, server_of
 
-STATE = new_state("github")
+STATE = "0123456789abcdef0123456789abcdef.github"  # as `new_state` makes them
 
 
 def test_a_state_names_its_server_and_is_another_each_time() -> None:

@@ -57,7 +57,9 @@ class Slow:
 async def slow(open_app: OpenApp) -> tuple[Slow, ManualClock, Room, asyncio.Task[Any]]:
     """A call that runs, of a server with 30 seconds of silence and 100 in all."""
     slow, clock = Slow(), ManualClock()
-    chat = await room(open_app, {"docs": LocalServer(slow.server, timeout=30, max_time=100)}, clock=clock)
+    chat = await room(
+        open_app, {"docs": LocalServer(slow.server, timeout=30, total_timeout=100)}, clock=clock
+    )
     call = asyncio.create_task(chat.error("docs_work"))
     await slow.began.wait()
     return slow, clock, chat, call

@@ -209,11 +209,10 @@ def test_the_address_leads_back_to_the_agent_of_that_name(name: str) -> None:
 
 
 @pytest.mark.agent_case(222)
-def test_a_callback_is_known_by_origin_and_path() -> None:
-    registered = "https://example.com/agents/a/b/callback"
-    assert is_callback("https://example.com/agents/a/b/callback?code=1&state=2", registered)
-    assert is_callback("https://EXAMPLE.com:443/agents/a/b/callback", registered)
-    assert not is_callback("http://example.com/agents/a/b/callback", registered)
-    assert not is_callback("https://example.com/agents/a/c/callback", registered)
-    assert not is_callback("https://evil.example/agents/a/b/callback", registered)
-    assert not is_callback("nonsense", registered)
+def test_a_callback_is_known_by_its_path_however_it_is_escaped() -> None:
+    registered = callback_url("https://example.com/chat", "MyAgent", "Jürgen & co")
+    assert is_callback("/chat/agents/my-agent/J%C3%BCrgen%20%26%20co/callback", registered)
+    assert is_callback("/chat/agents/my-agent/J%c3%bcrgen%20&%20co/callback", registered)
+    assert not is_callback("/chat/agents/my-agent/J%C3%BCrgen/callback", registered)
+    assert not is_callback("/agents/my-agent/J%C3%BCrgen%20%26%20co/callback", registered)
+    assert not is_callback("", registered)

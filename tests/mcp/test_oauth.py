@@ -16,10 +16,10 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.support.authorization import LIFETIME, Locked
 
 from everthink.errors import AuthorizationFailed, CallbackRefused, NeedsAuthorization
-from everthink.mcp.callback import Callback, new_state, read_callback
-from everthink.mcp.keep import Keep
-from everthink.mcp.oauth import DurableOAuth, OAuthServer
-from everthink.mcp.sealing import Sealer
+from everthink.oauth.callback import Callback, new_state, read_callback
+from everthink.oauth.flow import DurableOAuth, OAuthServer
+from everthink.oauth.keep import Keep
+from everthink.oauth.sealing import Sealer
 from everthink.testing import ManualClock
 from mcp import Client
 

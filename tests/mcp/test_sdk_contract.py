@@ -16,7 +16,7 @@ from mcp.client.auth import OAuthClientProvider, oauth2, utils
 from mcp.client.auth.oauth2 import OAuthContext, PKCEParameters
 from mcp.shared import auth
 
-from everthink.mcp.oauth import DurableOAuth
+from everthink.oauth.flow import DurableOAuth
 
 # Private names of `OAuthClientProvider` that `DurableOAuth` calls or takes the place of.
 METHODS = {
@@ -170,7 +170,7 @@ def test_without_the_extra_oauth_says_what_to_install() -> None:
 import sys
 sys.modules["mcp"] = None
 try:
-    import everthink.mcp.oauth
+    import everthink.oauth.flow
 except Exception as error:
     print(type(error).__name__, error)
 """

@@ -10,8 +10,8 @@ import pytest
 from cryptography.fernet import Fernet
 
 from everthink.errors import AgentError, InvalidSettings, MissingExtra, SecretsUnreadable
-from everthink.mcp.keep import Keep
-from everthink.mcp.sealing import SECRET_KEY, Sealer
+from everthink.oauth.keep import Keep
+from everthink.oauth.sealing import SECRET_KEY, Sealer
 
 SECRETS = {"tokens": {"access_token": "hunter2-and-more"}, "headers": {"X-Key": "hunter3"}}
 WORDS = "a sentence that nobody guesses"
@@ -19,7 +19,9 @@ OTHER = "another sentence nobody guesses"
 FERNET = Fernet.generate_key().decode()
 
 
-@pytest.mark.parametrize("key", [WORDS, FERNET, f"{FERNET},{WORDS}", f" {WORDS} , "])
+@pytest.mark.parametrize(
+    "key", [WORDS, FERNET, f"{FERNET},{WORDS}", f" {WORDS} , "], ids=["words", "fernet", "both", "spaced"]
+)
 def test_what_is_sealed_can_be_opened_and_not_be_read(key: str) -> None:
     sealed = Sealer(key).seal(SECRETS)
     assert sealed.startswith("sealed:")
@@ -70,6 +72,7 @@ def test_a_key_is_changed_by_putting_the_new_one_before_it() -> None:
         (None, "plain:hunter2", "no JSON object"),
         (None, "plain:[1]", "no JSON object"),
     ],
+    ids=["1", "2", "3", "4", "5", "6", "7", "8"],
 )
 def test_what_cannot_be_opened_is_told_in_words_without_the_secret(
     key: str | None, text: str, words: str
@@ -88,7 +91,7 @@ def test_a_key_that_is_too_short_is_refused_without_repeating_it() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["x" * 44, "=" * 44, "é" * 44, FERNET[:-1]])
+@pytest.mark.parametrize("key", ["x" * 44, "=" * 44, "é" * 44, FERNET[:-1]], ids=["x", "=", "é", "short"])
 def test_a_text_that_only_looks_like_a_key_of_fernet_is_a_text(key: str) -> None:
     assert Sealer(key).open(Sealer(key).seal(SECRETS)) == SECRETS
 

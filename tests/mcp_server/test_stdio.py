@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mcp import Client, StdioServerParameters
 
 from ..support.mcp import ERAS, Words, texts

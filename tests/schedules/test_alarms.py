@@ -115,7 +115,7 @@ async def test_what_names_no_moment_is_refused_and_nothing_is_stored(
 
 @pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, "60", None, True, 2_592_000.1, 1e300])
 async def test_an_interval_is_a_positive_number_of_at_most_thirty_days(agent: Any, seconds: Any) -> None:
-    with pytest.raises(InvalidSchedule, match="interval_seconds"):
+    with pytest.raises(InvalidSchedule, match="schedule_every: seconds"):
         await agent.schedule_every(seconds, "note")
     assert await agent.list_schedules() == []
     assert (await agent.schedule_every(2_592_000, "note")).interval_seconds == 2_592_000

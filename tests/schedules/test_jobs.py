@@ -8,14 +8,22 @@ from typing import Any
 
 import pytest
 
-from everthink import App, Retry
-from everthink.errors import LeaseLost, NotJson, StoreUnavailable, TurnInterrupted
+from everthink import Agent, App, Retry
+from everthink.errors import (
+    InvalidCallback,
+    InvalidSettings,
+    LeaseLost,
+    NotJson,
+    StoreUnavailable,
+    TurnInterrupted,
+)
 from everthink.store.port import Commit
 from everthink.testing.clock import ManualClock
 from everthink.testing.scripted import ScriptedModel, says
 from everthink.timers import Job
+from tests.conftest import OpenApp
 from tests.runtime.conftest import BOTH, Open
-from tests.support.agents import live
+from tests.support.agents import assistant, live
 from tests.support.timers import Diary, Failing, quiet, storage
 from tests.support.turns import gated_app, home_of, record_events
 
@@ -427,3 +435,42 @@ async def test_one_commit_per_job_removes_the_last_and_takes_the_next(
         await done(agent)
         assert diary.lines == list(range(10))
         assert len(store.commits) - before == 10
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("on_start", "a hook, which everthink calls"),
+        ("set_state", "everthink's"),
+        ("save_messages", "everthink's"),
+        ("_run_scheduled_task", "everthink's"),
+    ],
+)
+async def test_a_callback_is_a_method_of_ones_own(open_app: OpenApp, name: str, what: str) -> None:
+    app = await open_app(cls := assistant(ScriptedModel()))
+    handle = app.agent(cls)
+    for refused in (handle.queue(name), handle.schedule(5, name), handle.schedule_every(5, name)):
+        with pytest.raises(InvalidCallback, match=f"self.{name} is {what}, and no method of your own"):
+            await refused
+    assert (await handle.get_queues(), await handle.list_schedules()) == ([], [])
+
+
+@pytest.mark.anyio
+async def test_a_callback_may_be_named_by_the_handle_of_its_agent_only(open_app: OpenApp) -> None:
+    class Bell(Agent):
+        async def ring(self, payload: Any) -> None: ...
+
+        async def ring_of(self, other: Any) -> None:
+            await self.queue(other.ring)
+
+    app = await open_app(Bell)
+    ada, ben = app.agent(Bell, "ada"), app.agent(Bell, "ben")
+    assert (await ada.schedule(500, ada.ring)).callback == "ring"
+    with pytest.raises(InvalidCallback, match="ring is a method of Bell/ben, and this is Bell/ada"):
+        await ada.schedule(500, ben.ring)
+    async with ben as other:
+        with pytest.raises(InvalidCallback, match="ring is a method of Bell/ben, and this is Bell/ada"):
+            await ada.ring_of(other)
+    with pytest.raises(InvalidSettings, match="has a key of payloads, and no value to look for"):
+        await ada.get_queues("to")

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everthink import Retry
+from everthink.causes import is_superseded
 from everthink.errors import (
     AgentError,
     InvalidRetry,
@@ -25,7 +26,6 @@ from everthink.errors import (
 from everthink.schedules.retry import (
     is_out_of_memory,
     is_retryable,
-    is_superseded,
     is_transient,
     jittered,
     retrying,

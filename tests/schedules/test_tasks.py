@@ -37,6 +37,7 @@ class Stage:
             get_scheduled_tasks=lambda agent: self.declared(),
             get_default_timezone=lambda agent: self.zone,
             on_error=lambda agent, error: self.errors.append(str(error)),
+            remind=lambda self, payload: None,
         )
         self.app: App
 
@@ -143,7 +144,7 @@ async def test_another_schedule_replaces_the_timer(open_app: OpenApp) -> None:
 async def test_a_task_that_is_gone_takes_its_timer_along_and_nothing_else(open_app: OpenApp) -> None:
     stage = Stage(open_app, news=news(), other=news(schedule="every day at 10:00"))
     await stage.start()
-    mine = await stage.agent.schedule(500, "cancel_chat", "x")
+    mine = await stage.agent.schedule(500, "remind", "x")
     del stage.tasks["news"]
     await stage.restart()
     assert (await stage.agent.list_schedules())[0].id == mine.id

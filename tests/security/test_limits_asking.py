@@ -145,11 +145,13 @@ async def test_looking_for_a_method_runs_nothing_of_the_agent(serve: Serve, meth
 
 
 @pytest.mark.parametrize("args", [(), (1, 2, 3), ("x",) * 100])
-async def test_arguments_that_do_not_fit_tell_nothing_of_the_method(serve: Serve, args: Any) -> None:
+async def test_arguments_that_do_not_fit_tell_how_many_do_and_no_more_of_the_method(
+    serve: Serve, args: Any
+) -> None:
     server = await serve(Desk)
     bad = await server.connect(Desk)
     [answer] = await bad.call("add", *args)
-    assert answer["error"] == f"Method add takes other arguments than these {len(args)}"
+    assert answer["error"] == f"Method add takes other arguments than these {len(args)}: it takes 1 to 2"
 
 
 async def test_a_type_error_inside_a_method_is_not_about_its_arguments(serve: Serve) -> None:

@@ -58,6 +58,12 @@ class Desk(Base):
         return value
 
     @exposed
+    async def wait_in_vain(self) -> None:
+        task = asyncio.create_task(asyncio.Event().wait())
+        task.cancel()
+        await task
+
+    @exposed
     def fail(self, text: str) -> None:
         raise RuntimeError(text)
 
@@ -250,3 +256,12 @@ async def test_observers_hear_of_calls(desk: Any) -> None:
     await desk.call("fail", "no")
     await desk.server.app.events.drain()
     assert [event.type for event in events] == ["rpc", "rpc", "rpc:error"]
+
+
+async def test_a_method_that_waits_for_what_is_cancelled_has_failed(
+    desk: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (answer,) = await desk.call("wait_in_vain")
+    assert answer["success"] is False
+    assert answer["error"] == "Something that wait_in_vain waited for was cancelled"
+    assert "@exposed wait_in_vain, which a client called, raised" in caplog.text

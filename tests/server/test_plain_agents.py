@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from everthink import Agent, AgentError, App, Think, exposed
 from everthink.client import connect
-from everthink.errors import TurnFailed
+from everthink.errors import CallFailed, InvalidSettings, NotJson, TurnFailed
 from everthink.testing import ManualClock, ScriptedModel, says
 from tests.server.conftest import Serve
 from tests.support.agents import live
@@ -31,6 +32,12 @@ class Counter(Agent):
         """Count."""
         await self.set_state({"n": self.state["n"] + by})
         return self.state["n"]
+
+    @exposed
+    def odd(self, kind: str) -> Any:
+        """Something that is no JSON, inside of what is."""
+        odd = {"set": {1, 2}, "nan": float("nan"), "object": self, "key": {1: 2}, "bytes": b"x"}
+        return {"a": [1, {"b": odd[kind]}]}
 
     @exposed
     async def add_later(self, seconds: float) -> str:
@@ -176,3 +183,62 @@ async def test_the_client_for_programs_talks_to_it_and_is_told_that_it_does_not_
         assert room.state == {"n": 4}
         with pytest.raises(TurnFailed, match="does not chat"):
             await room.ask("Hi")
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("set", r"result['a'][1]['b'] is a set"),
+        ("nan", r"result['a'][1]['b'] is nan"),
+        ("object", r"result['a'][1]['b'] is a Counter"),
+        ("key", r"a key of result['a'][1]['b'] is an int"),
+        ("bytes", r"result['a'][1]['b'] is a bytes"),
+    ],
+)
+async def test_what_a_method_returns_is_json_or_told_with_its_place(
+    serve: Serve, kind: str, what: str
+) -> None:
+    server = await serve(Counter)
+    async with connect(f"http://{server.host}", Counter) as client:
+        with pytest.raises(CallFailed, match=re.escape(f"@exposed odd: {what}, which JSON does not have")):
+            await client.call("odd", kind)
+        assert await client.call("add") == 1
+
+
+async def test_a_client_sends_json_or_is_told_where_it_is_none(serve: Serve) -> None:
+    server = await serve(Counter)
+    async with connect(f"http://{server.host}", Counter) as client:
+        with pytest.raises(NotJson, match=r"set_state: state\['n'\] is \{1\}, a set"):
+            await client.set_state({"n": {1}})
+        with pytest.raises(NotJson, match=r"add: argument 0\['by'\] is nan"):
+            await client.call("add", {"by": float("nan")})
+        assert client.state == {"n": 0}
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "words"),
+    [
+        ((Counter, 5), {}, "connect: name is 5, an int. It takes text"),
+        ((Counter(),), {}, "connect: agent is .* It takes a class of agents"),
+        ((Counter,), {"patience": "5"}, "connect: patience is '5', a str. It takes a number of seconds"),
+    ],
+)
+def test_a_client_is_told_at_once_what_an_address_is_made_of(given: Any, options: Any, words: str) -> None:
+    with pytest.raises(InvalidSettings, match=words):
+        connect("http://127.0.0.1:1", *given, **options)
+
+
+@pytest.mark.parametrize("answer", [({"x": 1}, 404), 201])
+async def test_a_status_that_is_returned_bare_is_told_in_the_log(
+    serve: Serve, caplog: pytest.LogCaptureFixture, answer: Any
+) -> None:
+    class Desk(Agent):
+        def on_request(self, request: Any) -> Any:
+            return answer
+
+    server = await serve(Desk)
+    for _ in range(2):
+        assert (await server.http("/agents/desk/one/x", method="POST")).status == 200
+    told = [one.getMessage() for one in caplog.records if "Desk.on_request returned" in one.getMessage()]
+    assert len(told) == 1
+    assert f"JSONResponse(…, status_code={answer if isinstance(answer, int) else 404})" in told[0]

@@ -11,15 +11,18 @@ from .source import Module, modules
 
 # Values: no clock of their own choosing, no I/O, known to everybody. One only ever points up.
 VALUES: dict[str, set[str]] = {
+    "facades": set(),
     "errors": set(),
     "masking": set(),
     "plain": set(),
+    "words": set(),
     "logs": {"masking", "plain"},
     "abort": set(),
     "accepting": set(),
     "clock": set(),
     "address": set(),
     "backoff": set(),
+    "causes": {"errors"},
     "current": set(),
     "limits": {"errors"},
     "kinds": {"errors"},
@@ -64,7 +67,9 @@ ROOMS: dict[str, set[str]] = {
     "fibers": {"store.port", "observe.events", "hooks"},
     "schedules": {"store.port", "observe.events", "tasks", "hooks", "door"},
     # Edges: they import the core, the core never imports them.
-    "mcp": {*PORTS, "guard", "tasks"},
+    # How somebody lets us in: kept over restarts, sealed.
+    "oauth": set(),
+    "mcp": {*PORTS, "guard", "oauth", "tasks"},
     "workspace": {"store.port"},
     "sandbox": set(),
     "cluster": {"store", "postgres"},
@@ -85,6 +90,7 @@ ROOMS: dict[str, set[str]] = {
         "fibers",
         "schedules",
         "mcp",
+        "oauth",
         "workspace",
     },
     # Who may come in, and what they may do: asked by the server and by the page of `everthink dev`.
@@ -102,7 +108,6 @@ OUTSIDE: dict[str, set[str]] = {
     "chat": set(),
     "memory": set(),
     "timers": set(),
-    "facades": set(),
     "declaring": set(),
     "agent": {"declaring", "server.connections"},  # what its hooks are given
     "chat_hooks": set(),

@@ -55,11 +55,13 @@ FACADES: dict[str, list[str]] = {
     "client": [
         "Conversation",
         "Reply",
+        "ToolQuestion",
         "connect",
     ],
     "errors": [
         "AgentElsewhere",
         "AgentError",
+        "AgentNotInMemory",
         "AgentSetAside",
         "AuthorizationFailed",
         "BlockedAddress",
@@ -286,15 +288,47 @@ def test_a_name_that_is_in_a_facade_is_told_with_its_module(name: str, home: str
         getattr(everthink, name)
 
 
+@pytest.mark.parametrize(
+    ("facade", "name", "home"),
+    [
+        ("hooks", "FiberContext", "everthink.fibers"),
+        ("hooks", "TurnConfig", "everthink"),
+        ("timers", "Retry", "everthink"),
+        ("server", "App", "everthink"),
+        ("memory", "ChatRecovery", "everthink.recovery"),
+        ("testing", "Listening", "everthink.testing.in_process_server"),
+        ("testing", "Node", "everthink.testing.node"),
+    ],
+)
+def test_a_name_of_another_facade_is_told_with_its_module(facade: str, name: str, home: str) -> None:
+    with pytest.raises(ImportError, match=re.escape(f"It is in {home}: write `from {home} import {name}`.")):
+        exec(f"from everthink.{facade} import {name}")
+    exec(f"from {home} import {name}")
+
+
+@pytest.mark.parametrize(
+    "facade", [one for one in FACADES if one != "errors"]
+)  # which imports nothing of ours
+def test_a_facade_helps_those_who_look_in_vain_and_knows_its_own_modules(facade: str) -> None:
+    module = import_module(f"everthink.{facade}")
+    with pytest.raises(
+        ImportError, match=f"everthink.{facade} has no 'callable'. Write `from everthink import"
+    ):
+        _ = module.callable
+    assert not hasattr(module, "Nowhere")
+    assert not hasattr(module, "__wrapped__")
+
+
 def test_a_name_that_is_nowhere_is_no_attribute() -> None:
     assert not hasattr(everthink, "ChatRecoverry")
     assert not hasattr(everthink, "__wrapped__")
 
 
 def test_a_module_is_imported_as_ever() -> None:
-    script = "from everthink import chunks, memory; print(chunks.__name__, memory.__name__)"
+    script = "from everthink import chunks, memory; from everthink.hooks import values"
+    script += "; print(chunks.__name__, memory.__name__, values.__name__)"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout == "everthink.chunks everthink.memory\n"
+    assert ran.stdout == "everthink.chunks everthink.memory everthink.hooks.values\n"
 
 
 def test_our_own_modules_import_what_defines_a_name() -> None:

@@ -27,7 +27,6 @@ LATER = [
     "chunks",
     "context.blocks",
     "door.admission",
-    "facades",
     "guard.addresses",
     "guard.transport",
     "journal",

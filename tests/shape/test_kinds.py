@@ -13,9 +13,9 @@ from everthink.declaring import NO_STATE
 from everthink.fibers import FiberRecovery
 from everthink.hooks import Timeouts
 from everthink.kinds import KINDS
+from everthink.mcp import HttpServer, LocalServer, StdioServer
 from everthink.memory import ContextOverflow, MediaEviction, Proactive, Shortening
 from everthink.recovery import ChatRecovery, RecoveryDecision
-from everthink.mcp import HttpServer, LocalServer, StdioServer
 from everthink.settings import settings_of
 
 CLASSES: dict[str, Any] = {

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from .source import modules
 
-STARTS = {"create_task", "ensure_future"}
+STARTS = {"FiberTask", "create_task", "ensure_future"}
 
 # Where a task is started by hand, and who awaits it. Everything else goes through `tasks.begin`, or the
 # `background` of an agent, which does: what it raises is logged with its traceback and told as an event.
 AWAITED = {
     "accepting": "the caller awaits; asyncio logs what a caller that has left does not hear",
     "cli.dev": "the command waits for all of them",
+    "cli.doctor": "awaited in the same function",
     "client.exchange": "what one raises ends the exchange, and whoever waits is told",
     "client.line": "closing the line awaits the keeper; what ends it is told to whoever listens",
     "cluster.membership": "whoever claims an agent, or leaves, awaits it",
@@ -52,7 +53,7 @@ def started() -> Iterator[str]:
         if module.room == "testing":
             continue
         calls = (node.func for node in ast.walk(module.tree) if isinstance(node, ast.Call))
-        if any(isinstance(func, ast.Attribute) and func.attr in STARTS for func in calls):
+        if any(getattr(func, "attr", getattr(func, "id", None)) in STARTS for func in calls):
             yield module.short
 
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
-from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
 from everthink.testing.server_address import Answer, Place
+from mcp import Client
 
 __all__ = ["ERAS", "Words", "client_of", "in_answer", "post", "texts"]
 

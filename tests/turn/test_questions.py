@@ -136,6 +136,54 @@ async def test_declining_is_an_answer_and_a_no_ends_the_call(open_app: OpenApp) 
         assert len(cls.runs) == (1 if answer is None else 2)
 
 
+async def test_what_was_answered_is_shown_beside_the_question(open_app: OpenApp) -> None:
+    for answer, shown in (
+        ({"action": "accept", "content": {"seats": 2}}, {"action": "accept", "content": {"seats": 2}}),
+        ({"action": "decline", "content": {"seats": 2}}, {"action": "decline"}),
+    ):
+        cls = booking(*PLAYS)
+        agent = (await open_app(cls, store=":memory:")).agent(cls)
+        await agent.save_messages("A trip, please")
+        call = (await question(agent))["toolCallId"]
+        await agent.apply_tool_result(call, answer)
+
+        part = await question(agent)
+        assert (part["state"], part["approval"]["approved"]) == ("approval-responded", True)
+        assert part["approval"]["descriptor"]["asks"] == "travel"
+        assert part["approval"]["descriptor"]["answers"] == {"seats": shown}
+
+
+async def test_a_question_in_the_middle_of_a_call_shows_its_answer_and_refuses_what_does_not_fit(
+    open_app: OpenApp,
+) -> None:
+    class Asker(Think):
+        model = ScriptedModel(calls("book"), says("Done."))
+
+        @tool
+        async def book(self, ctx: ToolContext) -> str:
+            """Book a trip."""
+            assert ctx.ask is not None
+            given = await ctx.ask(Question({"seats": Form("How many?", SCHEMA)}, asks="old"), 30)
+            return f"{given['seats'].content}"
+
+    async with Listening(await open_app(Asker)) as server:
+        window = await server.connect(Asker, "room")
+
+        def part() -> dict[str, Any]:
+            return next((p for m in window.messages for p in m.parts if "toolCallId" in p), {})
+
+        request = await window.say("A trip, please")
+        await window.until(lambda: part().get("state") == "approval-requested")
+        await window.answer(part()["toolCallId"], {"action": "accept"})
+        await window.until(lambda: window.of("message_updated"))
+        assert part()["state"] == "approval-requested"
+
+        await window.answer(part()["toolCallId"], {"action": "accept", "content": {"seats": 4}})
+        await window.until_done(request)
+        assert part()["approval"]["descriptor"]["answers"]["seats"]["content"] == {"seats": 4}
+        assert part()["output"] == "{'seats': 4}"
+
+
 async def test_a_window_answers_and_the_tool_goes_on_in_its_name(open_app: OpenApp) -> None:
     cls = booking(*PLAYS)
 
@@ -149,8 +197,11 @@ async def test_a_window_answers_and_the_tool_goes_on_in_its_name(open_app: OpenA
         await ada.until_done(await ada.say("A trip, please"))
         (part,) = [p for p in ada.messages[-1].parts if "toolCallId" in p]
         call = part["toolCallId"]
-        # Somebody's wrong answer changes nothing
+        # Somebody's wrong answer changes nothing, and they are shown that the question is open
+        told = len(bob.of("chat_messages"))
         await bob.answer(call, {"action": "accept", "content": {"seats": "x"}}, autoContinue=True)
+        await bob.until(lambda: len(bob.of("chat_messages")) > told)
+        assert [p["state"] for p in bob.messages[-1].parts if "toolCallId" in p] == ["approval-requested"]
         await bob.answer(call, {"action": "accept", "content": {"seats": 2}}, autoContinue=True)
         await bob.until(lambda: len(cls.runs) == 2)
         await bob.settled()
@@ -158,6 +209,45 @@ async def test_a_window_answers_and_the_tool_goes_on_in_its_name(open_app: OpenA
         await ada.until(lambda: ada.text.endswith("Done."))
 
         assert [run[2]["id"] for run in cls.runs] == ["ada", "bob", "bob"]
+
+
+async def test_a_window_that_takes_its_answer_for_the_result_is_not_told_of_the_call_in_a_new_message(
+    open_app: OpenApp,
+) -> None:
+    # As the published hook does it: it sends the answer, and asks for the stream at once
+    cls = booking(*PLAYS)
+    async with Listening(await open_app(cls)) as server:
+        ada, bob = [await server.connect(cls, "room") for _ in "ab"]
+        await ada.until_done(await ada.say("A trip, please"))
+        (part,) = [p for p in ada.messages[-1].parts if "toolCallId" in p]
+        await ada.answer(part["toolCallId"], {"action": "decline"}, autoContinue=True)
+        await ada.probe("here")
+        await ada.until(lambda: ada.of("stream_resuming"))
+        await ada.ack(ada.of("stream_resuming")[-1]["id"])
+        request = ada.of("stream_resuming")[-1]["id"]
+        for window in (ada, bob):
+            await window.until_done(request)
+
+        said = {window: [frame["body"] for frame in window.responses(request)] for window in (ada, bob)}
+        assert not any("tool-output" in body for body in said[ada])
+        assert any("tool-output" in body for body in said[bob])
+        for window in (ada, bob):
+            assert window.seqs(request) == list(range(len(window.seqs(request))))
+            updated = window.of("message_updated")[-1]["message"]["parts"]
+            assert [p.get("output") for p in updated if "toolCallId" in p] == ["declined"]
+
+
+async def test_a_second_question_is_shown_to_those_who_watch(open_app: OpenApp) -> None:
+    cls = booking(*PLAYS)
+    async with Listening(await open_app(cls)) as server:
+        ada, bob = [await server.connect(cls, "room") for _ in "ab"]
+        await ada.until_done(await ada.say("A trip, please"))
+        (part,) = [p for p in ada.messages[-1].parts if "toolCallId" in p]
+        told = len(bob.of("chat_messages"))
+        await ada.answer(part["toolCallId"], {"action": "accept", "content": {"seats": 2}}, autoContinue=True)
+        await bob.until(lambda: len(bob.of("chat_messages")) > told)
+        (part,) = [p for p in bob.messages[-1].parts if "toolCallId" in p]
+        assert part["approval"]["descriptor"]["forms"]["sure"]["message"] == "Sure?"
 
 
 async def test_one_answer_is_for_one_run(open_app: OpenApp) -> None:

@@ -22,6 +22,7 @@ import {
   type Place,
 } from "./places";
 import type { Elsewhere } from "./search";
+import type { MCPServersState } from "./servers";
 import { Sidebar } from "./sidebar";
 import { Tap, useTap } from "./tap";
 import { useTheme } from "./theme";
@@ -203,7 +204,8 @@ function Room(props: RoomProps) {
   const { agent: kebab, name, feed, info, title, listing, onList, offers, onOffer, tab, onTab, onFirst, onOver } = props;
   const { wanted, onFound } = props;
   const [tap] = useState(() => new Tap());
-  const agent = useConnection(kebab, name, tap);
+  const [servers, setServers] = useState<MCPServersState | null>(null);
+  const agent = useConnection(kebab, name, tap, setServers);
   useEffect(() => {
     document.title = `${title} · ${info.class}`;
   }, [title, info.class]);
@@ -263,6 +265,7 @@ function Room(props: RoomProps) {
           tap={tap}
           feed={feed}
           offers={offers}
+          servers={servers}
           tab={tab}
           onTab={onTab}
           onFirst={onFirst}

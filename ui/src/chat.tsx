@@ -11,9 +11,11 @@ import { useFeed, type CallRow, type Fork, type JournalFeed, type Version } from
 import { CopyButton } from "./markdown";
 import { SUMMARY, useMemory } from "./memory";
 import { ending, Mark, type Marked } from "./marks";
-import { MessageView, textOf, type ToolActions } from "./parts";
+import { MessageView, textOf, type ToolActions, type ToolPart } from "./parts";
 import type { AgentInfo } from "./places";
+import { questionOf } from "./question";
 import { Composer, Transcript } from "./reading";
+import type { MCPServersState } from "./servers";
 import { SummaryCard } from "./summary";
 import { useTap, type Tap } from "./tap";
 
@@ -23,12 +25,17 @@ type Props = {
   tap: Tap;
   feed: JournalFeed;
   offers: boolean;
+  servers: MCPServersState | null;
   tab: Tab | null;
   onTab: (tab: Tab | null) => void;
   onFirst: (text: string) => void;
   onOver: () => void;
   bar: (clear: () => void, empty: boolean) => ReactNode;
 };
+
+/** Not every agent greets: so many milliseconds are waited for it. */
+const GREETED_WITHIN = 2000;
+const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 const own = new Set(Object.keys(browserTools));
 const none = new Set<string>();
@@ -58,7 +65,13 @@ function durations(calls: CallRow[]): Map<string, number> {
   return found;
 }
 
-export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOver, bar }: Props) {
+/** What a call waits for. */
+function waitsFor(part: ToolPart): string {
+  const question = questionOf(part);
+  return question ? `${question.asks || getToolName(part)} asks you something.` : `${getToolName(part)} needs your approval.`;
+}
+
+export function Chat({ agent, info, tap, feed, offers, servers, tab, onTab, onFirst, onOver, bar }: Props) {
   const chat = useAgentChat({
     agent,
     tools: offers ? browserTools : undefined,
@@ -124,15 +137,22 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOv
       own: offers ? own : none,
       approve: (id, approved) => chatRef.current.addToolApprovalResponse({ id, approved }),
       answer: (toolCallId, toolName, output) => chatRef.current.addToolOutput({ toolCallId, toolName, output }),
+      // Not by the hook, which would show the answer as the tool's own result and forget the question.
+      reply: (toolCallId, toolName, output) =>
+        agent.send(JSON.stringify({ type: "cf_agent_tool_result", toolCallId, toolName, output, autoContinue: true })),
+      shown: (toolCallId) => tap.asking.get(toolCallId) ?? 0,
+      answered: (approvalId) => tap.answers.get(approvalId),
       duration: (toolCallId) => ranRef.current.get(toolCallId) ?? tap.durations.get(toolCallId),
     }),
-    [tap, [...ran.keys()].join()],
+    [agent, tap, [...ran.keys()].join()],
   );
 
-  const send = (text: string) => {
+  const send = async (text: string) => {
     setRefusal(null);
     chat.clearError();
-    void chat.sendMessage({ text });
+    // A new line begins with the conversation as it is: what was said before it came would vanish from the page.
+    if (line === "open" && !agent.identified) await Promise.race([agent.ready, pause(GREETED_WITHIN)]);
+    void chatRef.current.sendMessage({ text });
   };
   const stop = () => {
     void chat.stop();
@@ -178,7 +198,7 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOv
   else if (isServerStreaming && !running) notice = { tone: "work", text: "Waiting for a tool in the browser…" };
   else if (isServerStreaming && status !== "streaming") notice = { tone: "work", text: "Answering…" };
   else if (status === "streaming") notice = { tone: "work", text: "Answering…" };
-  else if (asking && isToolUIPart(asking)) notice = { tone: "wait", text: `${getToolName(asking)} needs your approval.` };
+  else if (asking && isToolUIPart(asking)) notice = { tone: "wait", text: waitsFor(asking) };
   else if (missed) notice = { tone: "wait", text: "That message is too far back to be shown here." };
   else if (refusal) notice = { tone: "bad", text: refusal };
   else if (unheard) notice = { tone: "bad", text: "The connection broke under your last message, and nothing of it arrived. Was it very long?" };
@@ -202,7 +222,7 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOv
             aria-relevant="additions text"
             aria-busy={busy}
           >
-            {turns.length === 0 && <Welcome info={info} onPick={send} />}
+            {turns.length === 0 && <Welcome info={info} onPick={(text) => void send(text)} />}
             {turns.map((turn) =>
               turn.summary ? (
                 <SummaryCard key={turn.key} message={turn.summary} memory={feed.memory} actions={actions} />
@@ -253,11 +273,19 @@ export function Chat({ agent, info, tap, feed, offers, tab, onTab, onFirst, onOv
               </button>
             )}
           </p>
-          <Composer busy={busy} onSend={send} onStop={stop} />
+          <Composer busy={busy} onSend={(text) => void send(text)} onStop={stop} />
         </footer>
       </main>
       {tab && (
-        <Inspector tap={tap} feed={feed} state={agent.state} tab={tab} onTab={onTab} onClose={() => onTab(null)} />
+        <Inspector
+          tap={tap}
+          feed={feed}
+          state={agent.state}
+          servers={servers}
+          tab={tab}
+          onTab={onTab}
+          onClose={() => onTab(null)}
+        />
       )}
     </>
   );

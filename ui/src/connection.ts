@@ -1,11 +1,13 @@
+import type { MCPServersState } from "agents";
 import { useAgent } from "agents/react";
 import { useMemo } from "react";
 import { tapped, type Tap } from "./tap";
 
 /** The published hook, with our tap in its socket. */
-export function useConnection(agent: string, name: string, tap: Tap) {
+export function useConnection(agent: string, name: string, tap: Tap, onMcpUpdate: (told: MCPServersState) => void) {
   const Socket = useMemo(() => tapped(tap), [tap]);
-  return useAgent({ agent, name, WebSocket: Socket, protocol: location.protocol === "https:" ? "wss" : "ws" });
+  const protocol = location.protocol === "https:" ? "wss" : "ws";
+  return useAgent({ agent, name, WebSocket: Socket, protocol, onMcpUpdate });
 }
 
 export type Connection = ReturnType<typeof useConnection>;

@@ -21,6 +21,7 @@ const PATHS = {
   fold: "M4 4h12M4 16h12M7 8.500h6M7 11.500h6",
   fork: "M6 7a1.500 1.500 0 1 0 0-3 1.500 1.500 0 0 0 0 3v6M6 13a1.500 1.500 0 1 0 0 3 1.500 1.500 0 0 0 0-3M14 7a1.500 1.500 0 1 0 0-3 1.500 1.500 0 0 0 0 3c0 3.500-8 2-8 5.500",
   file: "M5 3h7l3 3v11H5zM12 3v3h3",
+  away: "M8 5H4v11h11v-4M11 4h5v5M16 4l-7 7",
 } as const;
 
 export type IconName = keyof typeof PATHS;

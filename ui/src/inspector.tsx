@@ -7,21 +7,24 @@ import { pretty } from "./markdown";
 import { MemoryPanel } from "./memory-panel";
 import { CallsPanel, ChunksPanel, TurnsPanel } from "./panels";
 import { clock, exactly, useTail } from "./rows";
+import type { MCPServersState } from "./servers";
+import { ServersPanel } from "./servers-panel";
 import { useTap, type Frame, type Tap } from "./tap";
 
-export const TABS = ["turns", "calls", "memory", "chunks", "events", "frames", "state"] as const;
+export const TABS = ["turns", "calls", "memory", "servers", "chunks", "events", "frames", "state"] as const;
 export type Tab = (typeof TABS)[number];
 
 type Props = {
   tap: Tap;
   feed: JournalFeed;
   state: unknown;
+  servers: MCPServersState | null;
   tab: Tab;
   onTab: (tab: Tab) => void;
   onClose: () => void;
 };
 
-export function Inspector({ tap, feed, state, tab, onTab, onClose }: Props) {
+export function Inspector({ tap, feed, state, servers, tab, onTab, onClose }: Props) {
   const id = useId();
   const [turn, setTurn] = useState<string | null>(null);
   useTap(tap);
@@ -77,6 +80,7 @@ export function Inspector({ tap, feed, state, tab, onTab, onClose }: Props) {
         )}
         {tab === "calls" && <CallsPanel feed={feed} />}
         {tab === "memory" && <MemoryPanel feed={feed} />}
+        {tab === "servers" && <ServersPanel feed={feed} told={servers} />}
         {tab === "chunks" && <ChunksPanel feed={feed} tap={tap} picked={turn} onPick={setTurn} />}
         {tab === "events" && <EventsPanel feed={feed} />}
         {tab === "frames" && <FramesPanel frames={tap.frames} onClear={() => tap.clear()} />}

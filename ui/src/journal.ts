@@ -4,6 +4,7 @@ import type { UIMessage } from "ai";
 import { useSyncExternalStore } from "react";
 import { ask, type Told } from "./asking";
 import { MemoryFeed } from "./memory";
+import type { Known } from "./servers";
 import type { Chunk } from "./tap";
 
 export type Usage = Partial<
@@ -163,6 +164,12 @@ export class JournalFeed {
     this.refresh();
     return trouble;
   }
+
+  // --- MCP servers
+
+  servers = () => this.ask<Known[]>("/servers");
+  addServer = async (name: string, url: string) => (await this.ask("/servers", { name, url })).trouble;
+  removeServer = async (id: string) => (await this.ask("/servers/remove", { id })).trouble;
 
   /** Ask the inspector, or with a body change something; what it says when it refuses. */
   private ask<T>(rest: string, body?: Record<string, string>): Promise<Told<T>> {

@@ -4,6 +4,7 @@ import { getToolName, isToolUIPart, type DynamicToolUIPart, type ToolUIPart, typ
 import { memo, useId, useState } from "react";
 import { Icon } from "./icons";
 import { CopyButton, pretty, Prose } from "./markdown";
+import { Answered, outcome, questionOf, QuestionForm } from "./question";
 import { FileView, isSource, Sources } from "./sources";
 
 export type ToolPart = ToolUIPart | DynamicToolUIPart;
@@ -11,6 +12,12 @@ export type ToolPart = ToolUIPart | DynamicToolUIPart;
 export type ToolActions = {
   approve: (approvalId: string, approved: boolean) => void;
   answer: (toolCallId: string, toolName: string, output: unknown) => void;
+  /** Answer what a tool asks. */
+  reply: (toolCallId: string, toolName: string, output: unknown) => void;
+  /** How often the server has shown that a call waits for a person. */
+  shown: (toolCallId: string) => number;
+  /** What was answered under an approval, when the part itself does not say. */
+  answered: (approvalId: string) => unknown;
   /** Tools this page answers by itself. */
   own: ReadonlySet<string>;
   duration: (toolCallId: string) => number | undefined;
@@ -113,6 +120,7 @@ type CardProps = { part: ToolPart; actions: ToolActions; open: boolean; live: bo
 function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
   const title = useId();
   const name = getToolName(part);
+  const question = questionOf(part, actions.answered);
   const asks = part.state === "approval-requested";
   const waits = part.state === "input-available" && open && !live;
   const byHand = waits && !actions.own.has(name);
@@ -121,7 +129,8 @@ function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
   const left = half ? !live : readOnly && ["input-streaming", "input-available", "approval-requested"].includes(part.state);
   const running = !waits && !left && (half || part.state === "input-streaming" || part.state === "input-available");
   const denied = part.state === "approval-responded" && part.approval.approved === false;
-  const label = left ? (half ? "Was not finished" : "Was not answered") : half ? "Running" : denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : LABELS[part.state];
+  const asked = question && (asks ? "Asks you" : part.state === "approval-responded" ? outcome(question) : null);
+  const label = left ? (half ? "Was not finished" : "Was not answered") : half ? "Running" : denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : (asked ?? LABELS[part.state]);
   const tone = denied ? "bad" : half ? (left ? "bad" : "") : byHand ? "wait" : (TONES[part.state] ?? "");
   const seconds = actions.duration(part.toolCallId);
   const input = part.input;
@@ -139,11 +148,12 @@ function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
         {seconds !== undefined && <span className="took">{took(seconds)}</span>}
       </header>
       {input !== undefined && !empty && (
-        <details className="fold" open={asks}>
+        <details className="fold" open={asks && !question}>
           <summary>Input</summary>
           <Json value={input} what="input" />
         </details>
       )}
+      {question && !asks && <Answered question={question} />}
       {part.state === "output-available" && (
         <details className="fold" open={short(part.output)}>
           <summary>{half ? "Progress" : "Output"}</summary>
@@ -151,7 +161,16 @@ function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
         </details>
       )}
       {failed && <p className="tool-error">{part.errorText}</p>}
-      {asks && !readOnly && (
+      {asks && question && !readOnly && (
+        <QuestionForm
+          key={question.id}
+          question={question}
+          tool={name}
+          shown={() => actions.shown(part.toolCallId)}
+          onAnswer={(output) => actions.reply(part.toolCallId, name, output)}
+        />
+      )}
+      {asks && !question && !readOnly && (
         <div className="answer" role="group" aria-label={`Approve ${name}?`}>
           <button type="button" className="primary" onClick={() => actions.approve(part.approval.id, true)}>
             Approve

@@ -22,7 +22,7 @@ export function Sources({ parts }: { parts: Part[] }) {
             <li key={key}>
               {part.type === "source-url" ? (
                 <a href={webOnly(part.url)} target="_blank" rel="noopener noreferrer">
-                  {part.title || part.url} <span className="quiet">{host(part.url)}</span>
+                  {part.title || part.url} <span className="quiet">{hostOf(part.url)}</span>
                 </a>
               ) : part.type === "source-document" ? (
                 <>
@@ -52,8 +52,8 @@ export function FileView({ file }: { file: FileUIPart }) {
  * read here, and that can be what it is for; it is named, and opened by who wants to.
  */
 export function Picture({ url, alt }: { url: string; alt: string }) {
-  if (/^(data:image\/|blob:)/.test(url) || host(url) === location.host) return <img className="picture" src={url} alt={alt} />;
-  const from = host(url);
+  if (/^(data:image\/|blob:)/.test(url) || hostOf(url) === location.host) return <img className="picture" src={url} alt={alt} />;
+  const from = hostOf(url);
   return (
     <a className="chip" href={webOnly(url)} target="_blank" rel="noopener noreferrer">
       <Icon name="file" size={15} /> Picture{alt && `: ${alt}`} <span className="quiet">{from && `from ${from}`}</span>
@@ -61,7 +61,8 @@ export function Picture({ url, alt }: { url: string; alt: string }) {
   );
 }
 
-function host(url: string): string {
+/** The host that an address leads to. */
+export function hostOf(url: string): string {
   try {
     return new URL(url, location.href).host;
   } catch {
@@ -70,4 +71,4 @@ function host(url: string): string {
 }
 
 /** Links lead to the web and nowhere else. */
-const webOnly = (url: string): string | undefined => (/^https?:\/\//i.test(url) ? url : undefined);
+export const webOnly = (url: string): string | undefined => (/^https?:\/\//i.test(url) ? url : undefined);

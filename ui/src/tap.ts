@@ -31,6 +31,13 @@ export type Line = "connecting" | "open" | "closed";
 /** How long the conversation is, and whether it is being summarised. */
 export type SessionStatus = { phase: "idle" | "compacting"; tokenEstimate: number; tokenThreshold: number | null };
 
+/** What is looked at in the part of a call. */
+type CallPart = {
+  toolCallId?: string;
+  state?: string;
+  approval?: { id?: string; descriptor?: { answers?: unknown } };
+};
+
 /** The close code of a line whose time is over: `Granted(until=…)`. */
 const EXPIRED = 4401;
 const FRAMES = 1000;
@@ -52,6 +59,11 @@ export class Tap {
   session: SessionStatus | null = null;
   /** Why the conversation could not be summarised, until something else is said about it. */
   sessionTrouble: string | null = null;
+
+  /** How often the server has shown of a call that it waits for a person, by call. */
+  asking = new Map<string, number>();
+  /** What was answered to the questions of tools, by approval: the hook of a tab that is answered meanwhile misses it. */
+  answers = new Map<string, unknown>();
 
   /** Whether the last message never arrived: the line broke under it, as it does under one that is too long. */
   unheard = false;
@@ -98,7 +110,9 @@ export class Tap {
     this.add("out", name(frame), hintOf(frame), text);
     if (frame.type === "cf_agent_tool_result" || frame.type === "cf_agent_tool_approval") {
       const id = String(frame.toolCallId);
-      if (frame.type === "cf_agent_tool_approval") this.starts.set(id, performance.now());
+      // What was answered to the question of a tool is not its result: it goes on with it.
+      const goesOn = frame.type === "cf_agent_tool_approval" || this.asking.has(id);
+      if (goesOn) this.starts.set(id, performance.now());
       else this.settled(id);
     }
   }
@@ -109,7 +123,10 @@ export class Tap {
     if (frame.type === "cf_agent_use_chat_response") this.response(frame);
     if (frame.type === "cf_agent_message_updated") this.updated(frame.message);
     if (frame.type === "cf_agent_chat_clear") this.turns = [];
-    if (frame.type === "cf_agent_chat_messages") this.told++;
+    if (frame.type === "cf_agent_chat_messages") {
+      this.told++;
+      for (const message of Array.isArray(frame.messages) ? frame.messages : []) this.updated(message);
+    }
     if (frame.type === "cf_agent_chat_messages" && frame.connect === true) this.greeted(frame.messages as []);
     if (frame.type === "cf_agent_session") this.status(frame as unknown as SessionStatus);
     if (frame.type === "cf_agent_session_error") this.sessionTrouble = String(frame.error);
@@ -175,9 +192,11 @@ export class Tap {
 
   /** The result of an approved tool comes with its message, before the chunk that repeats it. */
   private updated(message: unknown): void {
-    const parts = (message as { parts?: { toolCallId?: string; state?: string }[] } | undefined)?.parts ?? [];
-    for (const { toolCallId, state } of parts) {
+    const parts = (message as { parts?: CallPart[] } | undefined)?.parts ?? [];
+    for (const { toolCallId, state, approval } of parts) {
+      if (approval?.id && approval.descriptor?.answers) this.answers.set(approval.id, approval.descriptor.answers);
       if (toolCallId && (state === "output-available" || state === "output-error")) this.settled(toolCallId);
+      if (toolCallId && state === "approval-requested") this.asking.set(toolCallId, (this.asking.get(toolCallId) ?? 0) + 1);
     }
   }
 

@@ -27,7 +27,7 @@ from ..observe.bus import EventBus
 from ..settings import shown
 from ..surface import can_take, parameters_of
 from ..think import Think
-from .handle import Handle
+from .handle import handle_of
 from .options import (
     check_options,
     hosts_of,
@@ -44,6 +44,7 @@ from .subclassing import check_app_class
 
 if TYPE_CHECKING:
     from ..access.access import Access
+    from ..mcp.places import Place
     from ..mcp_endpoint import McpEndpoint
     from ..mcp_server.catalogue import Catalogue
     from ..models.port import Model
@@ -181,6 +182,11 @@ class App:
         self._closed = False
         self.events = EventBus(now_ms=self.clock.now_ms)
         """What happens in this app: `app.events.subscribe(print, channel="chat")`."""
+
+    @property
+    def mcp_servers(self) -> dict[str, Place]:
+        """The MCP servers that every agent has, by name, as the app was given them."""
+        return dict(self._mcp_servers)
 
     def _own(self, name: str, given: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """A function that the app is given, or the method of that name that a subclass has."""
@@ -348,8 +354,14 @@ class App:
                 f"app.agent({cls.__name__}, …) is given {shown(name)}, in the place of a name.",
                 next_step=f"A name is text: str({name!r})?" if isinstance(name, int) else "A name is text.",
             )
-        handle = Handle(cls, canonical(name), props, open=self.open, directory=self._opened)
+        handle = handle_of(cls, canonical(name), props, open=self._in_use, directory=self._opened)
         return cast("T", handle)  # it answers to all that the class has
+
+    async def _in_use(self) -> Directory:
+        """The directory, also while the app gives what runs its grace: agents in memory reach each other."""
+        if self._closed and (directory := self._opened()) is not None:
+            return directory
+        return await self.open()
 
     def _opened(self) -> Directory | None:
         """The directory, if it is open: in this loop, and without waiting for it."""
@@ -506,7 +518,8 @@ class App:
             async for line in app.export(Assistant, "ada"): ...
 
         The first is a header; each of the others has a `kind`: `message`, `turn`, `call`, `state`, … Nothing
-        is masked or left out. The agent is not started. docs/storage.md describes the format.
+        is masked or left out but what lets the agent in at MCP servers. The agent is not started.
+        docs/storage.md describes the format.
         """
         from ..runtime.exporting import exported
 

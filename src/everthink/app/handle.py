@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..address import Address
 from ..errors import AgentError, AgentNotInMemory
 from ..settings import is_ours
-from ..surface import MissingAttribute, refuse_unknown_to
+from ..surface import HANDLED, MissingAttribute, refuse_unknown_to
 from ..think import Think
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..runtime.actor import Actor
     from ..runtime.directory import Directory
 
-__all__ = ["Handle"]
+__all__ = ["Handle", "handle_of"]
 
 STOPS = ("cancel_chat", "abort_all_requests")
 """What stops turns at once where the agent is in memory, and once it is awaited anywhere."""
@@ -54,6 +54,9 @@ class Handle:
         self._open, self._directory = open, directory
         # Whoever is inside of `async with`, and what keeps the agent in memory for them.
         self._held: list[tuple[asyncio.Task[Any] | None, Any]] = []
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._cls), *object.__dir__(self)})
 
     def __repr__(self) -> str:
         return f"<{self._cls.__name__} {self._name!r}>"
@@ -85,13 +88,15 @@ class Handle:
         written = inspect.getattr_static(self._cls, name, None)
         if isinstance(written, staticmethod | classmethod):
             return getattr(self._cls, name)
+        if written is None and hasattr(Think, name) and not issubclass(self._cls, Think):
+            raise self._missing(name)
         if name in STOPS and written is not None:
-            return _named(self._stop_of(name), self._cls, name)
+            return _named(self._stop_of(name), self, name)
         function = inspect.unwrap(cast("Any", written)) if callable(written) else None
         if inspect.isasyncgenfunction(function):
-            return _named(self._pieces_of(name), self._cls, name)
+            return _named(self._pieces_of(name), self, name)
         if inspect.iscoroutinefunction(function):
-            return _named(self._call_of(name), self._cls, name)
+            return _named(self._call_of(name), self, name)
         return getattr(self._here(name), name)
 
     # --- what reaches the agent wherever it is
@@ -124,33 +129,6 @@ class Handle:
 
         return pieces
 
-    # Methods, so that what is said of a stream which nobody reads names the one that was called.
-
-    def chat(self, input: Any, callback: Any = None, **options: Any) -> ChatStream:
-        """Answer a message, streaming."""
-        return self._stream("chat", callback, input, callback, **options)
-
-    def regenerate(self, *args: Any, **options: Any) -> ChatStream:
-        """Answer again."""
-        return self._stream("regenerate", None, *args, **options)
-
-    def continue_last_turn(self, *args: Any, **options: Any) -> ChatStream:
-        """Let the model go on."""
-        return self._stream("continue_last_turn", None, *args, **options)
-
-    def _stream(self, name: str, callback: Any, /, *args: Any, **options: Any) -> ChatStream:
-        from ..door.chat_stream import ChatStream
-
-        if not hasattr(self._cls, name):
-            raise self._missing(name)
-        self._check(name, options)
-
-        async def prepare() -> Prepared | TurnResult:
-            own: ChatStream = getattr((await self._reach()).agent, name)(*args, **options)
-            return await own.prepare()
-
-        return ChatStream(prepare, callback, raises=name != "chat")
-
     def _stop_of(self, name: str) -> Callable[..., Any]:
         def stop(*args: Any, **options: Any) -> Any:
             self._check(name, options)
@@ -179,16 +157,11 @@ class Handle:
 
     def _missing(self, name: str) -> AttributeError:
         cls = self._cls
-        if hasattr(Think, name) and not issubclass(cls, Think):
-            return AttributeError(
-                f"{cls.__name__} does not chat, so that it has no {name!r}: a subclass of Think has.",
-                name=name,
-            )
         if name in ("instance", "agent"):
             return AttributeError(
                 f"A handle has no {name!r}. The agent itself: `async with app.agent(…) as agent:`.", name=name
             )
-        return MissingAttribute(f"{cls.__name__} has no attribute", name, lambda: [*dir(cls)])
+        return MissingAttribute(cls, name, lambda: [*dir(cls)])
 
     if not TYPE_CHECKING:  # a type checker knows which names there are
 
@@ -204,6 +177,37 @@ class Handle:
                     name=name,
                 )
             object.__setattr__(self, name, value)
+
+
+class ChatHandle(Handle):
+    """One that chats, from outside."""
+
+    __slots__ = ()
+
+    # Methods, so that what is said of a stream which nobody reads names the one that was called.
+
+    def chat(self, input: Any, callback: Any = None, **options: Any) -> ChatStream:
+        """Answer a message, streaming."""
+        return self._stream("chat", callback, input, callback, **options)
+
+    def regenerate(self, *args: Any, **options: Any) -> ChatStream:
+        """Answer again."""
+        return self._stream("regenerate", None, *args, **options)
+
+    def continue_last_turn(self, *args: Any, **options: Any) -> ChatStream:
+        """Let the model go on."""
+        return self._stream("continue_last_turn", None, *args, **options)
+
+    def _stream(self, name: str, callback: Any, /, *args: Any, **options: Any) -> ChatStream:
+        from ..door.chat_stream import ChatStream
+
+        self._check(name, options)
+
+        async def prepare() -> Prepared | TurnResult:
+            own: ChatStream = getattr((await self._reach()).agent, name)(*args, **options)
+            return await own.prepare()
+
+        return ChatStream(prepare, callback, raises=name != "chat")
 
 
 class _Stop:
@@ -227,6 +231,19 @@ class _Stop:
         )
 
 
+def handle_of(
+    cls: type[Agent],
+    name: str,
+    props: Any,
+    *,
+    open: Callable[[], Awaitable[Directory]],
+    directory: Callable[[], Directory | None],
+) -> Handle:
+    """An agent of this class from outside. One that does not chat may have a `chat` of its own."""
+    kind = ChatHandle if issubclass(cls, Think) else Handle
+    return kind(cls, name, props, open=open, directory=directory)
+
+
 def _owner(cls: type, name: str) -> type:
     return next((base for base in cls.__mro__ if name in vars(base)), cls)
 
@@ -235,7 +252,9 @@ def _agent(actor: Actor) -> Agent:
     return cast("Agent", actor.agent)
 
 
-def _named(call: Callable[..., Any], cls: type, name: str) -> Callable[..., Any]:
-    """A call under the name of its method: what Python says of one that is never awaited should name it."""
-    call.__name__, call.__qualname__ = name, f"{cls.__name__}.{name}"
+def _named(call: Callable[..., Any], handle: Handle, name: str) -> Callable[..., Any]:
+    """A call under the name of its method: what Python says of one that is never awaited should name it, and
+    it may be named as a callback."""
+    call.__name__, call.__qualname__ = name, f"{handle._cls.__name__}.{name}"  # pyright: ignore[reportPrivateUsage]
+    setattr(call, HANDLED, handle.id)
     return call

@@ -31,9 +31,8 @@ from ..kinds import (
     words,
 )
 from ..limits import Limits
-from ..mcp.network import Network
-from ..mcp.places import Place, place_of
-from ..mcp.sealing import Sealer
+from ..mcp.places import Network, Place, place_of
+from ..oauth.sealing import Sealer
 from ..settings import as_settings, nearest, settings_of, shown, snake
 from ..surface import check_function, yields
 from ..think import Think

@@ -8,22 +8,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import queue
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import click
 
 if TYPE_CHECKING:
-    from ..client import Conversation, Reply
+    from ..client import Conversation, Reply, ToolQuestion
+    from ..client.fields import Field
     from ..errors import AgentError, NotConnected
+    from ..tools.question import Form
     from .screen import Screen
 
 __all__ = ["command"]
 
 T = TypeVar("T")
+Filled = dict[str, dict[str, Any]]
+"""What a person answered, by the names of the forms."""
 
 CLOSED = (
     "Either nothing is at that path (for an app that is mounted below one, write it:"
@@ -118,6 +123,9 @@ class Chat:
     def __init__(self, here: Here, room: Conversation, screen: Screen, *, yes: bool, once: bool) -> None:
         self._here, self._room, self._screen, self._yes = here, room, screen, yes
         self._once = once
+        self._form = FormPrompt(screen, yes=yes)
+        # "asked" when a call that runs waits for a person, "over" at the end of what is shown.
+        self._signs = queue.SimpleQueue[str]()
         self.was_stopped = False
 
     def talk(self) -> bool:
@@ -130,7 +138,7 @@ class Chat:
             try:
                 if self._room.refusal is not None:
                     return False  # it has been told
-                if self._room.to_approve:
+                if self._room.to_approve or self._room.questions:
                     fine = self._follow() and fine
                 if sys.stdin.isatty():
                     print()
@@ -193,9 +201,12 @@ class Chat:
 
     def _follow(self) -> bool:
         """Ask about every call that waits, then let the agent go on. No answer is a no."""
-        while waiting := self._room.to_approve:
-            answers = {part["toolCallId"]: self._may(part) for part in waiting}
-            if not self._show(self._decide(answers)):
+        while True:
+            answers = {part["toolCallId"]: self._may(part) for part in self._room.to_approve}
+            filled = {one.call_id: self._form.fill(one) for one in self._room.questions}
+            if not answers and not filled:
+                break
+            if not self._show(self._decide(answers, filled)):
                 return False
         for part in self._room.to_answer:
             self._screen.line(f"  … {_name(part)} waits for a browser that is connected", "dim")
@@ -215,9 +226,10 @@ class Chat:
         """Begin a turn and show it until it is over."""
         return await self._shown(begin())
 
-    async def _decide(self, answers: dict[str, bool]) -> Reply:
-        """Say yes or no to calls that wait, and show what the agent makes of it."""
+    async def _decide(self, answers: dict[str, bool], filled: dict[str, Filled]) -> Reply:
+        """Say yes or no to calls that wait, answer what they ask, and show what the agent makes of it."""
         replies = [await self._room.approve(call, approved) for call, approved in answers.items()]
+        replies += [await self._room.reply(call, answers=given) for call, given in filled.items()]
         return await self._shown(replies[-1])
 
     async def _shown(self, reply: Reply) -> Reply:
@@ -227,6 +239,8 @@ class Chat:
         try:
             async for chunk in reply:
                 self._screen.show(json.loads(encode(chunk)))
+                if chunk.type == "tool-approval-request" and self._waits_now():
+                    self._signs.put("asked")
         except TurnFailed:
             pass  # The reply says so itself.
         return reply
@@ -235,10 +249,19 @@ class Chat:
         """Wait for a turn while it is shown. Ctrl-C stops it; a second one leaves."""
         from ..errors import AgentError
 
+        signs = self._signs = queue.SimpleQueue[str]()
         future = self._here.start(turn)
+
+        def over(_: Any) -> None:
+            signs.put("over")
+
+        future.add_done_callback(over)
         stopped = False
         while True:
             try:
+                if signs.get() == "asked":
+                    self._answer_now()
+                    continue
                 ending = future.result()
                 break
             except AgentError as error:
@@ -258,11 +281,133 @@ class Chat:
             return False
         return True
 
+    # --- questions of calls that run meanwhile
+
+    def _waits_now(self) -> list[ToolQuestion]:
+        """The questions that are over when their call is."""
+        return [question for question in self._room.questions if question.seconds is not None]
+
+    def _answer_now(self) -> None:
+        from ..errors import AgentError
+
+        for question in self._waits_now():
+            given = self._form.fill(question)
+            try:
+                self._here.run(self._room.reply(question.call_id, answers=given))
+            except AgentError as error:
+                self._screen.line(f"  ! {error}", "bad")  # it waited no longer, or somebody was faster
+
 
 def _name(part: dict[str, Any]) -> str:
     from .screen import name_of
 
     return name_of(part)
+
+
+# --- what a tool asks, line by line
+
+
+class Declined(Exception):
+    """The person does not answer."""
+
+
+HINT = "(An empty line takes what is in [brackets], or leaves out what is optional. /decline says no.)"
+LONGEST_PROMPT = 60
+FORMATS = {"email": "e-mail", "uri": "https://…", "date": "2026-12-24", "date-time": "2026-12-24T18:30:00Z"}
+
+
+class FormPrompt:
+    """Asks a person for the fields of a form, one after the other."""
+
+    def __init__(self, screen: Screen, *, yes: bool) -> None:
+        self._screen, self._yes = screen, yes
+
+    def fill(self, question: ToolQuestion) -> Filled:
+        """What the person answers to each form of a question. No answer is a no."""
+        return {name: self._answer(question, form) for name, form in question.forms.items()}
+
+    def _answer(self, question: ToolQuestion, form: Form) -> dict[str, Any]:
+        from ..client.fields import fields_of
+
+        screen, fields = self._screen, fields_of(form.schema)
+        screen.line(f"  {question.asks or question.tool} asks: {form.message}")
+        try:
+            if form.url is not None:
+                self._go(form.url)
+            elif not fields:
+                self._agree()
+            else:
+                return {"action": "accept", "content": self._content(fields)}
+            return {"action": "accept", "content": {}} if form.schema else {"action": "accept"}
+        except (Declined, EOFError) as end:
+            screen.line("  no answer, so declined" if isinstance(end, EOFError) else "  declined", "dim")
+            return {"action": "decline"}
+
+    def _go(self, url: str) -> None:
+        """Send the person somewhere. That they were there only they can say."""
+        try:
+            host = urlsplit(url).hostname
+        except ValueError:
+            host = None
+        self._screen.line(f"  Go to {host or 'this address'}: {url}")
+        if not _is_yes(self._screen.prompt("  Have you done it? [y/N] ")):
+            raise Declined
+
+    def _agree(self) -> None:
+        if self._yes:
+            self._screen.line("  yes (--yes)", "dim")
+        elif not _is_yes(self._screen.prompt("  Yes? [y/N] ")):
+            raise Declined
+
+    def _content(self, fields: Sequence[Field]) -> dict[str, Any]:
+        if self._yes and all(field.default is not None or not field.is_required for field in fields):
+            self._screen.line("  as it stands (--yes)", "dim")
+            return {field.name: field.default for field in fields if field.default is not None}
+        self._screen.line(f"  {HINT}", "dim")
+        found = {field.name: self._value(field) for field in fields}
+        blank = {field.name for field in fields if field.is_nullable}
+        return {name: value for name, value in found.items() if value is not None or name in blank}
+
+    def _value(self, field: Field) -> Any:
+        """What the person says; `None`: nothing, which is allowed."""
+        from ..client.fields import read
+
+        text = _asking_for(field)
+        if field.options or len(text) > LONGEST_PROMPT:
+            self._screen.line(f"  {text}")
+            text = ">"
+        for number, (_, name) in enumerate(field.options, 1):
+            self._screen.line(f"    {number} {name}")
+        while True:
+            line = self._screen.prompt(f"  {text} ").strip()
+            if line == "/decline" or (not line and field.is_required and field.default is None):
+                raise Declined
+            if not line:
+                return field.default
+            try:
+                return read(field, line)
+            except ValueError as error:
+                self._screen.line(f"  ! {error}", "bad")
+
+
+def _is_yes(line: str) -> bool:
+    return line.strip().lower() in ("y", "yes")
+
+
+def _asking_for(field: Field) -> str:
+    """What stands before the cursor: `How many? (1 to 12) [2]`."""
+    kinds = {
+        "boolean": "y/n",
+        "choice": f"1 to {len(field.options)}",
+        "choices": f"1 to {len(field.options)}, several with commas",
+        "json": "JSON",
+        "text": FORMATS.get(str(field.schema.get("format")), ""),
+    }
+    hints = [kinds.get(field.kind, field.bounds), "" if field.is_required else "optional"]
+    hint = ", ".join(one for one in hints if one)
+    words = [field.label, field.help and f"- {field.help}", hint and f"({hint})"]
+    default = "" if field.default is None else f"[{field.named(field.default)}]"
+    return " ".join(word for word in (*words, default) if word)
 
 
 # --- a loop beside the main thread, which belongs to the person

@@ -1,6 +1,6 @@
 """`everthink dev`: a server for one developer, restarted when a file changes.
 
-    dev --> listening socket --> serving process (serving/process.py) --change--> the next one
+    dev --> listening socket --> serving process (serving/process.py) --change, death--> the next one
 
 The socket stays open from one process to the next: whoever connects in between waits a moment
 and is not refused. The old process ends before the new one begins, since a database has one owner.
@@ -20,10 +20,15 @@ from typing import Any
 
 import click
 
+from ..backoff import backoff
 from .env_file import served_option
 
 __all__ = ["command"]
 
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds before a server that died is started again."""
+SHORT = 10.0
+"""One that dies within so many seconds is waited for longer each time."""
 STOP_PATIENCE = 10.0
 """Seconds until a process that does not stop is killed."""
 
@@ -118,28 +123,36 @@ async def supervise(listener: socket.socket, settings: dict[str, Any], folder: P
         loop.add_signal_handler(sign, stop.set)
     changes: asyncio.Queue[str] = asyncio.Queue()
     watching = asyncio.create_task(_watch(folder, changes, stop)) if folder else None
-    again = False
+    again, deaths = False, 0
     try:
         while True:
+            began = loop.time()
             process = await _start(
                 listener, {**settings, "again": again, "open": settings["open"] and not again}
             )
             why = await _first(process, changes, stop)
             if why == "ended" and not stop.is_set():
                 ended = process.returncode or 0
+                has_died = ended not in (0, DID_NOT_START, EXIT_WRITTEN_WRONGLY)
                 if ended == EXIT_WRITTEN_WRONGLY:
                     return ended
-                if ended != DID_NOT_START and ended:
+                if has_died:
                     say_error(f"The server {_how(ended)}. What was acknowledged is kept.", "yellow")
                 if folder is None or not ended or (ended == DID_NOT_START and not again):
                     return EXIT_PROBLEM if ended else 0
-                say_error(waiting(str(folder)), "dim")
-                why = await _first(None, changes, stop)
+                pause = None
+                if has_died:
+                    deaths = deaths + 1 if loop.time() - began < SHORT else 1
+                    pause = backoff(deaths, first=FIRST_PAUSE, most=LONGEST_PAUSE)
+                    say_error(f"It is started again in {pause:g} s, or when a file changes.", "dim")
+                else:
+                    say_error(waiting(str(folder)), "dim")
+                why = await _first(None, changes, stop, pause)
             again = True
             await _end(process)
             if stop.is_set():
                 return 0
-            say(f"{why} changed. Restarting…", "dim")
+            say("Restarting…" if why == "waited" else f"{why} changed. Restarting…", "dim")
     finally:
         stop.set()
         if watching:
@@ -165,15 +178,20 @@ async def _start(listener: socket.socket, settings: dict[str, Any]) -> asyncio.s
 
 
 async def _first(
-    process: asyncio.subprocess.Process | None, changes: asyncio.Queue[str], stop: asyncio.Event
+    process: asyncio.subprocess.Process | None,
+    changes: asyncio.Queue[str],
+    stop: asyncio.Event,
+    pause: float | None = None,
 ) -> str:
-    """What happens first: `"ended"`, `"stopped"`, or the name of the file that changed."""
+    """What happens first: `"ended"`, `"stopped"`, `"waited"`, or the name of the file that changed."""
     tasks: dict[asyncio.Task[Any], str] = {
         asyncio.create_task(changes.get()): "",
         asyncio.create_task(stop.wait()): "stopped",
     }
     if process:
         tasks[asyncio.create_task(process.wait())] = "ended"
+    if pause is not None:
+        tasks[asyncio.create_task(asyncio.sleep(pause))] = "waited"
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()

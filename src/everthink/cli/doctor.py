@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -38,6 +38,9 @@ class Check:
     mend: str = ""
 
 
+ANSWERING = 20.0
+"""Seconds that MCP servers get to answer, all together."""
+
 MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "bold red")}
 
 
@@ -46,14 +49,18 @@ MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "bo
     short_help="See what is installed, configured and missing.",
     help="""See what is installed, configured and missing, and how to mend it.
 
+    With TARGET (module:app, or a file with one app) the MCP servers of the app are asked whether they answer.
+
     Keys are named, never shown. Exit code 1 when something keeps everthink from working here; a missing
-    extra or key is only noted.
+    extra or key, or a server that does not answer, is only noted.
 
     \b
     Examples:
       everthink doctor
+      everthink doctor shop.main:app
       everthink doctor --store sqlite:////var/lib/agents.db --json""",
 )
+@click.argument("target", required=False)
 @click.option(
     "--store",
     default="sqlite:///.everthink/everthink.db",
@@ -65,7 +72,7 @@ MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "bo
     "--port", default=8787, show_default=True, type=click.IntRange(1, 65535), help="The port to look at."
 )
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
-def command(store: str, port: int, as_json: bool) -> None:
+def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     """Look at everything."""
     from rich.text import Text
 
@@ -74,6 +81,7 @@ def command(store: str, port: int, as_json: bool) -> None:
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
     checks = [_python(), _sqlite(), *_extras(), *_keys(), _store(store), *_agents(), _port(port)]
+    checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
     if as_json:
         print_json({"ok": not problems, "checks": masked([asdict(check) for check in checks])})
@@ -244,3 +252,97 @@ def _port(port: int) -> Check:
         except OSError:
             return Check(f"port {port}", "note", "taken", "dev takes the next free one; serve needs --port")
     return Check(f"port {port}", "ok", "free")
+
+
+# --- MCP servers
+
+
+def _sealing(store: str) -> Iterator[Check]:
+    """Whether what lets agents in at MCP servers can be read by whoever reads the database."""
+    from ..errors import AgentError
+    from ..oauth.sealing import SECRET_KEY, Sealer
+
+    try:
+        has_key = Sealer.from_environment().has_key
+    except AgentError as error:
+        yield Check("MCP tokens", "problem", error.what, error.next_step)
+        return
+    kept = _kept(store)
+    open_ones = sum(not Sealer.is_sealed(text) for text in kept)
+    if has_key:
+        left = f"; {open_ones} stored before are sealed when they are next used" if open_ones else ""
+        yield Check("MCP tokens", "ok", f"sealed with {SECRET_KEY}{left}")
+    elif open_ones:
+        yield Check(
+            "MCP tokens",
+            "note",
+            f"those of {open_ones} servers are stored openly: {SECRET_KEY} is not set",
+            f"export {SECRET_KEY}=… a text of 16 characters or more, the same at each start",
+        )
+    elif kept:
+        yield Check(
+            "MCP tokens",
+            "problem",
+            f"sealed, and {SECRET_KEY} is not set",
+            "Set the key they were sealed with.",
+        )
+
+
+def _kept(store: str) -> list[str]:
+    from ..errors import AgentError
+    from ..mcp.queries import SECRETS
+    from .journal import open_journal, sqlite_path
+
+    try:
+        if not store.startswith("postgres") and not sqlite_path(store).exists():
+            return []
+        journal = open_journal(store)
+        try:
+            return [row["secrets"] for row in journal.rows(SECRETS)]
+        finally:
+            journal.close()
+    except AgentError:
+        return []  # said by _store; or written by a release that had none
+
+
+def _servers(target: str) -> Iterator[Check]:
+    """Whether the MCP servers of an app answer."""
+    import asyncio
+
+    from ..errors import AgentError
+    from ..serving.target import load
+
+    try:
+        apps = [app for _, app in load(target).mounts]
+    except AgentError as error:
+        yield Check("app", "problem", error.what, error.next_step)
+        return
+    for app in apps:
+        if app.mcp_servers:
+            yield from asyncio.run(_asked(app))
+
+
+async def _asked(app: Any) -> list[Check]:
+    """Connect to each of an app's servers, beside whoever serves the app: with a database of our own."""
+    import asyncio
+    import tempfile
+
+    from ..app.app import App
+
+    with tempfile.TemporaryDirectory() as folder:
+        servers = app.mcp_servers
+        async with App(*app.classes, store=f"sqlite:///{folder}/doctor.db", mcp_servers=servers) as ours:
+            shared = (await ours.open()).shared_servers
+            await shared.open()
+            waits = [link.settled.wait() for server in shared.servers if (link := server.link) is not None]
+            await asyncio.wait([asyncio.ensure_future(wait) for wait in waits], timeout=ANSWERING)
+            return [_standing(server) for server in shared.servers]
+
+
+def _standing(server: Any) -> Check:
+    name = f"MCP {server.name}"
+    if server.state == "ready":
+        count = len(server.tools())
+        return Check(name, "ok", f"answers with {count} tool{'' if count == 1 else 's'}")
+    why = server.error or f"it has not answered within {ANSWERING:g} seconds"
+    return Check(name, "note", f"does not answer: {why}", "Its tools are offered once it does.")

@@ -112,12 +112,22 @@ class Screen:
                     self.line(text if self._styles else f"(thinking) {text}", "dim")
                 case {"toolCallId": _, "state": state}:
                     self.call(name_of(part), part.get("input"))
+                    self._question(part)
                     if state == "output-available":
                         self.line(f"  ← {part.get('output')}", "tool")
                     elif state in ("output-error", "output-denied"):
                         self.line(f"  ! {part.get('errorText', 'not allowed')}", "bad")
                 case _:
                     pass
+
+    def _question(self, part: Json) -> None:
+        """What a tool asked, and what was answered."""
+        from ..client.questions import answers_in
+
+        for form, given in answers_in(part):
+            filled = ", ".join(f"{key}={value!r}" for key, value in (given.content or {}).items())
+            said = filled or "yes" if given.action == "accept" else given.action
+            self.line(f"  ? {form.message} {said}", "tool")
 
     @property
     def _beside(self) -> Any:

@@ -3,7 +3,11 @@
 from everthink.client import connect
 """
 
+from ..facades import help_from
 from .conversation import Conversation, connect
+from .questions import ToolQuestion
 from .reply import Reply
 
-__all__ = ["Conversation", "Reply", "connect"]
+__all__ = ["Conversation", "Reply", "ToolQuestion", "connect"]
+
+help_from(__name__)

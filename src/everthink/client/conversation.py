@@ -17,12 +17,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..errors import AgentError, NotConnected
+from ..json_values import check_json, check_payload
 from ..messages import Message, MessageInput, Part, as_messages
+from ..settings import check_call
+from ..tools.question import Action, read_answer
 from ..wire import frames as wire
 from .address import socket_address
 from .connection import chat_request
 from .exchange import Exchange
 from .line import Pace
+from .questions import ToolQuestion, approval_of, question_in
 from .reply import Reply
 
 __all__ = ["Conversation", "connect"]
@@ -46,6 +50,7 @@ def connect(
     A connection that is lost is looked for as long as it takes, or for `patience` seconds; `notice` is
     called with a few words when that begins and when it ends.
     """
+    check_call("connect", server=server, agent=agent, name=name, patience=patience)
     url = socket_address(server, agent, name, token)
     return Conversation(url, headers=headers, tools=tools, patience=patience, notice=notice)
 
@@ -113,6 +118,15 @@ class Conversation:
     @property
     def to_approve(self) -> list[Part]:
         """The tool calls that wait for a yes or a no."""
+        return [part for part in self._asking if question_in(part) is None]
+
+    @property
+    def questions(self) -> list[ToolQuestion]:
+        """What tools ask a person, with the forms to fill in."""
+        return [question for part in self._asking if (question := question_in(part)) is not None]
+
+    @property
+    def _asking(self) -> list[Part]:
         return self._seen.open_calls("approval-requested")
 
     @property
@@ -170,6 +184,33 @@ class Conversation:
             frame.state, frame.error_text = "output-error", error
         return await self._settle(call_id, "input-available", frame)
 
+    async def reply(
+        self,
+        call_id: str,
+        content: Mapping[str, Any] | None = None,
+        *,
+        action: Action = "accept",
+        answers: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Reply:
+        """Answer what a tool asks: `content` is what was filled in. Returns what the agent makes of it.
+
+        `action="decline"` is a no, `"cancel"` neither yes nor no. For several forms, `answers` has
+        `{"action": …, "content": …}` by the name of each. Raises when it does not fit, or nobody asks.
+        """
+        question = next((one for one in self.questions if one.call_id == call_id), None)
+        if question is None:
+            raise _nobody_asks(call_id)
+        output: dict[str, Any] = {"answers": {name: dict(one) for name, one in (answers or {}).items()}}
+        if answers is None:
+            filled = {} if content is None or action != "accept" else {"content": dict(content)}
+            output = {"action": action, **filled}
+        why = read_answer(question.forms, output)
+        if isinstance(why, str):
+            raise AgentError(f"This is no answer to {call_id!r}. {why}", kept="The question is still open.")
+        frame = wire.ToolAnswered(call_id, output=output, auto_continue=True, knows_call=True)
+        streams = None if question.seconds is None else self._seen.request_of(call_id)
+        return await self._settle(call_id, "approval-requested", frame, streams)
+
     async def cancel(self) -> None:
         """Stop every answer that is waited for here. What was said is kept."""
         for reply in self._exchange.replies:
@@ -183,6 +224,7 @@ class Conversation:
 
     async def set_state(self, state: Any) -> None:
         """Replace the agent's state. Raises when the agent does not take it."""
+        check_json(state, "state", "set_state")
         await self._exchange.ready()
         before, self._exchange.state_refused = self.state, None
         self._seen.state = state
@@ -200,6 +242,8 @@ class Conversation:
 
     async def stream(self, method: str, *args: Any) -> AsyncIterator[Any]:
         """Call a streaming method: each piece as it is sent, and last what it ended with, if anything."""
+        for place, argument in enumerate(args):
+            check_payload(argument, f"argument {place}", method)
         await self._exchange.ready()
         async with contextlib.aclosing(self._exchange.calls.stream(method, *args)) as pieces:
             async for piece in pieces:
@@ -209,17 +253,28 @@ class Conversation:
         tools = {"clientTools": self._tools} if self._tools else {}
         return chat_request(secrets.token_hex(8), messages, trigger, **tools, **body)
 
-    async def _settle(self, call_id: str, state: str, frame: wire.ClientFrame) -> Reply:
-        """Send the answer to a call until the server has taken it."""
+    async def _settle(
+        self, call_id: str, state: str, frame: wire.ClientFrame, streams: str | None = None
+    ) -> Reply:
+        """Send the answer to a call until the server has taken it.
+
+        `streams`: the request in whose answer the call runs, and goes on with this.
+        """
+
+        def asks() -> str | None:
+            # A tool may ask again once it is answered: that is another question of the same call.
+            parts = [part for part in self._seen.open_calls(state) if part["toolCallId"] == call_id]
+            return approval_of(parts[0]) if parts else None
 
         def waits() -> bool:
-            return any(part["toolCallId"] == call_id for part in self._seen.open_calls(state))
+            return asks() == asked
 
         await self._exchange.ready()
-        if not waits():
-            what = f"No call {call_id!r} waits for this answer."
-            raise AgentError(what, next_step="It was answered already, or never asked for.")
-        reply = self._exchange.continuation()
+        asked = asks()
+        if asked is None:
+            raise _nobody_asks(call_id)
+        exchange = self._exchange
+        reply = exchange.continuation() if streams is None else exchange.going_on(streams)
         while True:
             try:
                 await self._exchange.send_and_know(frame)
@@ -233,3 +288,10 @@ class Conversation:
                     f"The answer to call {call_id!r} was not taken.", next_step="May you give it?"
                 )
             return reply
+
+
+def _nobody_asks(call_id: str) -> AgentError:
+    return AgentError(
+        f"No call {call_id!r} waits for this answer.",
+        next_step="It was answered already, or never asked for.",
+    )

@@ -165,6 +165,15 @@ class Exchange:
         pending.connection = self._line.connections
         return pending.reply
 
+    def going_on(self, request: str) -> Reply:
+        """What else is said in an answer that streams."""
+        for pending in self._pending:
+            if pending.reply.id == request:
+                return pending.reply
+        pending = self._expect(request, None)
+        pending.connection, pending.is_known = self._line.connections, True
+        return pending.reply
+
     async def send_and_know(self, frame: wire.ClientFrame) -> Answered:
         """Send a frame, and wait until the server has handled it. Raises `NotConnected` if nobody knows."""
         await self._line.send(frame)

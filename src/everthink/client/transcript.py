@@ -61,6 +61,13 @@ class Transcript:
         last = self.last_answer
         return [] if last is None else [part for part in last.tool_parts if part.get("state") == state]
 
+    def request_of(self, call_id: str) -> str | None:
+        """The request in whose answer a call is, while that streams."""
+        for request, draft in self._drafts.items():
+            if draft.call(call_id) is not None:
+                return request
+        return None
+
     def draft(self, request: str) -> Message | None:
         """What a request has been answered so far, while that streams."""
         draft = self._drafts.get(request)

@@ -213,7 +213,7 @@ class Context:
         """Write a block anew. The prompt shows it after a refresh."""
         slot = self._slots.get(label)
         if slot is None:
-            raise self._unknown(label, "is readonly: there is none of that label")
+            raise self._unknown(label, "was not found")
         return await slot.write(content, is_added=False)
 
     async def append(self, label: str, content: str) -> ContextBlock:

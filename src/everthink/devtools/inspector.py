@@ -5,6 +5,7 @@
     GET  /everthink/inspect/{class}/{name}/answers/{id}   every version of what follows a message
     POST /everthink/inspect/{class}/{name}/leaf           go on from another version
     …    /everthink/inspect/{class}/{name}/{memory, …}    memory, sessions, search: memory.py
+    …    /everthink/inspect/{class}/{name}/servers        MCP servers: servers.py
     …    /everthink/conversations/{class}                 the list beside the page: conversations.py
     WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
 
@@ -44,6 +45,7 @@ from ..journal.segments import readable
 from ..messages import Message, decode_json, encode_json, parse_stored
 from ..recovery import suspects
 from ..runtime import queries as runtime
+from ..runtime.actor import Actor
 from ..runtime.chat import Chat
 from ..server.answers import with_headers
 from ..server.asgi import deny
@@ -52,7 +54,7 @@ from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import AgentStore
 from ..think import Think
-from . import conversations, memory, view
+from . import conversations, memory, servers, view
 from .layout import Layout
 from .recorder import Recorder
 from .replies import as_json, body_of, fields_of, refusal
@@ -66,6 +68,8 @@ LIST = ["everthink", "conversations"]
 TURNS, CALLS, MESSAGES, ENDINGS = 50, 100, 2000, 500
 """So many of each are shown, the newest."""
 MAIN_SESSION = ""
+ROOMS = memory.ROOMS | {servers.ROOM}
+"""What is asked of the agent itself, by the first word of the path."""
 MAY_NOT = "You may look at this agent, but not change it. Nothing was changed."
 
 
@@ -176,11 +180,13 @@ class Inspector:
                 return as_json(await self._answers(cls, name, id))
             case "POST", ["leaf"]:
                 return await self._go_on_from(cls, name, await body_of(request))
-            case (("GET" | "HEAD"), [room, *_]) if room in memory.ROOMS and not await self._exists(cls, name):
+            case (("GET" | "HEAD"), [room, *_]) if room in ROOMS and not await self._exists(cls, name):
                 # The page looks before its socket has made the agent: nothing yet, which is no failure.
                 return as_json(None)
             case (("GET" | "HEAD" | "POST"), [room, *_]) if room in memory.ROOMS:
                 return await memory.answer(await self._chat(cls, name), request, rest)
+            case (("GET" | "HEAD" | "POST"), [servers.ROOM, *_]):
+                return await servers.answer(await self._actor(cls, name), request, rest)
             case "GET" | "HEAD" | "POST", _:
                 return refusal(404, "There is nothing at this address of the inspector.")
             case _:
@@ -256,8 +262,11 @@ class Inspector:
     async def _exists(self, cls: type[Think], name: str) -> bool:
         return await (await self._app.open()).exists(cls, name)
 
+    async def _actor(self, cls: type[Think], name: str) -> Actor:
+        return await (await self._app.open()).reach(cls, name)
+
     async def _chat(self, cls: type[Think], name: str) -> Chat:
-        chat = (await (await self._app.open()).reach(cls, name)).chat
+        chat = (await self._actor(cls, name)).chat
         assert chat is not None
         return chat
 

@@ -463,9 +463,13 @@ class Door:
         self.queue.reset()
         self._host.generation = self.queue.generation
 
+    def refuse(self) -> None:
+        """Admit nothing more. Follow with `close`."""
+        self.is_closed = self._host.is_stopping = True
+
     def cut(self) -> None:
         """Cut running turns where they are, at once. Follow with `close`."""
-        self.is_closed = True
+        self.refuse()
         for admitted in self._open:
             if admitted.task is not None:
                 admitted.task.cancel()
@@ -475,7 +479,7 @@ class Door:
 
         What is cut stays `running` in the journal, exactly as after a crash.
         """
-        self.is_closed = True
+        self.refuse()
         if self._admitting:
             await asyncio.wait(self._admitting)
         tasks = [admitted.task for admitted in self._open if admitted.task and not admitted.task.done()]

@@ -26,7 +26,7 @@ from ..observe.events import ToolApproval, ToolResult
 from ..settings import check_call
 from ..store.port import Statement
 from ..tools.collect import as_tools
-from ..tools.question import Given, LiveQuestion, read_answer, yes_to
+from ..tools.question import Given, LiveQuestion, as_shown, read_answer, yes_to
 from ..turn.host import Host
 from .browser import Browser
 
@@ -71,6 +71,10 @@ class Answers:
     def is_live(self, call_id: str) -> bool:
         """True when a call that runs waits for this answer: then no other turn has to go on with it."""
         return call_id in (self._host.questions or {})
+
+    async def is_question(self, call_id: str) -> bool:
+        """True when a tool itself asks this, and nobody has answered yet."""
+        return self.is_live(call_id) or await question_of(self._host.store, call_id) is not None
 
     # --- answers
 
@@ -161,7 +165,8 @@ class Answers:
         live.answered.set_result(given)
         answer = self._host.turns.answer
         part = None if answer is None else answer.call(call_id)
-        parts = None if part is None else with_approval([part], call_id, approved=True)
+        shown = as_shown(given)
+        parts = None if part is None else with_approval([part], call_id, approved=True, answers=shown)
         if answer is not None and part is not None and parts is not None:
             part |= parts[0]
             self._host.feed.publish(MessageUpdated(answer.message()))
@@ -190,7 +195,9 @@ class Answers:
             return self._refused(call_id, given, is_strangers=is_strangers)
         kept = encode_json(msgspec.structs.replace(question, answers=given)).decode()
         more = [queries.question_answered(call_id, question=kept), *more]
-        return await self._approve(call_id, True, None, more, is_strangers=is_strangers, by=by)
+        return await self._approve(
+            call_id, True, None, more, answers=as_shown(given), is_strangers=is_strangers, by=by
+        )
 
     async def _approve(
         self,
@@ -199,6 +206,7 @@ class Answers:
         reason: str | None,
         more: Sequence[Statement],
         *,
+        answers: dict[str, Any] | None = None,
         is_strangers: bool,
         by: Any,
     ) -> bool:
@@ -210,7 +218,12 @@ class Answers:
         changed = await self._apply(
             call_id,
             lambda parts: with_approval(
-                parts, call_id, approved=approved, reason=reason, is_strangers=is_strangers
+                parts,
+                call_id,
+                approved=approved,
+                reason=reason,
+                answers=answers,
+                is_strangers=is_strangers,
             ),
             "approved" if approved else "denied",
             more,

@@ -3,6 +3,7 @@
 from everthink.fibers import FiberCompleted, FiberContext
 """
 
+from ..facades import help_from
 from .values import (
     FiberAborted,
     FiberCompleted,
@@ -24,3 +25,5 @@ __all__ = [
     "FiberRecovery",
     "FiberRecoveryContext",
 ]
+
+help_from(__name__)

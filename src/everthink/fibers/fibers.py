@@ -21,6 +21,7 @@ from typing import Any, TypeVar, get_args
 
 from ..accepting import Acceptances, known_record
 from ..calling import call_hook
+from ..causes import is_superseded
 from ..clock import ms_of
 from ..current import current_fiber, current_turn, in_active_turn, step_outside
 from ..errors import (
@@ -35,11 +36,11 @@ from ..errors import (
 from ..messages import UNSET
 from ..observe.events import FiberRunCompleted, FiberRunFailed, FiberRunStarted
 from ..settings import check_call
-from ..surface import check_function, check_words
+from ..surface import check_function, check_words, yields
 from . import queries as queries
 from .parts import Parts
 from .recovery import Rescue, outcome_statement
-from .run import FiberRun, Wrap
+from .run import FiberRun, FiberTask, Wrap
 from .values import (
     TERMINAL,
     Fiber,
@@ -85,9 +86,13 @@ class Fibers:
         """Take up what an earlier process left. Once per start, before the agent's own start code."""
         await self.rescue.scan()
 
+    def refuse(self) -> None:
+        """Start nothing more. `close` follows."""
+        self._is_closing = self.rescue.is_stopping = True
+
     async def close(self, grace: float = 0.0) -> None:
         """Start nothing more; give running fibers `grace` seconds, then cut them: their rows stay open."""
-        self._is_closing = True
+        self.refuse()
         await self.rescue.stop()
         await self._acceptances.settled()
         runs = list(self._runs)
@@ -180,10 +185,14 @@ class Fibers:
         except BaseException as error:
             if run.is_cut:
                 raise FiberStopped(run.name) from None  # the next start finds the row
+            if self._is_closing and is_superseded(error):
+                run.is_cut = True  # it met what is closed already: no failure of its own
+                raise FiberStopped(run.name) from error
             if not isinstance(error, Exception | asyncio.CancelledError):
                 raise  # the process itself is being ended
             await self._settle(run, error)
             parts.emit(FiberRunFailed(**names, error=words(error), elapsed_ms=self._since(began)))
+            run.has_failed = True
             raise
         await self._settle(run, None)
         parts.emit(FiberRunCompleted(**names, elapsed_ms=self._since(began)))
@@ -413,19 +422,21 @@ class Fibers:
         run.hold = self._parts.holds.take()
 
     def _launch(self, run: FiberRun, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = run.task = asyncio.create_task(work, name=f"fiber {run.name}")
+        task = run.task = FiberTask(work, f"fiber {run.name}")
         # Not in a `finally` of its own: a task that is cancelled before its first step runs none.
-        task.add_done_callback(lambda task: self._ended(run, task))
+        task.at_end(lambda: self._ended(run, task))
         return task
 
-    def _ended(self, run: FiberRun, task: asyncio.Task[Any]) -> None:
+    def _ended(self, run: FiberRun, task: FiberTask[Any]) -> None:
         self._leave(run)
         if task.cancelled() and not run.has_begun and not run.is_cut and not run.managed:
             self._parts.store.apply([queries.removed(run.id)])
-        # A function's own failure is told by an event, in the log, and to whoever waits: nobody has to wait.
+        # Its own failure is told by an event, and to whoever waits: the log has what nobody would see.
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StoreError) or (error is not None and not run.has_begun):
             log.error("fiber %s (%s) of %s is not stored", run.id, run.name, self._parts.id, exc_info=error)
+        elif error is not None and run.has_failed and not task.is_awaited:
+            log.error("fiber %s (%s) of %s failed", run.id, run.name, self._parts.id, exc_info=error)
 
     def _leave(self, run: FiberRun) -> None:
         run.end()
@@ -455,6 +466,12 @@ def _conflict() -> FiberConflict:
 
 
 def _check_function(fn: Any) -> None:
+    if yields(fn):
+        raise InvalidFiber(
+            f"{getattr(fn, '__name__', 'fn')} has a `yield`, so that calling it runs nothing of it.",
+            kept="Nothing was stored.",
+            next_step="Write it without; `await ctx.stash(…)` keeps what it has so far.",
+        )
     try:
         check_function("fn", fn, ("ctx",))
     except InvalidSettings as error:

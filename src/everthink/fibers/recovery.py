@@ -16,6 +16,7 @@ from collections.abc import Container
 from typing import Any, Literal
 
 from ..backoff import backoff
+from ..causes import is_superseded
 from ..clock import Timer
 from ..current import current_fiber, step_outside
 from ..errors import InvalidFiber
@@ -65,6 +66,8 @@ class Rescue:
         self._parts, self._running = parts, running
         self.retry_at: int | None = None
         """When the next scan is due, in ms; `None` when nothing is left."""
+        self.is_stopping = False
+        """The agent leaves memory: a hook that meets what is closed has not failed."""
         self._scan: asyncio.Task[None] | None = None
         self._recoveries: dict[str, asyncio.Task[bool]] = {}
         self._timer: Timer | None = None
@@ -180,6 +183,8 @@ class Rescue:
         except (Exception, asyncio.CancelledError) as error:  # told, logged, tried again
             if _is_cut(error):
                 raise
+            if self.is_stopping and is_superseded(error):
+                return False  # the next start finds it
             parts.hooks.log_error("on_fiber_recovered", error)
             is_closed = await self._failed(fiber, error)
             parts.emit(
@@ -240,8 +245,8 @@ def outcome_statement(id: str, outcome: Any, *, now: int, by_recovery: bool) -> 
         id,
         status=status,
         error=error,
-        snapshot=snapshot if snapshot is UNSET else as_json(snapshot, "The snapshot"),
-        metadata=metadata if metadata is UNSET else as_object(metadata, "The metadata"),
+        snapshot=snapshot if snapshot is UNSET else as_json(snapshot, "snapshot"),
+        metadata=metadata if metadata is UNSET else as_object(metadata, "metadata"),
         now=now,
         by_recovery=by_recovery,
     )

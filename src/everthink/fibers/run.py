@@ -6,15 +6,19 @@ fibers --FiberRun--> fn(ctx)         current_fiber: the innermost one that this 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
+from typing import Any, Self, TypeVar
 
 from ..abort import AbortController
 from ..current import current_fiber, current_turn
 from ..holds import Hold
+from ..json_values import check_json
 from .values import FiberContext, as_json
 
-__all__ = ["FiberRun", "Keep", "Wrap"]
+__all__ = ["FiberRun", "FiberTask", "Keep", "Wrap"]
+
+T = TypeVar("T")
 
 Wrap = Callable[[Any], Any]
 """What the framework puts around the checkpoints of a fiber of its own."""
@@ -27,6 +31,7 @@ class FiberRun:
         "_keep",
         "abort",
         "has_begun",
+        "has_failed",
         "hold",
         "id",
         "is_cut",
@@ -49,6 +54,8 @@ class FiberRun:
         self.settled = asyncio.Event()
         """Set once its end is stored (its function may still run when it was cancelled), or it was cut."""
         self.has_begun = self.is_settling = self.is_over = False
+        self.has_failed = False
+        """Its own function raised, and that is stored: for whoever awaits it to see."""
         self.is_cut = False
         """The process is stopping: the row stays open."""
         self.hold: Hold | None = None
@@ -77,11 +84,31 @@ class FiberRun:
 
     def checkpoint(self, data: Any) -> str:
         """What is stored for `data`."""
-        return as_json(data if self.wrap is None else self.wrap(data), "The checkpoint")
+        if self.wrap is None:
+            return as_json(data, "checkpoint")
+        check_json(data, "checkpoint")
+        return as_json(self.wrap(data), "checkpoint")
 
     async def stash(self, data: Any) -> None:
         """Keep a checkpoint. It is durable when this returns."""
         await self._keep(self, data)
+
+
+class FiberTask(asyncio.Task[T]):
+    """The task of a fiber. It knows whether somebody waits for it, who will then see how it ends."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], name: str) -> None:
+        self.is_awaited = False
+        super().__init__(work, name=name)
+
+    def add_done_callback(self, fn: Callable[[Self], object], /, *, context: Context | None = None) -> None:
+        """What `await`, `gather` and `wait` do."""
+        self.is_awaited = True
+        super().add_done_callback(fn, context=context)
+
+    def at_end(self, fn: Callable[[], object]) -> None:
+        """Call this when it has ended. It does not count as waiting."""
+        super().add_done_callback(lambda _: fn())
 
 
 Keep = Callable[[FiberRun, Any], Awaitable[None]]

@@ -17,6 +17,7 @@ import msgspec
 from ..abort import AbortSignal
 from ..clock import moment_of
 from ..errors import InvalidFiber
+from ..json_values import check_json
 from ..messages import UNSET, bounded_json, decode_json
 from ..settings import as_settings, check_fields
 from ..store.port import Row
@@ -221,7 +222,8 @@ class Fiber(NamedTuple):
 
 
 def as_json(value: Any, what: str) -> str:
-    """`value` as JSON text. Raises `InvalidFiber` when it is none."""
+    """`value` as JSON text. Raises `NotJson` when it is none."""
+    check_json(value, what)
     try:
         return bounded_json(value).decode()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
@@ -233,7 +235,7 @@ def as_json(value: Any, what: str) -> str:
 
 
 def as_object(value: Any, what: str) -> str | None:
-    """`value` (`None` stays) as the JSON text of an object. Raises `InvalidFiber` when it is none."""
+    """`value` (`None` stays) as the JSON text of an object. Raises when it is none."""
     if value is not None and not isinstance(value, dict):
         raise InvalidFiber(f"{what} is not a dict: {value!r:.80}.", kept="Nothing was stored.")
     return None if value is None else as_json(value, what)

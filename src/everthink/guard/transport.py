@@ -17,6 +17,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import zip_longest
 from typing import Any, cast
 
@@ -81,7 +82,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._loopback = loopback
         self._allow = named_places(allow)
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=verify or httpx2.create_ssl_context(),
+            ssl_context=verify or _trusted(),
             max_connections=_CONNECTIONS,
             max_keepalive_connections=_IDLE_CONNECTIONS,
             keepalive_expiry=_IDLE_SECONDS,
@@ -115,6 +116,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close the connections."""
         await self._pool.aclose()
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The authorities that everybody trusts. Reading them takes longer than a request: it is done once."""
+    return httpx2.create_ssl_context()
 
 
 class _CheckedNetwork(httpcore2.AsyncNetworkBackend):

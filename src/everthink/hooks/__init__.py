@@ -3,6 +3,7 @@
 from everthink.hooks import ToolCall, TurnContext, has_tool_call
 """
 
+from ..facades import help_from
 from .values import (
     CalledTool,
     ChatErrorContext,
@@ -36,3 +37,5 @@ __all__ = [
     "has_tool_call",
     "step_count_is",
 ]
+
+help_from(__name__)

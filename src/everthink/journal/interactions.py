@@ -70,10 +70,12 @@ def with_approval(
     *,
     approved: bool,
     reason: str | None = None,
+    answers: dict[str, Any] | None = None,
     is_strangers: bool = False,
 ) -> list[Part] | None:
     """`parts` with a person's answer. `None` when no call waits for it.
 
+    `answers` is what was filled in, when the tool itself asked: it is shown beside the question.
     `is_strangers`: a client says so. Then only a call that asks takes it.
     """
 
@@ -82,6 +84,8 @@ def with_approval(
         approval = {**before, "id": before.get("id") or call_id, "approved": approved}
         if reason is not None:
             approval["reason"] = reason
+        if answers is not None:
+            approval["descriptor"] = {**(before.get("descriptor") or {}), "answers": answers}
         return {**part, "state": "approval-responded" if approved else "output-denied", "approval": approval}
 
     return _replace_first(parts, call_id, _ASKS if is_strangers else _TAKES_APPROVAL, change)

@@ -2,14 +2,12 @@
 
 from everthink.mcp import HttpServer, StdioServer
 
-<<<<<<< HEAD
-files = StdioServer("npx", ("-y", "@modelcontextprotocol/server-filesystem", "."))
-App(Assistant, mcp_servers={"files": files})
-=======
 App(Assistant, mcp_servers={"docs": "https://example.com/mcp", "files": StdioServer("npx", ("-y", "…"))})
->>>>>>> mcp-core
 """
 
+from ..facades import help_from
 from .places import HttpServer, LocalServer, McpServer, StdioServer
 
 __all__ = ["HttpServer", "LocalServer", "McpServer", "StdioServer"]
+
+help_from(__name__)

@@ -16,9 +16,9 @@ import mcp_types as types
 from ..errors import ToolError
 from ..tools.question import MAX_FORMS, Form, Given, Question
 from ..tools.tool import ToolContext
+from ..words import clean, said
 from .link import Link, Timeouts
 from .results import output_of, progress_of
-from .words import clean, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,7 +21,7 @@ import msgspec
 from ..errors import AgentError
 from ..messages import bounded_json, decode_json, encode_json
 from ..tools.bounds import MAX_DEPTH, SchemaBounds, resolve
-from .words import clean, said
+from ..words import clean, said
 
 __all__ = [
     "EMPTY",

@@ -24,7 +24,7 @@ from ..errors import MissingExtra
 from .catalogue import Catalogue, catalogue_of
 from .failures import failure_of
 from .link import Lost, Wires
-from .network import Network
+from .places import Network
 
 if TYPE_CHECKING:
     from mcp import Client

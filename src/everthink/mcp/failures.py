@@ -15,7 +15,7 @@ from typing import cast
 
 from ..errors import AgentError
 from ..masking import mask
-from .words import said
+from ..words import said
 
 __all__ = ["Failure", "Sent", "failure_of", "sending"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
-from .words import said
+from ..words import said
 
 __all__ = ["mend"]
 

@@ -14,7 +14,7 @@ import secrets
 import string
 from collections.abc import Collection, Iterable
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from ..address import kebab
 from ..errors import InvalidSettings
@@ -170,10 +170,9 @@ def callback_url(
     return normal_url(f"{origin.rstrip('/')}/{place.lstrip('/')}")
 
 
-def is_callback(url: str, registered: str) -> bool:
-    """True when a request for `url` came to the address that was registered, whatever its query says."""
-    try:
-        here, there = urlsplit(normal_url(url)), urlsplit(normal_url(registered))
-    except InvalidSettings:
-        return False
-    return here[:3] == there[:3]
+def is_callback(path: str, registered: str) -> bool:
+    """True when a request for `path` came to where people come back to.
+
+    By which scheme and host it reached us does not count: what stands in front of us may have its own.
+    """
+    return unquote(_walked(path)) == unquote(urlsplit(registered).path)

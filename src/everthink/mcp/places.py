@@ -7,25 +7,37 @@ Values alone: nothing is reached by making one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from ..errors import InvalidSettings
+from ..oauth.sealing import Sealer
 from ..settings import as_settings, check_fields, shown
+from ..words import said
 
 __all__ = [
     "Approval",
     "HttpServer",
     "LocalServer",
     "McpServer",
+    "Network",
+    "OAuthClient",
     "Place",
     "ServerState",
     "StdioServer",
     "Transport",
+    "check_added",
     "place_of",
 ]
+
+LONGEST_NAME = 100
+MOST_HEADER_BYTES = 16_000
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_OURS = ("host", "content-length", "transfer-encoding", "connection", "mcp-session-id")
+"""Headers that are the transport's."""
 
 Transport = Literal["auto", "streamable-http", "sse"]
 Approval = Literal["never", "destructive", "always"] | Callable[..., Any]
@@ -43,7 +55,7 @@ class _Used:
     """The names of the tools that are offered; `None`: all."""
     timeout: float = 60.0
     """Seconds a call may take without a sign of life."""
-    max_time: float = 600.0
+    total_timeout: float = 600.0
     """Seconds it may take in all."""
 
 
@@ -91,6 +103,16 @@ class LocalServer(_Used):
         check_fields(self, "LocalServer")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthClient:
+    """Who we are to an authorization server at which somebody has registered us by hand."""
+
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scope: str | None = None
+    """What to ask for, separated by spaces. Left out: what the server names."""
+
+
 Place = HttpServer | StdioServer | LocalServer
 ServerState = Literal["not-connected", "connecting", "discovering", "ready", "failed", "authenticating"]
 
@@ -104,12 +126,38 @@ class McpServer:
     url: str
     state: ServerState
     error: str | None = None
-    auth_url: str | None = None
-    """Where a person has to go to let the agent in."""
+    auth_url: str | None = field(default=None, repr=False)
+    """Where a person has to go to let the agent in. It is for that person alone."""
     tools: tuple[str, ...] = ()
     """The names by which the model calls its tools."""
     is_shared: bool = False
     """True for one of the app's, which every agent has."""
+
+
+def check_added(name: str, place: HttpServer) -> None:
+    """Raise `InvalidSettings` about what cannot be kept, or sent, of a server that is added by an agent."""
+    if len(name) > LONGEST_NAME or said(name) != name:
+        raise _refused(
+            f"the name {said(name, 40)!r} has more than {LONGEST_NAME} characters, or some that nobody sees",
+            "Give a short one in letters and digits.",
+        )
+    if callable(place.approval):
+        raise _refused(
+            "approval is a function, which is not there any more after a restart",
+            'Say "never", "destructive" or "always"; or give the server to the app, which has the function'
+            " each time: App(mcp_servers={…: HttpServer(url, approval=function)}).",
+        )
+    for header, value in place.headers.items():
+        if not _TOKEN.fullmatch(header) or not value.isascii() or not value.isprintable():
+            raise _refused(f"the header {header[:60]!r} cannot be sent as it is", "Headers are plain ASCII.")
+        if header.lower() in _NOT_OURS:
+            raise _refused(f"the header {header!r} is the transport's own", "Leave it out.")
+    if sum(len(header) + len(value) for header, value in place.headers.items()) > MOST_HEADER_BYTES:
+        raise _refused(f"headers has more than {MOST_HEADER_BYTES} bytes", "Servers do not take that many.")
+
+
+def _refused(what: str, next_step: str) -> InvalidSettings:
+    return InvalidSettings(f"add_mcp_server: {what}.", kept="Nothing was added.", next_step=next_step)
 
 
 def place_of(given: Any, where: str) -> Place:
@@ -133,3 +181,18 @@ def place_of(given: Any, where: str) -> Place:
         f"{where} is {shown(given)}.",
         next_step='It takes an address, "https://…/mcp", an HttpServer, a StdioServer or an MCPServer.',
     )
+
+
+@dataclass(slots=True)
+class Network:
+    """How servers are reached."""
+
+    sealer: Sealer
+    version: str = "0"
+    """What we say about ourselves."""
+    loopback: bool = False
+    """True lets agents add servers on this machine. `everthink dev` sets it."""
+    allow: Sequence[str] = ()
+    """Hosts near us that agents may add servers of."""
+    prefix: str = "agents"
+    """Below which path the agents are."""

@@ -13,13 +13,18 @@ from typing import Any, NamedTuple
 from ..store.port import AgentStore, Statement, Store
 
 __all__ = [
+    "SECRETS",
     "TABLES",
     "ServerRow",
     "SharedRow",
     "added",
+    "callback_of",
     "changed",
     "offered",
     "removed",
+    "renamed",
+    "secrets_of",
+    "server_of",
     "servers_of",
     "shared_offered",
     "shared_servers",
@@ -35,15 +40,17 @@ TABLES = (
         options TEXT NOT NULL,
         secrets TEXT,
         callback_url TEXT,
-        auth_url TEXT,
         catalogue TEXT,
         catalogue_at BIGINT,
         created_at BIGINT NOT NULL,
         PRIMARY KEY (agent, id)
-    ) /* clustered */""",
+    )""",
 )
 
-_COLUMNS = "id, name, prefix, address, options, secrets, callback_url, auth_url, catalogue"
+SECRETS = "SELECT secrets FROM mcp_servers WHERE secrets IS NOT NULL"
+"""What is stored of the secrets of all servers: for those who look after a database."""
+
+_COLUMNS = "id, name, prefix, address, options, secrets, callback_url, catalogue"
 
 
 class ServerRow(NamedTuple):
@@ -56,7 +63,6 @@ class ServerRow(NamedTuple):
     options: str
     secrets: str | None
     callback_url: str | None
-    auth_url: str | None
     catalogue: str | None
 
 
@@ -66,11 +72,30 @@ async def servers_of(store: AgentStore) -> list[ServerRow]:
     return [ServerRow(*row) for row in await store.fetch(sql)]
 
 
+async def server_of(store: AgentStore, id: str) -> ServerRow | None:
+    """One server of an agent."""
+    sql = f"SELECT {_COLUMNS} FROM mcp_servers WHERE agent = :agent AND id = ?"
+    rows = await store.fetch(sql, id)
+    return ServerRow(*rows[0]) if rows else None
+
+
+async def secrets_of(store: AgentStore, id: str) -> str | None:
+    """What is secret about a server, as it is stored."""
+    rows = await store.fetch("SELECT secrets FROM mcp_servers WHERE agent = :agent AND id = ?", id)
+    return rows[0][0] if rows else None
+
+
+async def callback_of(store: Store, agent: str, id: str) -> tuple[str | None, str | None] | None:
+    """Where people come back to for a server, and its secrets. `None`: the agent has no such server."""
+    sql = "SELECT callback_url, secrets FROM mcp_servers WHERE agent = ? AND id = ?"
+    rows = await store.fetch(sql, agent, id)
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
 def added(row: ServerRow, *, now: int) -> Statement:
     """A server is kept."""
     return Statement(
-        f"INSERT INTO mcp_servers (agent, {_COLUMNS}, created_at)"
-        " VALUES (:agent, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO mcp_servers (agent, {_COLUMNS}, created_at) VALUES (:agent, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*row, now),
     )
 
@@ -82,6 +107,11 @@ def changed(id: str, **columns: Any) -> Statement:
     return Statement(
         f"UPDATE mcp_servers SET {names} WHERE agent = :agent AND id = ?", (*columns.values(), id)
     )
+
+
+def renamed(id: str, to: str) -> Statement:
+    """A server is known by another id."""
+    return Statement("UPDATE mcp_servers SET id = ? WHERE agent = :agent AND id = ?", (to, id))
 
 
 def offered(id: str, *, catalogue: str, now: int) -> Statement:

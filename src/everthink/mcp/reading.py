@@ -1,19 +1,38 @@
-"""Prompts and resources of an MCP server, as plain values.
+"""What an agent's own code asks of an MCP server: a tool, a prompt, a resource, as plain values.
 
-Agent.get_mcp_prompt, Agent.read_mcp_resource --> prompt, resource --> Link --> the server
+    Agent.call_mcp_tool, get_mcp_prompt, read_mcp_resource --> call, prompt, resource --> Link --> the server
+
+Outside a turn there is nobody to ask: a tool that has a question fails with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ToolError
+from ..json_values import plain_json
+from ..tools.context import ToolContext
+from ..tools.question import Question
 from .server import Server
 
 if TYPE_CHECKING:
     from mcp import Client
 
-__all__ = ["prompt", "resource"]
+__all__ = ["call", "prompt", "resource"]
+
+
+async def call(server: Server, tool: str, input: Mapping[str, Any], agent: Any) -> Any:
+    """What a tool answers. Raises `ToolError` with why it did not."""
+    given = plain_json(dict(input), "input", "call_mcp_tool")
+    try:
+        return await server.call(tool, given, ToolContext(agent=agent))
+    except Question as asked:
+        raise ToolError(
+            f"The tool {tool!r} of the MCP server {server.name!r} asks a person something: {asked}",
+            kept="It was not answered.",
+            next_step="Let a model call it: in a turn a person can answer.",
+        ) from None
 
 
 async def prompt(server: Server, name: str, arguments: dict[str, str] | None) -> list[dict[str, Any]]:

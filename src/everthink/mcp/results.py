@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from ..errors import ToolError
 from ..messages import encode_json
-from .words import clean, said
+from ..words import clean, said
 
 __all__ = ["FAILED", "MOST_MEDIA_BYTES", "MOST_TEXT", "output_of", "progress_of", "shown_to_model"]
 

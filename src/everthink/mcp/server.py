@@ -222,4 +222,4 @@ class Server:
     @property
     def timeouts(self) -> Timeouts:
         """How long its calls may take."""
-        return Timeouts(self.place.timeout, self.place.max_time)
+        return Timeouts(self.place.timeout, self.place.total_timeout)

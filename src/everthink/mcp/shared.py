@@ -23,8 +23,7 @@ from . import queries
 from .catalogue import decode, encode
 from .discovering import wires_of
 from .naming import prefix_for, server_id
-from .network import Network
-from .places import HttpServer, Place
+from .places import HttpServer, Network, Place
 from .queries import SharedRow
 from .server import Server
 

@@ -3,6 +3,7 @@
 from everthink.recovery import RERUN, ChatRecovery, RecoveryDecision
 """
 
+from ..facades import help_from
 from ..tools.ask import REPORT, RERUN
 from .context import ChatRecoveryContext, RecoveryDecision
 from .incident import ChatRecovery, Exhausted, KeepRecovering
@@ -18,3 +19,5 @@ __all__ = [
     "RecoveryDecision",
     "Suspect",
 ]
+
+help_from(__name__)

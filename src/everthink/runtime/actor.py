@@ -25,7 +25,7 @@ from ..hooks.runner import HookRunner
 from ..journal import queries as turns
 from ..journal.feed import Feed, ServersChanged
 from ..limits import Limits
-from ..mcp.network import Network
+from ..mcp.places import Network
 from ..mcp.servers import McpServers
 from ..mcp.servers import Parts as McpParts
 from ..mcp.shared import SharedServers
@@ -205,6 +205,13 @@ class Actor:
         if self.chat is not None:
             self.chat.door.cut()
 
+    def refuse(self) -> None:
+        """Begin nothing more, from here on. `stop` follows."""
+        self.fibers.refuse()
+        self.jobs.refuse()
+        if self.chat is not None:
+            self.chat.door.refuse()
+
     async def stop(self, grace: float) -> None:
         """Stop serving; running turns get `grace` seconds and are then cut where they are."""
         stops = [self.fibers.close(grace), self.alarms.stop(grace), self.jobs.stop(grace)]
@@ -281,7 +288,7 @@ class Actor:
         """Keep a checkpoint of the turn this code runs in."""
         turn = current_turn()
         assert turn is not None
-        await self.store.apply([turns.stashed(turn.id, data=as_json(data, "The checkpoint"))])
+        await self.store.apply([turns.stashed(turn.id, data=as_json(data, "checkpoint"))])
 
     def hold(self) -> Hold:
         """Keep the agent in memory until the hold is released."""

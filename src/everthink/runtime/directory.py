@@ -36,11 +36,10 @@ from ..errors import (
 from ..fibers import queries as fiber_queries
 from ..journal import queries as turn_queries
 from ..limits import Limits
-from ..mcp.network import Network
-from ..mcp.places import Place
-from ..mcp.sealing import Sealer
+from ..mcp.places import Network, Place
 from ..mcp.shared import SharedServers
 from ..models.port import Model
+from ..oauth.sealing import Sealer
 from ..observe.bus import EventBus
 from ..observe.events import Audit, Destroy, Released, SetAside, TaskFailed
 from ..recovery import suspects
@@ -112,7 +111,8 @@ class Directory:
             "resolve_model": resolve_model,
             "limits": limits or Limits(),
         }
-        network = network or Network(Sealer.from_environment())
+        self.network = network = network or Network(Sealer.from_environment())
+        """How agents reach MCP servers."""
         self.shared_servers = SharedServers(
             mcp_servers or {}, network, store=store, clock=clock, tell=lambda failed: bus.emit("", "", failed)
         )
@@ -134,7 +134,8 @@ class Directory:
         self._leaving: dict[Address, asyncio.Future[Any]] = {}
         self._erasing: dict[Address, asyncio.Task[int]] = {}
         self._scrubs: set[asyncio.Future[bool]] = set()
-        self._closed = False
+        # No more agents start; then, once those in memory have stopped, nobody reaches one.
+        self._is_closing = self._closed = False
         # Agents that left memory since their time was last noted, if agents are not kept for ever.
         self._left: set[str] = set()
         self._retention = None
@@ -185,6 +186,8 @@ class Directory:
         """The live agent; `None` when it had to be dropped while it started, and may be tried again."""
         key = self._key(cls, name)
         task = self._live.get(key)
+        if self._is_closing and (task is None or not _is_up(task)):
+            raise _not_started(key)
         if task is None:
             # Only who leaves now is waited for: whoever evicts this start waits for it, not the reverse.
             begun = self._start(cls, name, props, after=self._leaving.get(key))
@@ -206,8 +209,10 @@ class Directory:
                     kept="Nothing was stored.",
                     next_step="Reach it again to begin from nothing.",
                 ) from None
-            is_lost = task.cancelled() and not (self._closed or _is_cancelled())
+            is_lost = task.cancelled() and not _is_cancelled()
             if isinstance(error, asyncio.CancelledError) and is_lost:
+                if self._is_closing:
+                    raise _not_started(key) from None
                 return None
             raise
 
@@ -322,6 +327,7 @@ class Directory:
 
     async def _give_back(self, fence: Fence, id: str) -> None:
         """Others may have the agent. Behind everything that was asked for to be written about it."""
+        fence.retire()
         if self._fences.get(id) is not fence:
             return
         if self.membership is not None and fence.claim is not None:
@@ -445,7 +451,7 @@ class Directory:
     # --- tidying up
 
     def _tidy_later(self) -> None:
-        if self._broom is None and not self._closed:
+        if self._broom is None and not self._is_closing:
             self._broom = self._clock.call_later(
                 SEGMENT_GRACE_MS / 1000, self._begin_tidying, housekeeping=True
             )
@@ -491,7 +497,7 @@ class Directory:
         while idle := [key for key in await retention.idle() if key not in met]:
             met.update(idle)
             for key in idle:
-                if self._closed or failures == MOST_FAILED:
+                if self._is_closing or failures == MOST_FAILED:
                     break
                 if key in self._live or key in self._leaving:
                     await retention.seen([key.id])  # reached since we looked
@@ -503,7 +509,7 @@ class Directory:
                 except Exception as error:  # noqa: BLE001 - told, and the next one may go
                     failures += 1
                     log.warning("%s could not be erased and stays for now: %s", key.id, error)
-        if rows and not self._closed:
+        if rows and not self._is_closing:
             await self.store.scrub(patience=cleaning.PATIENCE)
 
     async def _expire(self, key: Address, retention: Retention) -> int:
@@ -661,9 +667,12 @@ class Directory:
             log.error("%s is gone; stopping it failed", actor.id, exc_info=error)
 
     async def close(self, *, grace: float) -> None:
-        """Stop every agent."""
+        """Stop every agent. Until all of them have stopped they reach each other."""
         await self.waker.stop()
-        self._closed = True
+        self._is_closing = True
+        for task in self._live.values():
+            if _is_up(task):
+                task.result().refuse()  # at once: what is refused from here on must be no failure of theirs
         for timer in (self._sweep, self._broom):
             if timer is not None:
                 timer.cancel()
@@ -676,12 +685,15 @@ class Directory:
         starting = [task for task in self._live.values() if not task.done()]
         for task in starting:
             task.cancel()
-        self._live.clear()
         await asyncio.gather(*(actor.stop(grace) for actor in actors))
+        self._closed = True
+        self._live.clear()
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
         await asyncio.gather(*starting, return_exceptions=True)
         await self.shared_servers.close()
         await self.trials.undo_all()
+        for fence in self._fences.values():
+            fence.retire()
         await self._give_all_back()
 
     async def _give_all_back(self) -> None:
@@ -695,6 +707,14 @@ class Directory:
 
 def _is_up(task: asyncio.Task[Actor]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _not_started(key: Address) -> StoreClosed:
+    return StoreClosed(
+        f"The app is closing: {key} is not in memory, and no agent is started any more.",
+        kept="Nothing was done.",
+        next_step="Fibers, turns, jobs and timers that meet this go on at the next start.",
+    )
 
 
 def _is_cancelled() -> bool:

@@ -44,7 +44,10 @@ _KINDS = {
     "scheduled_tasks": "task",
     "authors": "author",
     "suspects": "suspect",
+    "mcp_servers": "mcp_server",
 }
+_SECRET = {"mcp_servers": {"secrets"}}
+"""Columns that let their reader in somewhere else. They are no words of anybody's, and no export has them."""
 _SPECIAL = {
     ("kv", "name", "state"): "state",
     ("turns", "trigger", "submission"): "submission",
@@ -61,6 +64,7 @@ _JSON = {
     "fibers": {"snapshot", "metadata"},
     "alarms": {"payload", "retry"},
     "jobs": {"payload", "retry"},
+    "mcp_servers": {"options", "catalogue"},
 }
 """Columns that hold JSON: they are exported as values."""
 
@@ -94,6 +98,8 @@ class Section(NamedTuple):
         name = self.table.name
         kind, parsed = _KINDS.get(name, name), _JSON.get(name, ())
         columns = dict(zip(self.table.columns[1:], row, strict=True))
+        for column in _SECRET.get(name, ()):
+            del columns[column]
         for (table, column, value), special in _SPECIAL.items():
             if table == name and columns[column] == value:
                 kind = special

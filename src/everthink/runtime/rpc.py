@@ -6,20 +6,22 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, TypeVar, cast, overload
+from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from ..errors import InvalidSettings
-from ..settings import check_call, shown
-from ..surface import note_definition, refuse_unknown, yields
+from ..settings import check_call, hooks_of, shown
+from ..surface import is_receiver, note_definition, refuse_unknown, yields
 from ..tools.tool import Tool
 
 __all__ = [
     "ExposedMethod",
+    "Fitting",
     "StreamingResponse",
     "check_exposed",
     "exposed",
     "exposed_method",
     "exposed_methods",
+    "fitting",
     "has_method",
 ]
 
@@ -103,8 +105,15 @@ def _info(found: Any) -> ExposedMethod | None:
     return info if isinstance(info, ExposedMethod) else None
 
 
-def check_exposed(where: str, written: Any, info: ExposedMethod) -> None:
-    """Refuse a method that no client could call: arguments come in order, after the agent itself."""
+def check_exposed(cls: type, name: str, written: Any, info: ExposedMethod) -> None:
+    """Refuse a method that no client could call, or should. Arguments come in order, after the agent."""
+    where = f"{cls.__name__}.{name}"
+    if name in hooks_of(cls) or name.startswith("_"):
+        what = "a hook, which everthink calls" if name in hooks_of(cls) else "private by its name"
+        raise InvalidSettings(
+            f"@exposed {where} is {what}, and every client could call it.",
+            next_step="Expose a method of your own that does what clients may ask for.",
+        )
     function = inspect.unwrap(getattr(written, "__func__", written))
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -115,6 +124,11 @@ def check_exposed(where: str, written: Any, info: ExposedMethod) -> None:
     if isinstance(written, Tool | FunctionType) and not places:
         raise InvalidSettings(
             f"@exposed {where} has no `self`.", next_step="Write `self` as its first parameter."
+        )
+    if isinstance(written, Tool | FunctionType) and _lacks_self(cls, places):
+        raise InvalidSettings(
+            f"@exposed {where} has no `self`: its {places[0].name!r} would get the agent itself.",
+            next_step="Write `self` as its first parameter.",
         )
     needed = (0 if isinstance(written, staticmethod) else 1) + info.streaming
     if not rest and len(places) < needed:
@@ -128,6 +142,37 @@ def check_exposed(where: str, written: Any, info: ExposedMethod) -> None:
                 f"@exposed {where} needs {parameter.name!r} by name, and clients give arguments in order.",
                 next_step="Leave out the `*`, or give it a default.",
             )
+
+
+def _lacks_self(cls: type, places: list[inspect.Parameter]) -> bool:
+    """True when the first parameter was meant for what a client sends: it has a type, or is the only one."""
+    first = places[0]
+    if first.kind is first.VAR_POSITIONAL or is_receiver(cls, first.name):
+        return False
+    return len(places) == 1 or first.annotation is not first.empty
+
+
+class Fitting(NamedTuple):
+    """What a client may send to a method: how many arguments, and what they are called."""
+
+    how_many: str
+    names: str
+
+
+def fitting(method: Any, info: ExposedMethod) -> Fitting:
+    """What a client may send to this method of an agent. Of a default only that there is one."""
+    try:
+        found = list(inspect.signature(method).parameters.values())[info.streaming :]
+    except (TypeError, ValueError):
+        return Fitting("others", "(…)")
+    places = [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = [f"*{p.name}" for p in found if p.kind is p.VAR_POSITIONAL]
+    names = [f"{p.name}{'' if p.default is p.empty else '=…'}" for p in places]
+    least = sum(p.default is p.empty for p in places)
+    count = (
+        f"{least} or more" if rest else str(least) if least == len(places) else f"{least} to {len(places)}"
+    )
+    return Fitting(count, f"({', '.join([*names, *rest])})")
 
 
 def has_method(cls: type, name: str) -> bool:

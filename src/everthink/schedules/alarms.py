@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast, get_args
 
+from ..causes import is_superseded
 from ..clock import moment_of
 from ..errors import InvalidSchedule, StoreError
 from ..holds import Hold
@@ -50,7 +51,7 @@ from .callbacks import (
     write_retry,
 )
 from .parts import Parts
-from .retry import Retry, is_out_of_memory, is_superseded, is_transient
+from .retry import Retry, is_out_of_memory, is_transient
 from .when import (
     Kind,
     Moment,
@@ -123,9 +124,13 @@ class Alarms:
         *,
         retry: Retry | None = None,
         idempotent: bool | None = None,
+        is_ours: bool = False,
     ) -> Schedule:
-        """Store a timer, unless an equal one is kept (`idempotent`), and see that it wakes the agent."""
-        name = callback_name(self._parts.agent, callback)
+        """Store a timer, unless an equal one is kept (`idempotent`), and see that it wakes the agent.
+
+        `is_ours`: the callback is one of everthink itself.
+        """
+        name = callback if is_ours else callback_name(self._parts.agent, callback)
         due = moment(when, now=self._parts.clock.now_ms(), callback=name)
         if self._is_starting and idempotent is None and due.type != "cron" and name not in self._warned:
             self._warned.add(name)
@@ -338,7 +343,14 @@ class Alarms:
         """An interval that another process began, or that was cut off: it gets the time to end."""
         parts = self._parts
         until = cast("int", row.started_at) + round(setting(parts.agent, "hung_schedule_timeout") * 1000)
-        log.warning("%s: the interval %r is still running and is passed over", parts.id, row.callback)
+        wait = max(0, until - parts.clock.now_ms()) / 1000
+        log.warning(
+            "%s: the interval %r was begun by a process that did not tell its end, and may have died;"
+            " it is passed over and begun again in %g s (hung_schedule_timeout)",
+            parts.id,
+            row.callback,
+            wait,
+        )
         await parts.store.apply([queries.put_off(row.id, until=until, strikes=row.strikes)])
         parts.alarm_at(until)
 

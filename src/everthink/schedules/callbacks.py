@@ -18,17 +18,18 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ..calling import awaited
+from ..causes import is_superseded
 from ..clock import Clock
 from ..errors import AgentError, InvalidCallback, InvalidRetry, InvalidSettings
 from ..json_values import check_payload
 from ..messages import bounded_json, decode_json, encode_json
 from ..observe.events import QueueRetry, ScheduleRetry
 from ..settings import as_settings
-from ..surface import can_take, is_tool, nearest_method, parameters_of, yields
+from ..surface import HANDLED, can_take, is_tool, nearest_method, parameters_of, role_of, yields
 from .alarm_queries import AlarmRow
 from .job_queries import JobRow
 from .parts import Parts
-from .retry import DEFAULTS, Retry, is_out_of_memory, is_superseded, retrying
+from .retry import DEFAULTS, Retry, is_out_of_memory, retrying
 
 __all__ = [
     "CallbackOutcome",
@@ -68,7 +69,7 @@ def short_id() -> str:
 
 def callback_name(agent: Any, callback: Any) -> str:
     """The name to store for a callback: that of a method, or the agent's own method itself."""
-    name = getattr(callback, "__name__", None) if inspect.ismethod(callback) else callback
+    name = callback if isinstance(callback, str) else _own_name(agent, callback)
     if not isinstance(name, str):
         raise InvalidCallback(
             f"Callback must be a string, not {type(callback).__name__}.",
@@ -76,14 +77,40 @@ def callback_name(agent: Any, callback: Any) -> str:
             next_step='Name a method of the agent ("remind"), or pass the method (self.remind).',
         )
     method = getattr(agent, name, None)
-    if not callable(method) or (inspect.ismethod(callback) and method != callback):
+    if not callable(method):
         raise InvalidCallback(
             f"self.{name} is not a function.",
             kept="Nothing was stored.",
             next_step=_rather(agent, name),
         )
+    if (what := role_of(agent, name)) is not None:
+        raise InvalidCallback(
+            f"self.{name} is {what}, and no method of your own.",
+            kept="Nothing was stored.",
+            next_step=f"Write one that does it: `async def {name.strip('_')}_later(self, payload)`.",
+        )
     _check_called(method, name)
     return name
+
+
+def _own_name(agent: Any, callback: Any) -> str | None:
+    """The name of a method that is passed as it is, its own or a handle's. Raises when it is another's."""
+    name = getattr(callback, "__name__", None)
+    if (through := getattr(callback, HANDLED, None)) is not None:
+        if through == agent.id:
+            return name
+        owner = through
+    elif not inspect.ismethod(callback):
+        return None
+    elif callback.__self__ is agent:
+        return name
+    else:
+        owner = getattr(callback.__self__, "id", None) or type(callback.__self__).__name__
+    raise InvalidCallback(
+        f"{name} is a method of {owner}, and this is {agent.id}.",
+        kept="Nothing was stored.",
+        next_step="An agent calls its own methods later: ask the other one, or write a method that does.",
+    )
 
 
 def _rather(agent: Any, name: str) -> str:

@@ -17,8 +17,10 @@ from datetime import datetime
 from typing import Any, cast
 
 from ..backoff import backoff
+from ..causes import is_superseded
 from ..clock import moment_of
-from ..errors import StoreClosed, StoreError
+from ..errors import InvalidSettings, StoreClosed, StoreError
+from ..messages import UNSET
 from ..observe.events import QueueCreate, QueueError, QueueRetry
 from ..settings import check_call
 from ..store.port import Statement
@@ -39,7 +41,7 @@ from .callbacks import (
 )
 from .job_queries import JobRow
 from .parts import Parts
-from .retry import Retry, is_superseded
+from .retry import Retry
 
 __all__ = ["Job", "Jobs"]
 
@@ -125,8 +127,13 @@ class Jobs:
         rows = await self._parts.store.fetch(queries.BY_ID, id)
         return _job(JobRow.of(rows[0])) if rows else None
 
-    async def matching(self, key: str | None = None, value: Any = None) -> list[Job]:
+    async def matching(self, key: str | None = None, value: Any = UNSET) -> list[Job]:
         """The jobs that wait or run, in order: all, or those whose payload holds `value` under `key`."""
+        if key is not None and value is UNSET:
+            raise InvalidSettings(
+                f"get_queues({key!r}) has a key of payloads, and no value to look for.",
+                next_step=f"Write get_queues({key!r}, value). One job by its id: get_queue(id).",
+            )
         rows = await self._parts.store.fetch(queries.ALL)
         jobs = [_job(JobRow.of(row)) for row in rows]
         return jobs if key is None else [job for job in jobs if _has(job.payload, key, value)]
@@ -139,9 +146,13 @@ class Jobs:
         if self._has_news or await self._parts.store.fetch(queries.ANY, self._parts.id):
             self._flush()
 
+    def refuse(self) -> None:
+        """Begin nothing more. `stop` follows."""
+        self._is_open, self._is_stopped = False, True
+
     async def stop(self, grace: float) -> None:
         """Begin nothing more; a callback that runs gets `grace` seconds and is then cancelled."""
-        self._is_open, self._is_stopped = False, True
+        self.refuse()
         await stop(self._task, grace)
 
     @property

@@ -16,8 +16,9 @@ from typing import Any, TypeVar, cast
 
 from ..backoff import backoff
 from ..calling import awaited
+from ..causes import has_cause, is_superseded
 from ..clock import Clock
-from ..errors import InvalidRetry, LeaseLost, StoreClosed, StoreUnavailable, TurnInterrupted
+from ..errors import InvalidRetry, StoreUnavailable
 from ..settings import check_returned
 
 __all__ = [
@@ -25,16 +26,12 @@ __all__ = [
     "Retry",
     "is_out_of_memory",
     "is_retryable",
-    "is_superseded",
     "is_transient",
     "jittered",
     "retrying",
 ]
 
 T = TypeVar("T")
-
-DEEPEST_CAUSE = 8
-"""How far down the causes of an error are looked at."""
 
 LOST = (StoreUnavailable, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 """A connection that was there and broke. One that was refused is the application's to think about."""
@@ -155,19 +152,14 @@ def jittered(failed: int, options: Retry, random: Callable[[], float]) -> float:
 # --- which failures pass by themselves
 
 
-def is_superseded(error: object) -> bool:
-    """True when this process is stopping or no longer owns the agent: the next one goes on."""
-    return _has(error, lambda e: isinstance(e, LeaseLost | TurnInterrupted | StoreClosed))
-
-
 def is_out_of_memory(error: object) -> bool:
     """True when memory ran out. Trying the same again at once would run out again."""
-    return _has(error, lambda e: isinstance(e, MemoryError))
+    return has_cause(error, lambda e: isinstance(e, MemoryError))
 
 
 def is_retryable(error: object) -> bool:
     """True for an error that says of itself `retryable = True`, and not `overloaded = True`."""
-    return _has(error, lambda e: getattr(e, "retryable", False) is True) and not _has(
+    return has_cause(error, lambda e: getattr(e, "retryable", False) is True) and not has_cause(
         error, lambda e: getattr(e, "overloaded", False) is True
     )
 
@@ -180,16 +172,4 @@ def is_transient(error: object) -> bool:
         return all(is_transient(member) for member in cast("BaseExceptionGroup[Any]", error).exceptions)
     if is_out_of_memory(error):
         return False
-    return is_superseded(error) or is_retryable(error) or _has(error, lambda e: isinstance(e, LOST))
-
-
-def _has(error: object, test: Callable[[BaseException], bool], depth: int = DEEPEST_CAUSE) -> bool:
-    """True when the error, or one that it was raised from, passes the test; a group when all of it does."""
-    while isinstance(error, BaseException) and depth > 0:
-        if test(error):
-            return True
-        if isinstance(error, BaseExceptionGroup):
-            group = cast("BaseExceptionGroup[BaseException]", error)
-            return all(_has(member, test, depth - 1) for member in group.exceptions)
-        error, depth = error.__cause__, depth - 1
-    return False
+    return is_superseded(error) or is_retryable(error) or has_cause(error, lambda e: isinstance(e, LOST))

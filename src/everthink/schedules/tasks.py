@@ -85,7 +85,7 @@ class Tasks:
     async def _put_on(self, task: Declared, due: int) -> None:
         parts = self._parts
         payload = {"taskId": task.id, "scheduleHash": task.schedule_hash, "scheduledFor": due}
-        alarm = await self._alarms.schedule(moment_of(due), CALLBACK, payload, idempotent=True)
+        alarm = await self._alarms.schedule(moment_of(due), CALLBACK, payload, idempotent=True, is_ours=True)
         row = queries.advanced(
             task.id,
             schedule_hash=task.schedule_hash,
@@ -127,7 +127,9 @@ class Tasks:
         """The declarations cannot be read now: look again in a minute, for the same occurrence."""
         parts, due = self._parts, cast("int", row.next_run_at)
         payload = {"taskId": row.task_id, "scheduleHash": row.schedule_hash, "scheduledFor": due}
-        alarm = await self._alarms.schedule(moment_of(parts.clock.now_ms() + 60_000), CALLBACK, payload)
+        alarm = await self._alarms.schedule(
+            moment_of(parts.clock.now_ms() + 60_000), CALLBACK, payload, is_ours=True
+        )
         await parts.store.apply(
             [
                 queries.advanced(

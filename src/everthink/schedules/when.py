@@ -89,13 +89,13 @@ def every(seconds: Any, *, now: int) -> Moment:
         seconds = seconds.total_seconds()
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         raise InvalidSchedule(
-            f"interval_seconds must be a positive number, not {str(seconds)[:80]}.",
+            f"schedule_every: seconds must be a positive number, not {str(seconds)[:80]}.",
             kept=KEPT,
             next_step="schedule_every(60, ...) is once a minute.",
         )
     if seconds > LONGEST_INTERVAL:
         raise InvalidSchedule(
-            f"interval_seconds cannot exceed {LONGEST_INTERVAL} seconds (30 days); it is {seconds}.",
+            f"schedule_every: seconds cannot exceed {LONGEST_INTERVAL} seconds (30 days); it is {seconds}.",
             kept=KEPT,
             next_step='For rarer things use a cron expression: schedule("0 9 1 */3 *", ...).',
         )

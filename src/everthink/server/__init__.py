@@ -3,6 +3,7 @@
 from everthink.server import Connection, Granted, Limits
 """
 
+from ..facades import help_from
 from ..identity import Granted
 from ..limits import Limits
 from ..mcp_endpoint import McpEndpoint
@@ -10,3 +11,5 @@ from ..runtime.rpc import StreamingResponse
 from .connections import Connection
 
 __all__ = ["Connection", "Granted", "Limits", "McpEndpoint", "StreamingResponse"]
+
+help_from(__name__)

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
+from weakref import WeakSet
 
 from starlette.datastructures import MutableHeaders
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Send
 
+from ..settings import shown
 from .waiting import Buffers, Long
 
-__all__ = ["HEADERS", "Answer", "Told", "with_headers", "with_headers_on"]
+__all__ = ["HEADERS", "Answer", "Told", "as_response", "with_headers", "with_headers_on"]
 
 log = logging.getLogger("everthink.server")
 
@@ -90,6 +92,37 @@ class Answer:
         self._buffers.forget(self._give_up)
         for long in self._longs:
             self._buffers.unshare(long)
+
+
+# --- what a hook answered
+
+_TOLD: WeakSet[type] = WeakSet()
+
+
+def as_response(answer: Any, cls: type) -> Response:
+    """What `on_request` of an agent answered. A status that is not sent as one is told once for its class."""
+    if isinstance(answer, Response):
+        return answer
+    if (status := _status_in(answer)) is not None and cls not in _TOLD:
+        _TOLD.add(cls)
+        log.warning(
+            "%s.on_request returned %s, which is sent as JSON, with the status 200. If %d is meant as the"
+            " status, return starlette.responses.JSONResponse(…, status_code=%d).",
+            cls.__name__,
+            shown(answer),
+            status,
+            status,
+        )
+    return JSONResponse(answer)
+
+
+def _status_in(answer: Any) -> int | None:
+    """The status that other frameworks would read from this: `(body, 404)`, or `404`."""
+    if isinstance(answer, tuple) and answer:
+        return _status_in(cast("tuple[Any, ...]", answer)[-1])
+    if isinstance(answer, int) and not isinstance(answer, bool) and 100 <= answer <= 599:
+        return answer
+    return None
 
 
 # --- headers

@@ -32,21 +32,21 @@ from ..access.expiry import close_when_expired
 from ..address import from_address, kebab
 from ..calling import awaited
 from ..clock import Clock
+from ..current import current_origin, origin_of
 from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
 from ..limits import Limits
-from ..mcp.callback import read_callback
-from ..mcp.naming import is_callback
 from ..messages import encode_json
+from ..oauth.callback import Callback, read_callback
 from ..runtime.actor import Actor
 from ..runtime.directory import MAX_NAME
 from .agent_sockets import AgentSockets
-from .answers import Answer, Told, with_headers, with_headers_on
-from .authorizing import redeemed
+from .answers import Answer, Told, as_response, with_headers, with_headers_on
+from .authorizing import came_back, strange
 from .bodies import bounded
 from .chat_sockets import ChatSockets
 from .connections import Connection
 from .reading import arrived
-from .routes import Found, Route, Routes, segments_of
+from .routes import Found, Route, Routes, path_of, segments_of
 from .waiting import Buffers
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ SET_ASIDE = "The agent is set aside: its start stopped the server too often. It 
 """Why a socket is closed; a reason may have 123 bytes."""
 ELSEWHERE = "Another server process has this conversation open. Please try again in a moment."
 LATER = {"Retry-After": "1"}
-NOT_YET = "This agent does not exist yet, and nothing is made by looking. It begins with its first message."
+NOT_YET = "This agent does not exist yet, and nothing is made by looking."
+BEGINS = "It begins with its first message."
+BEGINS_PLAINLY = "It begins when somebody connects to it, or calls one of its methods."
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that only look: they make no agent."""
 FROM_ANYWHERE = ("GET", "HEAD")
@@ -336,42 +338,49 @@ class Gate:
         return await self._agent_http(request, found, _Way("read", tell, JSONResponse([]), makes_none=True))
 
     async def _on_request(self, request: Request, found: Found[Any]) -> Response:
-        if request.method == "GET" and (came_back := await self._came_back(request, found)) is not None:
-            return came_back
+        callback = read_callback(request.scope["query_string"]) if request.method == "GET" else None
+        # Where an agent has people come back to; `None` for its own place for that.
+        is_usual = segments_of(request.scope)[len(self._served.prefix) + 2 :] == ["callback"]
+        path = None if is_usual else path_of(request.scope)
+        if callback is not None:
+            came = await self._came_back(request, found, callback, path)
+            if came is not None:
+                return came
 
         async def answer(sockets: AgentSockets) -> Response:
-            with sockets.actor.hold(), bounded(request, self._served.limits) as given:
-                answer = await sockets.actor.hooks.on_request(given)
+            if callback is not None and (sent_on := strange(sockets.actor, callback, path)) is not None:
+                return sent_on
+            token = current_origin.set(origin_of(request.url, request.scope))
+            try:
+                with sockets.actor.hold(), bounded(request, self._served.limits) as given:
+                    answer = await sockets.actor.hooks.on_request(given)
+            finally:
+                current_origin.reset(token)
             if answer is None:
                 return PlainTextResponse("Not implemented", 404)
-            return answer if isinstance(answer, Response) else JSONResponse(answer)
+            return as_response(answer, sockets.actor.cls)
 
-        nobody = PlainTextResponse(NOT_YET, 404)
+        chats = self._served.chats(self._served.classes.get(found.values["class"]))
+        nobody = PlainTextResponse(f"{NOT_YET} {BEGINS if chats else BEGINS_PLAINLY}", 404)
         way = _Way("request", answer, nobody, makes_none=request.method in SAFE)
         return await self._agent_http(request, found, way)
 
-    async def _came_back(self, request: Request, found: Found[Any]) -> Response | None:
-        """Somebody comes back from the authorization server of an MCP server. `None`: it is another request.
-
-        Whoever knows the state that we have sent somebody away with is let in by it, and by nothing else:
-        a browser that was sent here brings no token of the application.
-        """
-        callback = read_callback(request.scope["query_string"])
-        agent = self._agent(request, found.values) if callback is not None else None
-        if callback is None or agent is None or isinstance(agent, Response):
-            return None
-        directory = await self._served.open()
-        if not await directory.exists(*agent):
+    async def _came_back(
+        self, request: Request, found: Found[Any], callback: Callback, path: str | None
+    ) -> Response | None:
+        """Somebody comes back from an authorization server. `None`: it is nobody who was sent there."""
+        agent = self._agent(request, found.values)
+        if isinstance(agent, Response):
             return None
         try:
-            actor = await directory.reach(*agent)
-            registered = actor.mcp.callback_of(callback.server_id)
-            if registered is None or not is_callback(str(request.url), registered):
-                return None
-            return await redeemed(actor, callback)
-        except (AgentSetAside, AgentElsewhere, LeaseLost) as error:
+            return await came_back(await self._served.open(), agent, callback, path)
+        except AgentSetAside as error:
+            return PlainTextResponse(str(error), 503)
+        except (AgentElsewhere, LeaseLost) as error:
             log.info("%s", error)
             return PlainTextResponse(ELSEWHERE, 503, LATER)
+        except Exception as error:  # noqa: BLE001 - what it says stays here
+            return raised(request, "on_start", error)
 
     async def _agent_http(self, request: Request, found: Found[Any], way: _Way) -> Response:
         agent = self._agent(request, found.values)

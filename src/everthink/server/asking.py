@@ -3,7 +3,7 @@
     ChatSockets --frame--> Asking --> door/requests.py, door/answers.py
 
 A window must not wait for ever: whatever becomes of its question, it is told. An answer to a question that
-is not open changes nothing, and is told to the audit.
+is not open changes nothing, and is told to the audit; one that does not fit its form is told to its sender.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ class Asking:
         if size > limits.tool_result_bytes:
             output, failed = None, True
             text = f"The result has {size} bytes, more than {limits.tool_result_bytes}."
+        is_question = await chat.answers.is_question(frame.tool_call_id)
         changed = await chat.answers.apply_result(
             frame.tool_call_id,
             output,
@@ -118,9 +119,21 @@ class Asking:
             if frame.client_tools:
                 connection.client_tools = frame.client_tools
                 chat.browser.declare(frame.client_tools, connection.mark)
+            if is_question and not frame.knows_call:
+                self._audience.apart.add(connection)
             self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "answer", frame.tool_call_id, NOT_OPEN)
+            if is_question:
+                self._show_question(connection, frame.tool_call_id)
+
+    def _show_question(self, connection: Connection, call_id: str) -> None:
+        """Show a window a question that is still open: it takes what it has sent for the tool's result."""
+        answer = self._host.turns.answer
+        if self._chat.answers.is_live(call_id) and answer is not None:
+            connection.send(wire.MessageChanged(answer.message()))
+        else:
+            self._audience.correct(connection)
 
     async def approved(self, connection: Connection, frame: wire.ApprovalAnswered) -> None:
         """Somebody said yes or no to a call."""
@@ -134,6 +147,7 @@ class Asking:
         )
         if changed:
             self._audit.tell(connection, "approval" if frame.approved else "denial", frame.tool_call_id)
+            self._audience.apart.discard(connection)
             self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "approval", frame.tool_call_id, NOT_OPEN)

@@ -101,6 +101,8 @@ class ChatAudience(Audience):
         """Told that something will stream: they are offered it when it does."""
         self.expecting: set[Connection] = set()
         """Those who asked for the stream before it began: their windows go on with it themselves."""
+        self.apart: set[Connection] = set()
+        """Those who last answered the question of a tool by a result."""
         # Were shown how things are because they may not change them; True: and tried again since.
         self._corrected: dict[Connection, bool] = {}
         # The conversation as those read it who have just come, and who ask for it.
@@ -113,6 +115,16 @@ class ChatAudience(Audience):
         self.held.discard(connection)
         self.parked.pop(connection, None)
         self.expecting.discard(connection)
+        self.apart.discard(connection)
+
+    @property
+    def going_on_apart(self) -> set[Connection]:
+        """Windows that go on with the stream themselves after they answered a tool's question.
+
+        They take their answer for the tool's result. What follows is a new message to them, in which the
+        call is not known: they are told of it by the message that holds it.
+        """
+        return self.apart & self.expecting
 
     # --- the conversation
 

@@ -35,7 +35,7 @@ from ..turn.host import Host
 from ..wire import frames as wire
 from .audience import ChatAudience
 from .connections import Connection
-from .resuming import chunk_frames, replayed_frames
+from .resuming import chunk_frames, replayed_frames, without_elsewhere
 
 __all__ = ["Publisher", "clearing"]
 
@@ -109,8 +109,15 @@ class Publisher:
         if said.is_anew:
             self._begin_anew(turn, said.bodies, readers)
         parcel = chunk_frames(turn.request_id, said.bodies, said.first, continuation=turn.continuation)
+        apart = self._audience.going_on_apart & set(readers) if turn.continuation else set[Connection]()
         for connection in readers:
-            connection.send_all(parcel)
+            if connection not in apart:
+                connection.send_all(parcel)
+        if apart:
+            bodies = without_elsewhere(self._state.bodies, said.first)
+            parcel = chunk_frames(turn.request_id, bodies, said.first, continuation=True)
+            for connection in apart:
+                connection.send_all(parcel)
 
     def _begin_anew(self, turn: Turn, bodies: Sequence[str], readers: Sequence[Connection]) -> None:
         """Windows that watch forget the first beginning: a start that is told again empties their answer.
@@ -156,7 +163,9 @@ class Publisher:
             self._audience.tell(_failure(turn, shown.error or "", done=False))
         silent = status == "completed" and not shown.stored and not turn.continuation
         done = _done(turn, ended.outcome, "No response was generated." if silent else "")
-        self._over_and_stored(done, is_stored=shown.stored)
+        # A continuation in which a tool asked again has said nothing, and has changed the message before.
+        asked = status == "completed" and turn.continuation and not shown.stored
+        self._over_and_stored(done, is_stored=shown.stored or asked)
         if ended.was_restarted:
             # The hook of the tab that asked has put both beginnings into one answer: it is told last.
             self._audience.snapshot()

@@ -37,7 +37,11 @@ __all__ = [
     "stored_bodies",
     "tell_end",
     "tell_failure",
+    "without_elsewhere",
 ]
+
+_OF_CALL = '{"type":"tool-'
+"""How the text of a chunk about a call begins."""
 
 
 class _Call(msgspec.Struct, rename="camel"):
@@ -109,7 +113,7 @@ class Resuming:
         turn = self._state.active
         assert turn is not None
         id, continues = turn.request_id, turn.continuation
-        is_late = connection not in self._audience.expecting
+        is_late = connection not in self._audience.expecting or connection in self._audience.going_on_apart
         said = self._state.bodies
         connection.send_all(replayed_frames(id, said, continuation=continues, is_late=is_late))
         connection.send(
@@ -133,9 +137,17 @@ def replayed_frames(id: str, bodies: Sequence[str], *, continuation: bool, is_la
     told of it in a new answer does not know the call. In its place stands a chunk that says nothing, so that
     none is missing.
     """
-    left_out = _elsewhere(bodies) if continuation and is_late else set[int]()
-    told = ((seq, NOTHING_NEW if seq in left_out else body) for seq, body in enumerate(bodies))
-    return _frames(id, told, continuation=continuation, replay=True)
+    told = without_elsewhere(bodies) if continuation and is_late else bodies
+    return _frames(id, enumerate(told), continuation=continuation, replay=True)
+
+
+def without_elsewhere(bodies: Sequence[str], first: int = 0) -> list[str]:
+    """Chunks from `first` on, nothing in place of those that settle a call which this stream has not made."""
+    new = bodies[first:]
+    if not any(body.startswith(_OF_CALL) for body in new):
+        return list(new)
+    left_out = _elsewhere(bodies)
+    return [NOTHING_NEW if seq in left_out else body for seq, body in enumerate(new, first)]
 
 
 def _frames(id: str, bodies: Iterable[tuple[int, str]], *, continuation: bool, replay: bool) -> Parcel:
@@ -151,7 +163,7 @@ def _elsewhere(bodies: Sequence[str]) -> set[int]:
     """The places of chunks that settle a call which this stream has not made."""
     made, found = set[str](), set[int]()
     for seq, body in enumerate(bodies):
-        if not body.startswith('{"type":"tool-'):
+        if not body.startswith(_OF_CALL):
             continue
         call = msgspec.json.decode(body, type=_Call)
         if call.type.startswith("tool-input-"):

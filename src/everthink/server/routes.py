@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-__all__ = ["Found", "Route", "Routes", "segments_of"]
+__all__ = ["Found", "Route", "Routes", "path_of", "segments_of"]
 
 H = TypeVar("H")
 
@@ -64,11 +64,16 @@ class Routes(Generic[H]):
         return None
 
 
+def path_of(scope: Mapping[str, Any]) -> str:
+    """The whole path of a request, as it was sent."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    return raw.decode(errors="replace").partition("?")[0]
+
+
 def segments_of(scope: Mapping[str, Any]) -> list[str]:
     """The path below where we are mounted, as it was sent: a name may hold what looks like a path."""
-    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     root = quote(scope.get("root_path", ""))
-    return _segments(raw.decode(errors="replace").partition("?")[0].removeprefix(root))
+    return _segments(path_of(scope).removeprefix(root))
 
 
 def _segments(path: str) -> list[str]:

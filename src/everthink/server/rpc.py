@@ -18,12 +18,14 @@ from ..access.access import Access
 from ..calling import awaited
 from ..current import current_connection
 from ..errors import UNTOLD, StoreError
+from ..json_values import check_sent
 from ..masking import mask
 from ..observe.events import Rpc, RpcError
 from ..runtime.actor import Actor
 from ..runtime.rpc import (
     StreamingResponse,
     exposed_method,
+    fitting,
     has_method,
 )
 from ..wire import frames as wire
@@ -76,6 +78,7 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
     agent = actor.agent
 
     def answer(fields: dict[str, Any]) -> None:
+        check_sent(fields.get("result"), "result", f"@exposed {call.method}")
         connection.send(wire.CallResult(call.id, **fields))
 
     info = exposed_method(actor.cls, call.method)
@@ -94,22 +97,33 @@ async def answer_call(actor: Actor, connection: Connection, call: wire.CallMetho
             stream.end(result)  # unless it did so itself: nobody else will, and the caller has no time limit
         else:
             answer({"success": True, "done": True} | ({} if result is None else {"result": result}))
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:
-        text = mask(str(error)) or "Unknown error occurred"
+    except (Exception, asyncio.CancelledError) as error:
+        if _is_cut(error):
+            raise
+        text = told = mask(str(error)) or "Unknown error occurred"
+        if isinstance(error, asyncio.CancelledError):
+            text = told = f"Something that {call.method} waited for was cancelled"
         if _is_our_call(error):
             text = f"Method {call.method} takes other arguments than these {len(call.args)}"
+            fits = fitting(getattr(agent, call.method), info)
+            # How many is for whoever calls; what they are called, for whoever wrote it.
+            text, told = f"{text}: it takes {fits.how_many}", f"{text}: it takes {fits.names}"
         else:
             log.warning(
                 "%s: @exposed %s, which a client called, raised", actor.id, call.method, exc_info=error
             )
-        actor.emit(RpcError(method=call.method, error=text if str(error) else type(error).__name__))
+        actor.emit(RpcError(method=call.method, error=told if str(error) else type(error).__name__))
         if not stream.is_closed:
             answer({"success": False, "error": UNTOLD if isinstance(error, StoreError) else text})
 
 
-def _is_our_call(error: Exception) -> bool:
+def _is_cut(error: BaseException) -> bool:
+    """True when we are being stopped, and not something that the method waited for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
+
+
+def _is_our_call(error: BaseException) -> bool:
     """True when the method was not reached: what was sent does not fit its parameters."""
     return (
         isinstance(error, TypeError) and error.__traceback__ is not None and not error.__traceback__.tb_next

@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
+from starlette.responses import PlainTextResponse
+from starlette.websockets import WebSocket
+
 from ..access.origins import Hosts
 from ..address import kebab
 from ..devtools.inspector import Inspector
 from ..models.demo import DemoModel
 from ..server.answers import with_headers
+from ..server.asgi import deny
 from .sign_in import TOKEN, SignIn
 from .target import Loaded
 
@@ -71,6 +75,7 @@ class WithPage:
         )
         for _, app in loaded.mounts:
             app.hosts = self._hosts if app is loaded.app else app.hosts.and_local(*hosts, *app.origins.hosts)
+            app.network.loopback = True  # who develops has MCP servers on this machine
         self._inspectors = [Inspector(app) for _, app in loaded.mounts]
         self._sign_in = SignIn(loaded.app) if loaded.app else None
         # The page knows agents by their names alone, wherever they are.
@@ -181,10 +186,11 @@ class WithPage:
         lines = [f"everthink serves {self._loaded.source}.", ""]
         for route in routes:
             lines += [f"  ws://{host}{route}/<name>", f"  http://{host}{route}/<name>/get-messages"]
+        chatting = [address for _, address in self._loaded.chatting]
+        if chatting or not self._loaded.routes:
+            talks = f"  everthink chat http://{host}{(chatting or routes)[0]}/default"
+            lines += ["", "Talk to it in a terminal:", talks]
         lines += [
-            "",
-            "Talk to it in a terminal:",
-            f"  everthink chat http://{host}{routes[0]}/default",
             "",
             "or in a page of yours, with the published hooks:",
             f'  useAgent({{ agent: "{routes[0].rpartition("/")[2]}", host: "{host}" }})',
@@ -213,12 +219,12 @@ class Broken:
             while (await receive())["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             await send({"type": "lifespan.shutdown.complete"})
-        elif scope["type"] == "websocket":
-            await receive()
-            # 1012 makes clients come back; the upgrade is refused, which they take the same way.
-            await send({"type": "websocket.close", "code": 1012})
+            return
+        text = f"{self._text}\n\nSave a file when it is mended: the server starts again by itself.\n"
+        if scope["type"] == "websocket":
+            # Not the 403 of a socket that is merely closed: clients would stay away for good.
+            await deny(WebSocket(scope, receive, send), receive, PlainTextResponse(text, 503))
         else:
-            text = f"{self._text}\n\nSave a file when it is mended: the server starts again by itself.\n"
             await _respond(send, 503, TYPES[".txt"], text.encode(), head=scope["method"] == "HEAD")
 
 

@@ -128,7 +128,8 @@ def listen(host: str, port: int, *, tries: int = 1) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     last = OSError(0, "there is no such port")
     for candidate in range(port, min(port + tries, 65536)) if port else [0]:
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # Said to be TCP, or asyncio lets the kernel hold the second half of an answer back for 40 ms.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, candidate))
@@ -281,6 +282,8 @@ def main() -> int:
     try:
         loaded = load(settings["target"], ask=Asked(**settings["asked"]))
         use_demo_models(loaded)
+        for _, app in loaded.mounts:
+            app.network.loopback = True  # MCP servers are tried on one's own machine first
         asgi: Any = WithPage(loaded, hosts=settings["hosts"])
     except AgentError as error:
         print_error(error)
@@ -307,8 +310,7 @@ def main() -> int:
         tell(f"\n  Open {base}", "bold")
         if loaded.app and loaded.app.authenticate is not None:
             tell("  The app asks who one is: the page takes a token, everthink chat too (--token).")
-        routes = loaded.routes
-        if routes:
+        if routes := [address for _, address in loaded.chatting]:
             chooses = loaded.app is not None and loaded.app.authorize is not None
             name = "NAME" if chooses else "default"
             hint = ", with a name that authorize lets you in" if chooses else ""

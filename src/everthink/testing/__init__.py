@@ -4,6 +4,7 @@ readers that wait, served models, contracts.
 from everthink.testing import ScriptedModel, says, calls
 """
 
+from ..facades import help_from
 from .clock import ManualClock
 from .scripted import (
     Play,
@@ -46,3 +47,5 @@ __all__ = [
     "thinks",
     "waits",
 ]
+
+help_from(__name__)

@@ -36,7 +36,7 @@ class Listening(Place):
         super().__init__()
         self.app = app
         self._config = config
-        # Named, so that asyncio knows it as TCP: no answer waits for an acknowledgement then.
+        # Named, so that asyncio knows what it is: no answer waits for an acknowledgement.
         self._listener = socket.socket(proto=socket.IPPROTO_TCP)
         self._server: _Uvicorn
         self._serving: asyncio.Task[None]

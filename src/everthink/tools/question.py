@@ -25,6 +25,7 @@ __all__ = [
     "Given",
     "LiveQuestion",
     "Question",
+    "as_shown",
     "descriptor",
     "read_answer",
     "yes_to",
@@ -76,10 +77,22 @@ class LiveQuestion:
     answered: asyncio.Future[dict[str, Given]]
 
 
-def descriptor(question: Question) -> dict[str, Any]:
-    """What a page is shown of a question, as the `descriptor` of the call's approval."""
+def descriptor(question: Question, *, seconds: float | None = None) -> dict[str, Any]:
+    """What a page is shown of a question, as the `descriptor` of the call's approval.
+
+    `seconds`: so long the call waits for the answer, running. `None`: it waits however long it takes.
+    """
     forms = {name: msgspec.to_builtins(form) for name, form in question.forms.items()}
-    return {"kind": "question", "asks": question.asks, "forms": forms}
+    waits = {} if seconds is None else {"seconds": seconds}
+    return {"kind": "question", "asks": question.asks, "forms": forms, **waits}
+
+
+def as_shown(given: Mapping[str, Given]) -> dict[str, Any]:
+    """What was answered, by the names of the forms, for those who look at the question afterwards."""
+    return {
+        name: msgspec.to_builtins(one if one.action == "accept" else Given(one.action))
+        for name, one in given.items()
+    }
 
 
 def yes_to(forms: Mapping[str, Form]) -> dict[str, Given] | str:

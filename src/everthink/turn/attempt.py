@@ -16,6 +16,7 @@ from typing import Any
 from ..abort import AbortController
 from ..backoff import backoff
 from ..calling import awaited
+from ..causes import is_superseded
 from ..errors import CommitRefused, StoreError, StreamCut, StreamStalled
 from ..hooks.values import (
     ChatErrorContext,
@@ -115,6 +116,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
         if not await _apply_input(host, turn):
             return await end_unstarted(host, turn, _stopped(host, turn))
     except Exception as error:  # noqa: BLE001 - the input function or the store failed
+        _leave_when_stopping(host, turn, error)
         return await fail(host, turn, error, "persist" if isinstance(error, StoreError) else "turn", None)
     if turn.signal.aborted:
         return await end_unstarted(host, turn, _stopped(host, turn), fires_response=turn.is_applied)
@@ -153,6 +155,7 @@ async def _work(run: Run, abort: AbortController) -> None:
 async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | None:
     turn = run.turn
     failure = None if work.cancelled() else work.exception()
+    _leave_when_stopping(host, turn, failure)
     broken: StoreError | None = None
     try:
         await run.writer.pause()
@@ -182,6 +185,13 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | 
     if isinstance(failure, Exception):
         return await _broken_off(host, run, failure)
     return await end_as(host, run, status)
+
+
+def _leave_when_stopping(host: Host, turn: Turn, failure: BaseException | None) -> None:
+    """Cut a turn that met what is closed already while its agent stops: it goes on at the next start."""
+    if host.is_stopping and is_superseded(failure) and not turn.signal.aborted:
+        log.info("turn %s of %s is cut: %s", turn.id, host.id, failure)
+        raise asyncio.CancelledError
 
 
 async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | None:

@@ -20,6 +20,7 @@ import msgspec
 
 from .. import chunks as ui
 from ..calling import call_hook
+from ..causes import is_superseded
 from ..errors import TooDeep, ToolError, ToolInputError, ToolInterrupted, ToolOutputError
 from ..hooks.values import (
     Allow,
@@ -369,7 +370,8 @@ class StepCalls:
         asked = LiveQuestion(question.forms, asyncio.get_running_loop().create_future())
         host.questions = host.questions or {}
         host.questions[call_id] = asked
-        self.run.say(ui.ToolApprovalRequest(host.new_id(), call_id, approval_descriptor=descriptor(question)))
+        shown = descriptor(question, seconds=seconds)
+        self.run.say(ui.ToolApprovalRequest(host.new_id(), call_id, approval_descriptor=shown))
         limit = asyncio.ensure_future(host.clock.sleep(seconds))
         try:
             await asyncio.wait([asked.answered, limit], return_when=asyncio.FIRST_COMPLETED)
@@ -477,6 +479,8 @@ class StepCalls:
         `hook`: it was this one that did, or that said something wrong, and the tool has not run.
         """
         host = self.run.host
+        if host.is_stopping and is_superseded(error):
+            raise error  # the turn is cut, and the call is found as a crash would leave it
         said_so = isinstance(error, ToolError)
         log.log(
             logging.INFO if said_so and not isinstance(error, ToolOutputError) else logging.ERROR,
@@ -571,7 +575,9 @@ class StepCalls:
                 self._report(called, part, began=True)
             else:
                 self._settle(called, jsonable(found, tool=tool.name))
-        except Exception as error:  # noqa: BLE001 - then nobody knows
+        except Exception as error:
+            if self.run.host.is_stopping and is_superseded(error):
+                raise
             self.run.host.hooks.log_error(f"on_interrupt of tool {tool.name}", error)
             self._report(called, part, began=True)
         outcome = self.outcomes[called.tool_call_id]

@@ -69,6 +69,8 @@ class Host:
     counts it."""
     questions: dict[str, LiveQuestion] | None = None
     """What calls that run ask a person just now."""
+    is_stopping: bool = False
+    """The agent leaves memory: a turn that meets what is closed is cut, and has not failed."""
     prunes_at: int = 0
     """When chunks of ended turns are next dropped (ms)."""
     recovery: Recoverer = field(init=False)

@@ -93,6 +93,8 @@ class ToolAnswered(_Frame, tag="cf_agent_tool_result"):
     error_text: str | None = None
     auto_continue: bool = False
     client_tools: list[dict[str, Any]] | None = None
+    knows_call: bool = False
+    """Of the answer to a tool's question: True when the sender does not take it for the tool's result."""
 
 
 class ApprovalAnswered(_Frame, tag="cf_agent_tool_approval"):

@@ -31,6 +31,10 @@ export class Backstage {
 
   /** Start a turn in Python. */
   begin = (how, text) => this.post(`begin/${this.room}`, { how, text });
+  /** Add an MCP server, and remove it, in Python. */
+  add = (url) => this.post(`servers/${this.room}`, { url });
+  remove = (id) => this.post(`servers/${this.room}`, { id });
+
   /** Set the state in Python. */
   state = (state) => this.post(`state/${this.room}`, state);
 

@@ -266,6 +266,69 @@ const journeys = {
     await tab.reads(words(4), "answer after a reload");
   },
 
+  async question_answered({ tab, another, stage }) {
+    await tab.open();
+    await tab.say("2 wonder 2 hold 2");
+    await tab.tool("wonder", "approval-requested");
+    await tab.quiet();
+    await tab.reload(); // the question is still there, with its form
+    await tab.tool("wonder", "approval-requested");
+    const described = () => hooks.chat.messages.flatMap((m) => m.parts).find((one) => one.approval).approval.descriptor;
+    const { kind, forms } = await tab.use(described);
+    same([kind, forms.who.message, forms.who.schema.required], ["question", "Who is number 1?", ["name"]], "form");
+    // What does not fit changes nothing, and the hook is told that the question is open.
+    await tab.reply({ action: "accept", content: { name: 7 } });
+    await tab.until(() => hooks.chat.messages.at(-1).parts.some((one) => one.state === "approval-requested"));
+    await tab.quiet();
+    same(await stage.seen(), { takes: 1, did: [] }, "what was done for an answer that does not fit");
+    await tab.reply({ action: "accept", content: { name: "Ada" } });
+    await tab.tool("wonder", "output-available");
+    await tab.shows("w3 ");
+    await stage.release();
+    await tab.quiet();
+    await tab.reads(words(6), "answer");
+    const second = await another();
+    await second.open();
+    for (const one of [tab, second]) {
+      const result = '{"heard":[{"action":"accept","content":{"name":"Ada"}}]}';
+      same(await one.page.locator('[data-tool="wonder"]').textContent(), result, "result");
+      same((await one.use(described)).answers, { who: { action: "accept", content: { name: "Ada" } } }, "answers");
+    }
+  },
+
+  async question_declined({ tab }) {
+    await tab.open();
+    await tab.say("2 wonder 2");
+    await tab.tool("wonder", "approval-requested");
+    await tab.quiet();
+    await tab.reply({ action: "decline" });
+    await tab.tool("wonder", "output-available");
+    await tab.quiet();
+    await tab.reads(words(4), "answer");
+    same(await tab.page.locator('[data-tool="wonder"]').textContent(), '{"heard":[{"action":"decline"}]}', "result");
+  },
+
+  async mcp_servers({ tab, another, stage }) {
+    await tab.open();
+    await tab.until(() => hooks.told.servers.length > 0);
+    same((await tab.told("servers"))[0], { servers: {}, tools: [], prompts: [], resources: [] }, "servers at first");
+    const { id } = await stage.add(given.mcp);
+    const ready = (id) => hooks.told.servers.at(-1)?.servers[id]?.state === "ready";
+    await tab.until(ready, id);
+    const second = await another();
+    await second.open(); // told at once how things are
+    await second.until(ready, id);
+    for (const one of [tab, second]) {
+      const { servers, tools, prompts, resources } = (await one.told("servers")).at(-1);
+      const { name, server_url, error, auth_url } = servers[id];
+      same([name, server_url, error, auth_url], ["library", given.mcp, null, null], "server");
+      same(tools.map((tool) => [tool.name, tool.serverId]).sort(), [["borrow", id], ["find_book", id]], "tools");
+      same([...prompts, ...resources].map((thing) => thing.serverId), [id, id], "prompts and resources");
+    }
+    await stage.remove(id);
+    for (const one of [tab, second]) await one.until(() => Object.keys(hooks.told.servers.at(-1).servers).length === 0);
+  },
+
   /** The page's own script says what was never said. */
   async forged_history({ tab, another, stage }) {
     const second = await another();

@@ -1,4 +1,4 @@
-"""An agent that waits for its cue: `python -m tests.journeys.hooks.stage PORT STORE [PAGE]`.
+"""An agent that waits for its cue: `python -m tests.journeys.hooks.stage PORT STORE [PAGE [MCP_HOST]]`.
 
 /agents/stage/ROOM --> Stage        POST /begin/ROOM --> a turn that Python starts        else --> the page
 
@@ -19,13 +19,14 @@ import msgspec
 from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 
-from everthink import Message, exposed, tool
+from everthink import Message, ToolContext, exposed, tool
 from everthink.errors import ModelError
 from everthink.hooks import ChatResponse
 from everthink.memory import Compaction, ContextOverflow, Session
 from everthink.models import port as model
 from everthink.server import Limits, StreamingResponse
 from everthink.server.batched_websocket import options
+from everthink.tools.question import Form, Question
 from tests.support.agents import live
 from tests.wire.peer import PeerApp, ThinkPeer, words_of
 
@@ -35,11 +36,14 @@ CALLS: dict[str, dict[str, dict[str, Any]]] = {
     "danger": {"danger": {"target": "x"}},
     "getLocation": {"getLocation": {}},
     "pair": {"danger": {"target": "x"}, "slow": {}},
+    "wonder": {"wonder": {}},
+    "wonders": {"wonder": {"times": 2}},
 }
 """The calls of one step. `pair` is one that asks for a yes beside one that waits for `…/answer`."""
 
 
 SUMMARY = "In short. "
+WHO = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
 class Cue:
@@ -145,6 +149,15 @@ class Stage(ThinkPeer):
         return {"did": target}
 
     @tool
+    async def wonder(self, ctx: ToolContext, times: int = 1) -> dict[str, Any]:
+        """Ask who somebody is, as often as that, and say what was answered."""
+        heard = [] if ctx.answer is None else [*ctx.answer.state, ctx.answer.forms["who"]]
+        if len(heard) < times:
+            raise Question({"who": Form(f"Who is number {len(heard) + 1}?", WHO)}, state=heard)
+        self.did += [str(msgspec.to_builtins(one).get("content")) for one in heard]
+        return {"heard": heard}
+
+    @tool
     async def slow(self) -> str:
         """Answer when somebody posts to `…/answer`."""
         await self.called.hold()
@@ -203,9 +216,9 @@ class Stage(ThinkPeer):
 class Theatre(PeerApp):
     """Serves the stage, and starts turns of its own."""
 
-    def __init__(self, store: str, page: Path | None) -> None:
+    def __init__(self, store: str, page: Path | None, *mcp_hosts: str) -> None:
         limits = Limits(text_bytes=10_000, frame_bytes=200_000, frame_nodes=5_000)
-        super().__init__(Stage, store=store, limits=limits)
+        super().__init__(Stage, store=store, limits=limits, allow_addresses=mcp_hosts)
         self._page = StaticFiles(directory=page, html=True) if page else None
 
     async def on_other_request(self, request: Any) -> Any:
@@ -221,6 +234,11 @@ class Theatre(PeerApp):
                 agent = await live(self.agent(Stage, room))
                 found = await agent.session.get_branches((await request.json())["to"])
                 return JSONResponse([message.text for message in found])
+            case "POST", ["servers", room]:
+                given, agent = await request.json(), self.agent(Stage, room)
+                if "url" in given:
+                    return JSONResponse({"id": (await agent.add_mcp_server("library", given["url"])).id})
+                return JSONResponse({"is_gone": await agent.remove_mcp_server(given["id"])})
             case "POST", ["state", room]:
                 await self.agent(Stage, room).set_state(await request.json())
                 return JSONResponse({})
@@ -236,5 +254,5 @@ if __name__ == "__main__":
     where = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     # A journey that failed may have left somebody waiting for a cue that never comes.
     patience: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1}
-    theatre = Theatre(sys.argv[2], where)
+    theatre = Theatre(sys.argv[2], where, *sys.argv[4:])
     uvicorn.run(theatre, host="127.0.0.1", port=int(sys.argv[1]), **patience, **options(theatre.limits))

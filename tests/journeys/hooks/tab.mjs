@@ -99,6 +99,14 @@ export class Tab {
       return hooks.chat.addToolApprovalResponse({ id: approval.id, approved });
     }, approved);
 
+  /** Answer what a tool asks. */
+  reply = (output) =>
+    this.use((output) => {
+      const parts = hooks.chat.messages.flatMap((message) => message.parts);
+      const { toolCallId } = parts.findLast((one) => one.state === "approval-requested");
+      hooks.chat.addToolOutput({ toolCallId, toolName: "wonder", output });
+    }, output);
+
   /** What a call gave: {value} or {error}. */
   call = (method, args = [], options) =>
     this.use(

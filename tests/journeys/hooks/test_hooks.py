@@ -35,6 +35,9 @@ JOURNEYS = [
     "client_tool",
     "approval_accepted",
     "approval_denied",
+    "question_answered",
+    "question_declined",
+    "mcp_servers",
     "forged_history",
     "forged_answers",
     "refused",
@@ -58,6 +61,9 @@ WATCHING = [
     "watching_an_approval_by_the_other",
     "watching_a_denial_by_who_asked",
     "watching_a_denial_by_the_other",
+    "watching_a_question_by_who_asked",
+    "watching_a_question_by_the_other",
+    "watching_one_question_after_another",
     "watching_a_browser_tool",
     "watching_a_browser_tool_of_the_other",
     "watching_a_browser_tool_of_both",
@@ -93,11 +99,15 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     folder = tmp_path_factory.mktemp("hooks")
     files = [HERE / name for name in ("page", "package.json", "vite.config.js")]
     bench = workbench(folder / "bench", packages_of(HERE), *files, *HERE.glob("*.mjs"))
-    page, port = built(bench, folder / "page"), free_port()
-    store = f"sqlite:///{folder}/hooks.db"
-    command = [sys.executable, "-m", "tests.journeys.hooks.stage", str(port), store, str(page)]
-    with serving(command, port, folder / "hooks.log") as address:
-        return walk(bench, {"page": address, "chromium": chromium})
+    page, port, mcp = built(bench, folder / "page"), free_port(), free_port()
+    store, host = f"sqlite:///{folder}/hooks.db", f"127.0.0.1:{mcp}"
+    command = [sys.executable, "-m", "tests.journeys.hooks.stage", str(port), store, str(page), host]
+    library = [sys.executable, "-m", "tests.journeys.page.library", str(mcp)]
+    with (
+        serving(library, mcp, folder / "library.log") as other,
+        serving(command, port, folder / "hooks.log") as address,
+    ):
+        return walk(bench, {"page": address, "chromium": chromium, "mcp": f"{other}/mcp"})
 
 
 @pytest.mark.case(536, 537, 538, 539)

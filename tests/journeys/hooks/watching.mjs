@@ -52,6 +52,26 @@ const approval = (who, approved) => async (given) => {
   await show_once(tabs, words(6));
 };
 
+const ADA = { action: "accept", content: { name: "Ada" } };
+
+/** A tool asks; who answers goes on in an answer of its own, the other one watches. */
+const question = (who, times = 1) => async (given) => {
+  const tabs = await two(given);
+  await tabs[0].say(`2 ${times === 1 ? "wonder" : "wonders"} 2 hold 2`);
+  for (let i = 0; i < times; i++) {
+    const asks = (text) => hooks.chat.messages.some((message) =>
+      message.parts.some((part) => part.state === "approval-requested" && part.approval.descriptor.forms.who.message === text));
+    for (const one of tabs) {
+      await one.until(asks, `Who is number ${i + 1}?`);
+      await one.quiet();
+    }
+    await tabs[(who + i) % 2].reply(ADA);
+  }
+  await halfway(tabs, words(4));
+  await given.stage.release();
+  await show_once(tabs, words(6));
+};
+
 const browser_tool = (first, second) => async (given) => {
   const tabs = await two(given, first, second);
   await tabs[0].say("2 getLocation 2 hold 2");
@@ -98,6 +118,9 @@ export const watching = {
   watching_an_approval_by_the_other: approval(1, true),
   watching_a_denial_by_who_asked: approval(0, false),
   watching_a_denial_by_the_other: approval(1, false),
+  watching_a_question_by_who_asked: question(0),
+  watching_a_question_by_the_other: question(1),
+  watching_one_question_after_another: question(0, 2),
   watching_a_browser_tool: browser_tool("", "&bare=1"),
   watching_a_browser_tool_of_the_other: browser_tool("&bare=1", ""),
   watching_a_browser_tool_of_both: browser_tool("", ""),

@@ -1,4 +1,4 @@
-"""The page as `everthink dev` serves it: `python -m tests.journeys.page.serve PORT STORE [guarded]`."""
+"""The page as `everthink dev` serves it: `python -m tests.journeys.page.serve PORT STORE [KIND]`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from everthink.server.batched_websocket import options
 from everthink.serving.page import WithPage
 from everthink.serving.target import Loaded
 from everthink.testing import ManualClock, ScriptedModel, says
+from tests.journeys.page.asking import Desk
 from tests.wire import peer
 from tests.wire.peer import words_of
 
@@ -321,7 +322,16 @@ def guarded(store: str) -> WithPage:
 
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
-    app = App(ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, Walker, store=store, limits=LIMITS)
+    agents = (ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, Walker, Desk)
+    app = App(*agents, store=store, limits=LIMITS)
+    return WithPage(Loaded(app, "the journeys", app))
+
+
+def shared(store: str) -> WithPage:
+    """The page of an app with an MCP server for all agents, in its own process."""
+    from tests.journeys.page.library import library
+
+    app = App(Desk, store=store, mcp_servers={"library": library()})
     return WithPage(Loaded(app, "the journeys", app))
 
 
@@ -329,5 +339,5 @@ if __name__ == "__main__":
     import uvicorn
 
     place: dict[str, Any] = {"host": "127.0.0.1", "port": int(sys.argv[1]), "log_level": "warning"}
-    made = guarded if sys.argv[3:] == ["guarded"] else site
+    made = {"guarded": guarded, "shared": shared}.get("".join(sys.argv[3:]), site)
     uvicorn.run(made(sys.argv[2]), **place, **options(LIMITS))

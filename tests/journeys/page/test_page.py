@@ -33,14 +33,43 @@ from tests.support.node import (
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 STATIC = ROOT / "src" / "everthink" / "devtools" / "static"
-PARTS = ("chatting.mjs", "finding.mjs", "inspecting.mjs", "marking.mjs", "remembering.mjs", "signing.mjs")
+PARTS = (
+    "asking.mjs",
+    "chatting.mjs",
+    "finding.mjs",
+    "inspecting.mjs",
+    "marking.mjs",
+    "remembering.mjs",
+    "serving.mjs",
+    "signing.mjs",
+)
 WALKS = [(HERE / name).read_text().split("const journeys")[1] for name in PARTS]
-JOURNEYS = re.findall(r"^  async (\w+)\(", "".join(WALKS), re.M)
-JOURNEYS.remove("pictures")
+NAMES = re.findall(r"^  async (\w+)\(", "".join(WALKS), re.M)
+PICTURES = [name for name in NAMES if name.startswith("pictures")]
+JOURNEYS = [name for name in NAMES if name not in PICTURES]
+
+
+LIBRARY = [sys.executable, "-m", "tests.journeys.page.library"]
 
 
 def command(port: int, store: Path) -> list[str]:
     return [sys.executable, "-m", "tests.journeys.page.serve", str(port), f"sqlite:///{store}"]
+
+
+def own_servers(folder: Path) -> dict[str, Any]:
+    """Servers that journeys start themselves, and may kill."""
+    spare, shared, common, library, shelf = (free_port() for _ in range(5))
+    commands = {
+        "spare": (spare, command(spare, folder / "spare.db")),
+        "shared": (shared, [*command(shared, folder / "shared.db"), "shared"]),
+        "common": (common, [*command(common, folder / "common.db"), "shared"]),
+        "library": (library, [*LIBRARY, str(library)]),
+        "shelf": (shelf, [*LIBRARY, str(shelf)]),
+    }
+    return {
+        name: {"cwd": str(ROOT), "page": f"http://127.0.0.1:{port}", "command": line}
+        for name, (port, line) in commands.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +78,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     browser = shared_chromium()
     folder = tmp_path_factory.mktemp("page")
     place = workbench(folder / "bench", packages_of(HERE), *HERE.glob("*.mjs"))
-    spare = free_port()
-    given: dict[str, Any] = {
-        "chromium": browser,
-        "spare": {
-            "cwd": str(ROOT),
-            "page": f"http://127.0.0.1:{spare}",
-            "command": command(spare, folder / "spare.db"),
-        },
-    }
+    given: dict[str, Any] = {"chromium": browser, **own_servers(folder)}
     if pictures := os.environ.get("EVERTHINK_PICTURES"):
         given["pictures"] = str(Path(pictures).resolve())
     port = free_port()
@@ -77,9 +98,10 @@ def test_journey(walked: dict[str, dict[str, Any]], name: str) -> None:
     judge(walked[name])
 
 
-def test_pictures_are_taken_when_asked_for(walked: dict[str, dict[str, Any]]) -> None:
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_are_taken_when_asked_for(walked: dict[str, dict[str, Any]], name: str) -> None:
     """And the journey that takes them holds."""
-    assert walked["pictures"]["ok"], walked["pictures"]["error"]
+    assert walked[name]["ok"], walked[name]["error"]
 
 
 def test_the_page_is_small_and_asks_no_one_else() -> None:

@@ -9,7 +9,7 @@ import { createRoot } from "react-dom/client";
 const asked = new URLSearchParams(location.search);
 
 /** Everything that was ever told or shown, in order. */
-const told = { identities: [], states: [], refusals: [], ends: [], shown: [] };
+const told = { identities: [], states: [], refusals: [], ends: [], shown: [], servers: [] };
 
 const tools = asked.has("bare") ? {} : {
   getLocation: {
@@ -31,6 +31,7 @@ function Room() {
     onIdentity: (name, kind) => told.identities.push(`${kind}/${name}`),
     onStateUpdate: (state, source) => told.states.push({ state, source }),
     onStateUpdateError: (error) => told.refusals.push(error),
+    onMcpUpdate: (servers) => told.servers.push(servers),
   });
   const chat = useAgentChat({
     agent,

@@ -15,9 +15,7 @@ held by `tests/mcp/test_sdk_contract.py`.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -29,9 +27,11 @@ import msgspec
 from ..clock import Clock
 from ..errors import AuthorizationFailed, CallbackRefused, MissingExtra, NeedsAuthorization
 from ..masking import mask
+from ..words import said
+from . import visits
 from .callback import Callback, new_state
-from .keep import Keep
-from .words import said
+from .keep import OAUTH, Keep
+from .visits import STATE_SECONDS, Visit
 
 try:
     import httpx2
@@ -54,19 +54,15 @@ except ImportError as error:
         next_step='Run: pip install "everthink[mcp]"',
     ) from error
 
-__all__ = ["STATE_SECONDS", "DurableOAuth", "OAuthServer"]
+__all__ = ["DurableOAuth", "OAuthServer"]
 
 log = logging.getLogger("everthink.mcp")
 
-STATE_SECONDS = 600.0
-"""How long a person may take to come back."""
 LONGEST_TOKEN_SECONDS = 10 * 365 * 24 * 3600
 MOST_PENDING = 8
 """Visits that may be under way at once; a further one makes the oldest void."""
 
 _BUSY = (408, 425, 429)
-_OURS = ("tokens", "expires_at", "client", "metadata", "resource", "auth_server", "pending", "redeemed")
-"""What of a keep is this module's."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -85,21 +81,6 @@ class OAuthServer:
     """Of a client that was registered by hand. Left out: one is registered when it is needed."""
     client_secret: str | None = field(default=None, repr=False)
     client_name: str = "everthink"
-
-
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """One visit of a person to the authorization server, from being sent away until coming back."""
-
-    state: str = field(repr=False)
-    verifier: str = field(repr=False)
-    """Belongs to this state alone."""
-    at: int
-    url: str = field(repr=False)
-    asked: dict[str, str]
-    issuer: str | None
-    """Of whom it was asked: nobody else may answer."""
-    protocol: str | None
 
 
 class DurableOAuth(OAuthClientProvider):
@@ -128,7 +109,7 @@ class DurableOAuth(OAuthClientProvider):
 
     async def auth_url(self) -> str | None:
         """Where a person may still go to allow access, if somebody was to be sent there."""
-        waiting = _waiting(await self._keep.read(), self._clock.now_ms())
+        waiting = visits.waiting(await self._keep.read(), self._clock.now_ms())
         return waiting[-1].url if waiting else None
 
     async def finish(self, callback: Callback, http: httpx2.AsyncClient) -> None:
@@ -143,7 +124,7 @@ class DurableOAuth(OAuthClientProvider):
 
     async def forget(self) -> None:
         """Take away everything that OAuth has kept: tokens, the registration, whoever is on the way."""
-        await self._keep.write(**dict.fromkeys(_OURS))
+        await self._keep.write(**dict.fromkeys(OAUTH))
         self._initialized = False
 
     # --- a request
@@ -273,7 +254,7 @@ class DurableOAuth(OAuthClientProvider):
         urls: list[str] = []
 
         def decide(kept: Mapping[str, Any]) -> dict[str, Any]:
-            pending = _waiting(kept, now)
+            pending = visits.waiting(kept, now)
             # Who was just sent away comes back to the same: asking twice makes nobody's visit void.
             if not pending or pending[-1].asked != asked or now - pending[-1].at > STATE_SECONDS * 500:
                 pending = [*pending, self._visit(asked, now)][-MOST_PENDING:]
@@ -309,13 +290,13 @@ class DurableOAuth(OAuthClientProvider):
                 asked["prompt"] = "consent"  # OpenID gives no refresh token without
         return asked
 
-    def _visit(self, asked: dict[str, str], now: int) -> _Visit:
+    def _visit(self, asked: dict[str, str], now: int) -> Visit:
         metadata, pkce = self.context.oauth_metadata, PKCEParameters.generate()
         state = new_state(self._server.id)
         proof = {"state": state, "code_challenge": pkce.code_challenge, "code_challenge_method": "S256"}
         origin = self.context.get_authorization_base_url(self._server.url)
         endpoint = str(metadata.authorization_endpoint) if metadata else f"{origin}/authorize"
-        return _Visit(
+        return Visit(
             state=state,
             verifier=pkce.code_verifier,
             at=now,
@@ -362,15 +343,15 @@ class DurableOAuth(OAuthClientProvider):
             tokens=_dumped(tokens), expires_at=_expires_at(tokens, self._clock), pending=None
         )
 
-    def _checked(self, callback: Callback, kept: Mapping[str, Any]) -> _Visit:
+    def _checked(self, callback: Callback, kept: Mapping[str, Any]) -> Visit:
         """The visit that a callback ends. Raises, and changes nothing, when there is none."""
         if callback.server_id != self._server.id:
             raise _refused("it is for another server")
-        visit = _find(_all_pending(kept), callback.state)
+        visit = visits.find(visits.pending(kept), callback.state)
         if visit is None:
-            is_repeat = _same(str(kept.get("redeemed", "")), _mark(callback.state))
+            is_repeat = visits.is_redeemed(kept, callback.state)
             raise _refused("it was used before" if is_repeat else "nobody waits for it", is_repeat=is_repeat)
-        if visit not in _waiting(kept, self._clock.now_ms()):
+        if visit not in visits.waiting(kept, self._clock.now_ms()):
             raise _refused(f"it comes too late; {STATE_SECONDS / 60:g} minutes are given")
         metadata = self.context.oauth_metadata
         if visit.issuer != (str(metadata.issuer) if metadata else None):
@@ -381,14 +362,14 @@ class DurableOAuth(OAuthClientProvider):
 
     def _consumed(self, state: str, kept: Mapping[str, Any]) -> dict[str, Any] | None:
         """What is kept once a state is used up. `None` when another callback was quicker."""
-        pending = _waiting(kept, self._clock.now_ms())
-        visit = _find(pending, state)
+        pending = visits.waiting(kept, self._clock.now_ms())
+        visit = visits.find(pending, state)
         if visit is None:
             return None
         left = [one for one in pending if one is not visit]
-        return {"pending": msgspec.to_builtins(left), "redeemed": _mark(state)}
+        return {"pending": msgspec.to_builtins(left), "redeemed": visits.mark_of(state)}
 
-    async def _exchanged(self, http: httpx2.AsyncClient, code: str, visit: _Visit) -> OAuthToken:
+    async def _exchanged(self, http: httpx2.AsyncClient, code: str, visit: Visit) -> OAuthToken:
         context = self.context
         if context.client_info is None:
             raise self._failed("the client that asked is not registered any more")
@@ -525,24 +506,6 @@ def _expires_at(tokens: OAuthToken, clock: Clock) -> int | None:
     return clock.now_ms() + min(max(tokens.expires_in, 0), LONGEST_TOKEN_SECONDS) * 1000
 
 
-def _all_pending(kept: Mapping[str, Any]) -> list[_Visit]:
-    try:
-        return msgspec.convert(kept.get("pending") or [], list[_Visit])
-    except msgspec.ValidationError:
-        return []
-
-
-def _waiting(kept: Mapping[str, Any], now: int) -> list[_Visit]:
-    """The visits that may still end."""
-    return [one for one in _all_pending(kept) if now - one.at < STATE_SECONDS * 1000]
-
-
-def _find(pending: list[_Visit], state: str) -> _Visit | None:
-    """The visit with this state. Every one is compared, and to the end: time tells nothing."""
-    found = [one for one in pending if _same(one.state, state)]
-    return found[0] if found else None
-
-
 def _may_answer(callback: Callback, metadata: OAuthMetadata | None) -> bool:
     """True when who answers is who was asked, as far as it says; some do not say it of their errors."""
     issuer = callback.issuer
@@ -554,14 +517,6 @@ def _may_answer(callback: Callback, metadata: OAuthMetadata | None) -> bool:
     except OAuthFlowError:
         return False
     return True
-
-
-def _same(one: str, other: str) -> bool:
-    return secrets.compare_digest(one.encode(), other.encode("utf-8", "replace"))
-
-
-def _mark(state: str) -> str:
-    return hashlib.sha256(state.encode("utf-8", "replace")).hexdigest()
 
 
 def _secret_method(offered: list[str] | None) -> str:

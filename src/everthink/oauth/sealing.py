@@ -86,6 +86,11 @@ class Sealer:
             return text.startswith(_PLAIN)
         return text.startswith(_SEALED) and _opened(self._boxes[0], text) is not None
 
+    @staticmethod
+    def is_sealed(text: str) -> bool:
+        """True for what only a key opens."""
+        return text.startswith(_SEALED)
+
     @cached_property
     def _boxes(self) -> list[Fernet]:
         try:

@@ -13,7 +13,7 @@ import secrets
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from .words import said
+from ..words import said
 
 __all__ = ["Callback", "new_state", "read_callback", "server_of"]
 

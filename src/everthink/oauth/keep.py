@@ -15,7 +15,10 @@ from typing import Any
 
 from .sealing import Sealer
 
-__all__ = ["Keep"]
+__all__ = ["OAUTH", "Keep"]
+
+OAUTH = ("tokens", "expires_at", "client", "metadata", "resource", "auth_server", "pending", "redeemed")
+"""What of it is OAuth's. Beside that: `headers`, and `given`, the client that code names."""
 
 
 class Keep:

@@ -1,0 +1,171 @@
+"""A program answers what a tool asks, over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from everthink import Think, ToolContext, tool
+from everthink import chunks as ui
+from everthink.client import Reply
+from everthink.client.questions import question_in
+from everthink.errors import AgentError
+from everthink.testing import ScriptedModel, calls, says
+from everthink.tools.question import Form, Question
+
+from ..support.cable import Cable
+from ..support.server import Served
+from .conftest import Enter, Serve
+
+pytestmark = pytest.mark.anyio
+
+SEATS = {"type": "object", "properties": {"seats": {"type": "integer"}}, "required": ["seats"]}
+
+
+def asking(*forms: dict[str, Form], then: str = "Done.") -> type[Think]:
+    """An agent whose tool asks these, one after the other, and says what it was told."""
+
+    class Asker(Think):
+        model = ScriptedModel(calls("book", id="c1"), says(then))
+
+        @tool
+        def book(self, ctx: ToolContext) -> str:
+            """Book a trip."""
+            told = [] if ctx.answer is None else [*ctx.answer.state, str(_plain(ctx.answer.forms))]
+            if len(told) < len(forms):
+                raise Question(forms[len(told)], state=told, asks="travel")
+            return " and ".join(told)
+
+    return Asker
+
+
+def _plain(forms: Any) -> Any:
+    return {name: (one.action, one.content) for name, one in forms.items()}
+
+
+def result(room: Any) -> Any:
+    """What the tool gave in the end."""
+    (part,) = [part for message in room.messages for part in message.tool_parts]
+    return part.get("output")
+
+
+async def heard(reply: Reply) -> list[str]:
+    return [chunk.type async for chunk in reply if isinstance(chunk, ui.ToolOutputAvailable | ui.TextDelta)]
+
+
+async def test_what_a_tool_asks_is_answered_and_it_goes_on(serve: Serve, enter: Enter) -> None:
+    cls = asking({"seats": Form("How many?", SEATS)})
+    room = await enter(await serve(cls), cls)
+    await room.ask("A trip, please")
+
+    # Given a question with its form, which is no question of yes or no
+    (question,) = room.questions
+    assert (question.call_id, question.tool, question.asks, question.seconds) == (
+        "c1",
+        "book",
+        "travel",
+        None,
+    )
+    assert question.forms["seats"] == Form("How many?", SEATS)
+    assert room.to_approve == []
+
+    # Then the tool's result and the agent's words follow the answer
+    reply = await room.reply("c1", {"seats": 2})
+    assert await heard(reply) == ["tool-output-available", "text-delta"]
+    assert (await reply).text == "Done."
+    assert (result(room), room.questions) == ("{'seats': ('accept', {'seats': 2})}", [])
+    with pytest.raises(AgentError, match="No call 'c1' waits"):
+        await room.reply("c1", {"seats": 2})
+
+
+async def test_what_does_not_fit_is_not_sent(serve: Serve, enter: Enter) -> None:
+    cls = asking({"seats": Form("How many?", SEATS)})
+    room = await enter(await serve(cls), cls)
+    await room.ask("A trip, please")
+    for wrong in ({"seats": "two"}, {}, None):
+        with pytest.raises(AgentError, match=r"What was filled in does not fit.*still open"):
+            await room.reply("c1", wrong)
+    with pytest.raises(AgentError, match="An answer is wanted for each of: 'seats'"):
+        await room.reply("c1", answers={"other": {"action": "accept"}})
+    assert len(room.questions) == 1
+
+
+async def test_a_question_is_declined_and_several_forms_are_answered_at_once(
+    serve: Serve, enter: Enter
+) -> None:
+    pay = Form("Pay.", url="https://pay.example")
+    cls = asking({"seats": Form("How many?", SEATS)}, {"who": Form("Who?", SEATS), "pay": pay})
+    room = await enter(await serve(cls), cls)
+    await room.ask("A trip, please")
+
+    # When the tool asks again after a no, it is the same call with another question
+    await (await room.reply("c1", {"seats": 9}, action="decline"))
+    (second,) = room.questions
+    assert list(second.forms) == ["who", "pay"]
+    answers = {"who": {"action": "accept", "content": {"seats": 1}}, "pay": {"action": "cancel"}}
+    assert (await (await room.reply("c1", answers=answers))).text == "Done."
+    first = "{'seats': ('decline', None)}"
+    assert result(room) == f"{first} and {{'who': ('accept', {{'seats': 1}}), 'pay': ('cancel', None)}}"
+
+
+async def test_an_answer_that_was_lost_is_sent_again(
+    serve: Serve, enter: Enter, cable_to: Callable[[Served], Cable]
+) -> None:
+    cls = asking({"seats": Form("How many?", SEATS)})
+    cable = cable_to(await serve(cls))
+    room = await enter(cable, cls)
+    await room.ask("A trip, please")
+    with cable.deaf():
+        answering = asyncio.create_task(room.reply("c1", {"seats": 3}))
+        assert await asyncio.to_thread(cable.swallowed.wait, 20)
+    reply = await asyncio.wait_for(answering, 20)
+    assert (await asyncio.wait_for(reply, 20)).text == "Done."
+    assert result(room) == "{'seats': ('accept', {'seats': 3})}"
+
+
+async def test_a_question_of_a_call_that_runs_is_answered_in_the_middle(serve: Serve, enter: Enter) -> None:
+    class Asker(Think):
+        model = ScriptedModel(calls("book", id="c1"), says("Done."))
+
+        @tool
+        async def book(self, ctx: ToolContext) -> str:
+            """Book a trip."""
+            assert ctx.ask is not None
+            given = await ctx.ask(Question({"seats": Form("How many?", SEATS)}), 30)
+            return str(_plain(given))
+
+    server = await serve(Asker)
+    room = await enter(server, Asker)
+    asked = room.say("A trip, please")
+    async for chunk in asked:
+        if isinstance(chunk, ui.ToolApprovalRequest):
+            break
+    other = await enter(server, Asker)
+    assert [question.seconds for one in (room, other) for question in one.questions] == [30, 30]
+
+    # Whoever answers goes on with the same answer
+    going_on = await other.reply("c1", {"seats": 4})
+    for reply in (asked, going_on):
+        assert (await reply).text == "Done."
+    assert result(room) == result(other) == "{'seats': ('accept', {'seats': 4})}"
+
+
+@pytest.mark.parametrize(
+    "approval",
+    [
+        None,
+        "yes",
+        {},
+        {"descriptor": "question"},
+        {"descriptor": {"kind": "question", "forms": {}}},
+        {"descriptor": {"kind": "question", "forms": {"x": {"schema": {}}}}},
+        {"descriptor": {"kind": "question", "forms": {"x": {"message": "Hi", "schema": []}}}},
+        {"descriptor": {"kind": "other", "forms": {"x": {"message": "Hi"}}}},
+    ],
+)
+def test_what_a_strange_server_says_is_no_question(approval: Any) -> None:
+    part = {"type": "tool-x", "toolCallId": "c1", "state": "approval-requested", "approval": approval}
+    assert question_in(part) is None
