@@ -9,8 +9,6 @@ stands, a request that fails is answered here, as a server in trouble would answ
 
 from __future__ import annotations
 
-import functools
-import ssl
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,7 +45,7 @@ class Requests(httpx2.AsyncClient):
         lost: Lost,
         has_one_way_back: bool = False,
     ) -> None:
-        guard = GuardedTransport(loopback=loopback, allow=allow, verify=_trust())
+        guard = GuardedTransport(loopback=loopback, allow=allow)
         timeout = httpx2.Timeout(CONNECTING, read=READING)
         super().__init__(transport=guard, headers=headers, auth=auth, timeout=timeout, trust_env=False)
         self._lost = lost
@@ -117,9 +115,3 @@ def _is_stale(request: httpx2.Request, response: httpx2.Response) -> bool:
     if response.status_code != 400:
         return response.status_code == 404
     return response.is_closed and b"session" in response.content[:2_000].lower()
-
-
-@functools.cache
-def _trust() -> ssl.SSLContext:
-    """The authorities that are believed. Reading them takes longer than all else about a connection."""
-    return httpx2.create_ssl_context()
