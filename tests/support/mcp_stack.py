@@ -194,7 +194,9 @@ class Serving:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        listening = await self._stack.enter_async_context(Listening(self._serve, **PLAIN))
+        # Streams of changes end when the server does, whoever listens.
+        listening = Listening(self._serve, **PLAIN, timeout_graceful_shutdown=0)
+        await self._stack.enter_async_context(listening)
         self.url = f"http://{listening.host}/mcp"
         await self._stack.enter_async_context(self._app.router.lifespan_context(self._app))
         return self

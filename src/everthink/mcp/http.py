@@ -9,8 +9,6 @@ stands, a request that fails is answered here, as a server in trouble would answ
 
 from __future__ import annotations
 
-import functools
-import ssl
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,7 +60,7 @@ class Requests(httpx2.AsyncClient):
         silence: float = 0.0,
         has_one_way_back: bool = False,
     ) -> None:
-        guard = GuardedTransport(loopback=loopback, allow=allow, verify=_trust())
+        guard = GuardedTransport(loopback=loopback, allow=allow)
         # A call that may be silent for longer is ended by its link.
         timeout = httpx2.Timeout(CONNECTING, read=max(READING, silence + CONNECTING))
         super().__init__(transport=guard, headers=headers, auth=auth, timeout=timeout, trust_env=False)
@@ -137,7 +135,10 @@ class Requests(httpx2.AsyncClient):
         )
 
 
-@functools.cache
-def _trust() -> ssl.SSLContext:
-    """The authorities that are believed. Reading them takes longer than all else about a connection."""
-    return httpx2.create_ssl_context()
+def _is_stale(request: httpx2.Request, response: httpx2.Response) -> bool:
+    """True when a server has forgotten our session: 404 says so, and 400 does in the words of many."""
+    if _SESSION not in request.headers or request.method == "DELETE":
+        return False
+    if response.status_code != 400:
+        return response.status_code == 404
+    return response.is_closed and b"session" in response.content[:2_000].lower()

@@ -94,7 +94,8 @@ class _Own:
     """What its authorization server said to whoever came back last, when that was no."""
     stored: Catalogue | None = None
     """What it offers, as it is in the table."""
-    failed: asyncio.Event = field(default_factory=asyncio.Event)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it stands otherwise than before."""
 
     @property
     def state(self) -> ServerState:
@@ -355,22 +356,27 @@ class McpServers:
                 next_step="Its tools are offered once it answers. remove_mcp_server() ends that.",
             )
         if server.state != "ready":
-            own.failed.clear()
-            link = server.start()
-            # The first failure is told; that it may pass is the affair of those who come later.
-            await self._first(FIRST, link.settled.wait(), own.failed.wait())
-        self._check(own, server)
-        if server.state == "ready":
-            await self._keep_offer(own, server)
-        return self._shown(server)
+            server.start()
+            await self._first(FIRST, self._answered(own))
+        self._check(own)
+        if own.state == "ready":
+            await self._keep_offer(own, own.server)
+        return self._shown(own.server)
+
+    async def _answered(self, own: _Own) -> None:
+        """Return when a server is ready, failed for the first time, wants a person, or was removed."""
+        while self._own.get(own.id) is own and own.state in ("connecting", "discovering", "not-connected"):
+            own.news.clear()
+            await own.news.wait()
 
     async def _is_awaited(self, own: _Own) -> bool:
         """True when somebody who goes to the address that is known now is let back in."""
         waiting = visits.waiting(await own.keep.read(), self._parts.clock.now_ms())
         return any(visit.url == own.server.auth_url for visit in waiting)
 
-    def _check(self, own: _Own, server: Server) -> None:
+    def _check(self, own: _Own) -> None:
         """Raise when a server that was added cannot be used."""
+        server = own.server
         if self._own.get(own.id) is not own:
             raise AgentError(
                 f"The MCP server {server.name!r} was removed while it was added.", kept="It is not kept."
@@ -404,6 +410,7 @@ class McpServers:
             last = [self._parts.save_value(FLAG, None)] if len(self._own) == 1 else []
             await self._parts.store.apply([queries.removed(id), *last])
             del self._own[id]
+        own.news.set()
         await own.server.stop()
         self._parts.emit(McpRemoved(server_id=id))
         self._parts.changed()
@@ -481,8 +488,7 @@ class McpServers:
         if server.state == "ready":
             own.refusal = server.waits_at = None
             self._parts.background(self._keep_offer(own, server))
-        elif server.state == "failed":
-            own.failed.set()
+        own.news.set()
         error = None if server.error is None else said(server.error)
         self._parts.emit(
             McpConnected(server_id=server.id, url=mask(server.address), state=server.state, error=error)
