@@ -55,6 +55,7 @@ FACADES: dict[str, list[str]] = {
     "client": [
         "Conversation",
         "Reply",
+        "ToolQuestion",
         "connect",
     ],
     "errors": [
