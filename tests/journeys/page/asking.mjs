@@ -364,7 +364,7 @@ export const journeys = {
   async pictures_of_forms({ tab, another, room }) {
     if (!given.pictures) return "skipped";
     await tab.page.setViewportSize({ width: 1280, height: 960 });
-    await tab.open(given.page, "desk", room);
+    await tab.open(given.page, "concierge", room);
     await tab.say("A table at the Osteria, please");
     const form = new Form(tab, "book_table");
     await filled(form);
@@ -377,7 +377,7 @@ export const journeys = {
     await tab.page.emulateMedia({ colorScheme: "dark" });
     await picture(tab, "form-dark");
     const phone = await another({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true });
-    await phone.open(given.page, "desk", room);
+    await phone.open(given.page, "concierge", room);
     const held = new Form(phone, "book_table");
     await held.form.waitFor();
     await phone.page.locator(".transcript").evaluate((node) => (node.scrollTop = 56));

@@ -10,7 +10,7 @@ from everthink.messages import encode_json
 from everthink.models import port as model
 from everthink.tools.question import Form, Given, Question
 
-__all__ = ["Desk"]
+__all__ = ["Concierge", "Desk"]
 
 TABLE: dict[str, Any] = {
     "type": "object",
@@ -166,3 +166,7 @@ class Desk(Think):
         assert ctx.ask is not None
         name = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
         return f"Told: {_told(await ctx.ask(Question({'who': Form('Who is it?', name)}, asks='old'), 300))}"
+
+
+class Concierge(Desk):
+    """The same for the pictures, in which nobody else is."""

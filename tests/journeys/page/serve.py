@@ -20,7 +20,7 @@ from everthink.server.batched_websocket import options
 from everthink.serving.page import WithPage
 from everthink.serving.target import Loaded
 from everthink.testing import ManualClock, ScriptedModel, says
-from tests.journeys.page.asking import Desk
+from tests.journeys.page.asking import Concierge, Desk
 from tests.wire import peer
 from tests.wire.peer import words_of
 
@@ -322,7 +322,7 @@ def guarded(store: str) -> WithPage:
 
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
-    agents = (ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, Walker, Desk)
+    agents = (ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, Walker, Desk, Concierge)
     app = App(*agents, store=store, limits=LIMITS)
     return WithPage(Loaded(app, "the journeys", app))
 

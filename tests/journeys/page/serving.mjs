@@ -145,7 +145,7 @@ export const journeys = {
     try {
       await library.start();
       await tab.page.setViewportSize({ width: 1280, height: 960 });
-      await tab.open(given.page, "desk", room);
+      await tab.open(given.page, "concierge", room);
       await tab.say("I would like to pay");
       await tab.page.locator("form.question").waitFor();
       const panel = new Servers(tab);
@@ -162,7 +162,7 @@ export const journeys = {
       await tab.page.emulateMedia({ colorScheme: "dark" });
       await picture(tab, "servers-dark");
       const phone = await another({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true });
-      await phone.open(given.page, "desk", room, "&inspect=servers");
+      await phone.open(given.page, "concierge", room, "&inspect=servers");
       await new Servers(phone).server("library", "ready").locator("summary").first().tap();
       await picture(phone, "phone-servers");
       tab.troubles = tab.troubles.filter((text) => !/status of 502/.test(text));
