@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from everthink import App, Think
-from everthink.errors import AgentElsewhere, LeaseLost
+from everthink.errors import AgentElsewhere, StoreClosed
 from everthink.testing import ScriptedModel, says
 from tests.support.agents import assistant, live
 from tests.support.server import served
@@ -40,7 +40,7 @@ async def test_an_agent_that_left_memory_is_anybodys(postgres_url: str) -> None:
         await first.evict(agent, "a")
         assert (await second.agent(agent, "a").save_messages("Again?")).text == "Two."
         # And code that kept the instance there can write nothing any more
-        with pytest.raises(LeaseLost):
+        with pytest.raises(StoreClosed, match="has left memory"):
             await kept.set_state({"stale": True})
         assert [m.text for m in await second.agent(agent, "a").get_messages()] == [
             "Hello?",

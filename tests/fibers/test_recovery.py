@@ -191,7 +191,7 @@ async def test_an_unreadable_snapshot_is_no_snapshot(
 ) -> None:
     seen = Recovered()
     app = await open_app(cls := worker(on_fiber_recovered=seen.hook))
-    store = (await live(app.agent(cls)))._home.store
+    store = (await app.open()).store
     await cut(app, cls, "work", stash="good")
     await store.apply([Statement("UPDATE fibers SET snapshot = ?", (stored,))])
     with caplog.at_level(logging.WARNING, "everthink.fibers"):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from everthink import App
+from everthink.errors import StoreClosed
 from everthink.holds import Holds
 from everthink.testing.clock import ManualClock
 from tests.runtime.conftest import Open
@@ -209,13 +210,20 @@ async def test_holds_do_not_survive_a_restart(start: Open, diary: Diary, clock: 
     assert agent._home.holds.count == 0
 
 
-async def test_a_job_queued_by_code_that_outlived_its_agent_is_done_by_the_next_one(
+async def test_code_that_outlived_its_agent_writes_nothing_beside_the_next_one(
     start: Open, diary: Diary, clock: ManualClock
 ) -> None:
+    # Given an object of an agent that has left memory, and the agent that has taken its place
     app = await start(cls := diary.agent(), idle_after=IDLE)
     agent = await live(app.agent(cls, "a"))
     await pass_time(app, clock)
     assert not await is_awake(app)
-    await agent.queue("note", "late")
-    await diary.until(1)
-    assert await live(app.agent(cls, "a")) is not agent
+    await app.agent(cls, "a").set_state({"n": 1})
+    # When the object is used, it is told
+    writes = (agent.set_state({"n": 2}), agent.queue("note", "late"), agent.schedule(60, "note"))
+    for write in writes:
+        with pytest.raises(StoreClosed, match=r"a has left memory, and this object is not it any more\."):
+            await write
+    # Then nothing was lost or doubled
+    handle = app.agent(cls, "a")
+    assert (handle.state, await handle.get_queues(), await handle.list_schedules()) == ({"n": 1}, [], [])

@@ -241,7 +241,7 @@ def handle_of(
     open: Callable[[], Awaitable[Directory]],
     directory: Callable[[], Directory | None],
 ) -> Handle:
-    """An agent of this class from outside. What one that does not chat calls `chat` is a method of its own."""
+    """An agent of this class from outside. One that does not chat may have a `chat` of its own."""
     kind = ChatHandle if issubclass(cls, Think) else Handle
     return kind(cls, name, props, open=open, directory=directory)
 

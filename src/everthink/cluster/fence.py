@@ -1,7 +1,7 @@
 """An agent's way to the store: it passes what the agent's owner writes, until it is shut for good.
 
     turn/, session/, fibers, … --commit--> Fence --[guard, commit]--> Store
-                                             ^ shut: it is erased, somebody else has it, or it is in doubt
+                                             ^ shut: erased, asleep, somebody else's, or in doubt
 
 Whatever of such an agent still runs (a tool that ignores being stopped, code that kept the instance) can
 write no row any more. Where several processes share the database, each commit begins with a statement that
@@ -75,6 +75,11 @@ class Fence(AgentStore):
     def shut(self) -> None:
         """Write nothing any more. What was asked for before is written before what is asked for next."""
         self._reason = self._erased
+
+    def retire(self) -> None:
+        """The agent has left memory: whoever kept the object writes nothing beside the next one."""
+        if self._reason is None:
+            self._reason = self._retired
 
     def lose(self, why: Loss, what: str) -> None:
         """The agent is not ours any more, or not what we think: nothing more is written, and it must go."""
@@ -156,6 +161,13 @@ class Fence(AgentStore):
             f"{self.agent} was erased.",
             kept="Nothing was stored.",
             next_step="Reach it anew, through the app, to begin from nothing.",
+        )
+
+    def _retired(self) -> StoreError:
+        return StoreClosed(
+            f"{self.agent} has left memory, and this object is not it any more.",
+            kept="Nothing was stored.",
+            next_step="Reach it anew, through the app: inside `async with app.agent(…) as agent:` it stays.",
         )
 
     def _taken(self) -> StoreError:

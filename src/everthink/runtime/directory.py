@@ -315,6 +315,7 @@ class Directory:
 
     async def _give_back(self, fence: Fence, id: str) -> None:
         """Others may have the agent. Behind everything that was asked for to be written about it."""
+        fence.retire()
         if self._fences.get(id) is not fence:
             return
         if self.membership is not None and fence.claim is not None:
@@ -678,6 +679,8 @@ class Directory:
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
         await asyncio.gather(*starting, return_exceptions=True)
         await self.trials.undo_all()
+        for fence in self._fences.values():
+            fence.retire()
         await self._give_all_back()
 
     async def _give_all_back(self) -> None:
