@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from everthink import Think, exposed, tool
+from everthink import Agent, Think, exposed, tool
 from everthink import chunks as ui
 from everthink.client import Reply, connect
 from everthink.errors import AgentError, CallFailed, NotConnected, TurnFailed
@@ -222,3 +222,21 @@ async def test_who_finds_nobody_or_is_not_let_in_is_told_what_to_do(serve: Serve
         connect("127.0.0.1:8000", "a")
     with pytest.raises(AgentError, match="names no agent"):
         connect("http://127.0.0.1:8000")
+
+
+async def test_an_agent_that_does_not_chat_is_not_asked_for_a_conversation(serve: Serve) -> None:
+    requests: list[str] = []
+
+    class Counter(Agent):
+        @exposed
+        async def add(self, a: int, b: int) -> int:
+            return a + b
+
+        async def on_request(self, request: Any) -> None:
+            requests.append(request.url.path)
+
+    server = await serve(Counter)
+    room = connect(f"http://127.0.0.1:{server.port}", Counter, "room")
+    async with room:
+        assert await room.call("add", 1, 2) == 3
+    assert requests == []

@@ -34,6 +34,8 @@ from .transcript import Transcript
 __all__ = ["Exchange"]
 
 Answered = wire.StreamResuming | wire.StreamPending | wire.ResumeNone
+OF_A_CONVERSATION = (wire.StreamResuming, wire.StreamPending, wire.Recovering)
+"""What comes in place of the conversation to whoever comes in mid-answer."""
 SILENCE = 30.0
 """Seconds within which a server says where things stand, once it has let us in."""
 REMEMBERED = 64
@@ -91,6 +93,8 @@ class Exchange:
         self._probes: dict[str, asyncio.Future[Answered]] = {}
         self._up = asyncio.Event()
         self._was_opened = False
+        # Something that arrived is about a conversation: the agent has one.
+        self._chats = False
         self._watching: list[asyncio.Queue[Any]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -277,7 +281,7 @@ class Exchange:
             answer = await self._probe()
         except NotConnected:
             return  # the next connection will tell
-        if self.transcript.told is None:
+        if self.transcript.told is None and self._chats:
             await self._read_stored()
         if again:
             self._tell("connected again")
@@ -331,6 +335,7 @@ class Exchange:
         frame = decode_told(text)
         if frame is None:
             return
+        self._chats = self._chats or isinstance(frame, OF_A_CONVERSATION)
         draft = None
         if isinstance(frame, wire.ResponseFrame) and frame.done:
             draft = self.transcript.draft(frame.id)  # which the end takes away
