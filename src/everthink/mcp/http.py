@@ -133,12 +133,3 @@ class Requests(httpx2.AsyncClient):
         return httpx2.Response(
             response.status_code, headers=headers, content=bytes(found), request=response.request
         )
-
-
-def _is_stale(request: httpx2.Request, response: httpx2.Response) -> bool:
-    """True when a server has forgotten our session: 404 says so, and 400 does in the words of many."""
-    if _SESSION not in request.headers or request.method == "DELETE":
-        return False
-    if response.status_code != 400:
-        return response.status_code == 404
-    return response.is_closed and b"session" in response.content[:2_000].lower()
