@@ -1,10 +1,12 @@
 """How agents are called: a class in an address, a name from everywhere.
 
     app.agent(Cls, "Jürgen") --canonical--> "Jürgen" <--from_address-- /agents/cls/J%C3%BCrgen
+    connect(server, Cls, "Jürgen") --in_address--> /agents/cls/J%C3%BCrgen
     Address("Cls", "Jürgen").id --> "Cls/Jürgen": what rows of the agent begin with
 
 One name is one agent, whether somebody's keyboard writes *ü* as one character or as two, and whether a
-browser escapes it. `/`, `?` and `#` stay escaped: a name that is read somewhere leads back to its agent.
+browser escapes it. `/`, `?` and `#` stay escaped: a name that is read somewhere leads back to its agent, and
+no stranger can make a name that is a path. So an address cannot say a name that has them: only code can.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
-__all__ = ["Address", "canonical", "from_address", "kebab"]
+from .errors import AgentError
+
+__all__ = ["Address", "canonical", "from_address", "in_address", "kebab"]
 
 _KEPT = re.compile("(%2[Ff]|%3[Ff]|%23)")
 
@@ -60,6 +64,19 @@ def kebab(name: str) -> str:
 def canonical(name: Any) -> Any:
     """A name in the form in which it is kept (NFC). What is no text stays for whoever checks names."""
     return unicodedata.normalize("NFC", name) if isinstance(name, str) else name
+
+
+def in_address(name: str) -> str:
+    """The segment of a path that stands for a name. Raises for a name that none stands for."""
+    segment = quote(name, safe="", errors="replace")
+    if name and from_address(segment) == canonical(name):
+        return segment
+    raise AgentError(
+        f"{name!r} is a name that no address can say: it is empty or has a /, ?, # or control character.",
+        kept="Nothing was sent.",
+        next_step="Call agents that clients reach otherwise, shop.berlin rather than shop/berlin."
+        " From inside the app, app.agent(…) reaches agents of any name.",
+    )
 
 
 def from_address(segment: str) -> str:

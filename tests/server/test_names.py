@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from everthink.address import canonical, from_address
+from everthink import AgentError
+from everthink.address import canonical, from_address, in_address
 from everthink.cli.chat import address_of
 from everthink.cli.main import cli
+from everthink.client import connect
 from everthink.serving.page import WithPage
 from everthink.serving.target import Loaded
 from everthink.testing import ScriptedModel, says
@@ -108,3 +110,34 @@ def test_what_separates_stays_escaped_and_what_makes_no_name_stays_as_it_is() ->
     assert from_address("a%3fb%23c%20d") == "a%3Fb%23c d"
     for segment in ("a%ff", "a%00", "a%0d%0ab", "a%1b[0m"):
         assert from_address(segment) == segment
+
+
+SAYABLE = ("room-1", ONE, TWO, "50% off", "a%2Fb", "a%252Fb", "a+b", "a:b@c", "a&b=c;d", "..", "Ω")
+
+
+@pytest.mark.anyio
+async def test_clients_reach_the_agent_of_that_very_name(tmp_path: Path) -> None:
+    cls = assistant(ScriptedModel())
+    app = made(tmp_path, cls)
+    async with served(app) as server:
+        for number, name in enumerate(SAYABLE):
+            await app.agent(cls, name).set_state({"number": number})
+            async with connect(f"http://{server.host}", cls, name) as room:
+                assert (room.name, room.state) == (canonical(name), {"number": number})
+            tab = await server.connect(cls, name)
+            assert (await tab.until_frame("cf_agent_state"))["state"] == {"number": number}
+
+
+@pytest.mark.parametrize("name", ["shop/berlin", "a?b", "a#b", "a\nb", "\x00", "", "\ud800"])
+def test_clients_refuse_a_name_that_no_address_can_say(name: str) -> None:
+    with pytest.raises(AgentError, match="a name that no address can say"):
+        in_address(name)
+    with pytest.raises(AgentError, match="a name that no address can say"):
+        connect("http://127.0.0.1:1", "assistant", name)
+
+
+def test_chat_refuses_it_too_and_takes_a_name_as_it_is_shown() -> None:
+    with pytest.raises(AgentError, match="rather than shop/berlin"):
+        address_of("assistant/shop/berlin", "http://127.0.0.1:1", None)
+    shown = address_of("assistant/shop%2Fberlin", "http://127.0.0.1:1", None)
+    assert from_address(shown.rpartition("/")[2]) == "shop%2Fberlin"

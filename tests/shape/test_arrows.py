@@ -20,7 +20,7 @@ VALUES: dict[str, set[str]] = {
     "abort": set(),
     "accepting": set(),
     "clock": set(),
-    "address": set(),
+    "address": {"errors"},
     "backoff": set(),
     "causes": {"errors"},
     "current": set(),

@@ -171,10 +171,7 @@ class Chat:
             return
         kept = len(self._room.messages)
         count = "1 message is" if kept == 1 else f"{kept} messages are"
-        from ..address import from_address
-
-        # From the server, which is a stranger here.
-        who = f"{self._room.agent or 'the agent'}/{from_address(self._room.name)}"
+        who = f"{self._room.agent or 'the agent'}/{self._room.name}"
         self._screen.line(f"You talk to {who}. {count} kept. /help shows what you can do.", "dim")
 
     def _take(self, text: str) -> bool:
@@ -457,7 +454,7 @@ def _tell_unused(whom: str | None) -> None:
 
 def address_of(whom: str | None, server: str, token: str | None) -> str:
     """The WebSocket address of an agent, from what the person wrote."""
-    from ..address import Address, from_address
+    from ..address import Address, from_address, in_address
 
     if whom and "://" in whom:
         parts = urlsplit(whom)
@@ -472,7 +469,7 @@ def address_of(whom: str | None, server: str, token: str | None) -> str:
         written = Address.parse(whom.strip("/"))
         agent = written.cls_name
         _check_is_agent(agent, whom)
-        name = quote(from_address(written.name or "default").replace("%2F", "/"), safe="")
+        name = in_address(from_address(written.name or "default"))
         path = f"{_prefix_below(below)}/{_as_address(agent)}/{name}"
     elif not path:
         path = f"{_first_agent(base)}/default"

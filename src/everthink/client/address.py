@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
 
-from ..address import kebab
+from ..address import in_address, kebab
 from ..errors import AgentError
 from ..messages import Message
 
@@ -32,7 +32,7 @@ def socket_address(server: str, agent: str | type | None, name: str, token: str 
     if agent is not None:
         called = agent if isinstance(agent, str) else agent.__name__
         called = kebab(called) if called != called.lower() else called
-        path += f"/agents/{called}/{quote(name, safe='')}"
+        path += f"/agents/{called}/{in_address(name)}"
     elif not path:
         raise AgentError(f"{server!r} names no agent.", next_step='Name one: connect(server, "assistant").')
     query = parts.query

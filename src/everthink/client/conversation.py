@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from ..address import from_address
 from ..errors import AgentError, NotConnected
 from ..json_values import check_json, check_payload
 from ..messages import Message, MessageInput, Part, as_messages
@@ -107,8 +108,8 @@ class Conversation:
 
     @property
     def name(self) -> str:
-        """The name of the conversation, as the server says."""
-        return self._seen.identity.name if self._seen.identity else ""
+        """The agent's name, as the server says. Addresses have it escaped; this is the name itself."""
+        return from_address(self._seen.identity.name) if self._seen.identity else ""
 
     @property
     def refusal(self) -> Exception | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..address import kebab
+from ..address import in_address, kebab
 from .client import Client
 
 __all__ = ["Answer", "Place"]
@@ -50,7 +50,7 @@ class Place:
 
     def address(self, agent: type | str, name: str = "default") -> str:
         """The address of an agent's socket. `agent` is a class, or a whole path."""
-        path = agent if isinstance(agent, str) else f"/agents/{kebab(agent.__name__)}/{name}"
+        path = agent if isinstance(agent, str) else f"/agents/{kebab(agent.__name__)}/{in_address(name)}"
         return f"ws://{self.host}{path}"
 
     async def connect(self, agent: type | str, name: str = "default", **options: Any) -> Client:
