@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -213,21 +214,25 @@ def serve(kind: str, port: int, folder: Path) -> None:
 
 
 def fork_for_each_line() -> None:
-    """Serve in a process of its own for each line of standard input: kind, port, folder."""
+    """Serve in a process of its own for each line of standard input: kind, port, folder.
+
+    They end with this one: nobody is killed by a number that may belong to another process by then.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    children: list[int] = []
+    leash, held = os.pipe()
     for line in sys.stdin:
         kind, port, folder = json.loads(line)
-        if child := os.fork():
-            children.append(child)
-            continue
-        serve(kind, port, Path(folder))
-        os._exit(0)
-    for child in children:
-        try:
-            os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        if not os.fork():
+            os.close(held)
+            threading.Thread(target=end_with, args=(leash,), daemon=True).start()
+            serve(kind, port, Path(folder))
+            os._exit(0)
+
+
+def end_with(leash: int) -> None:
+    """End when nobody holds the other end any more."""
+    os.read(leash, 1)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ class Serving:
             text=True,
             cwd=ROOT,
         )
+        self.pid = self._process.pid
 
     def start(self, kind: str, folder: Path, port: int = 0) -> Running:
         """A server of this kind, as soon as it can be connected to."""
@@ -67,6 +68,7 @@ class Running:
 
     async def kill(self) -> None:
         """End it without a word, and see that nobody listens any more."""
+        assert parent(self.pid) == self._serving.pid, "it has ended by itself"
         os.kill(self.pid, signal.SIGKILL)
         await until(lambda: is_gone(self.pid))
 
@@ -111,14 +113,15 @@ def is_gone(pid: int) -> bool:
 
 def children() -> set[int]:
     """The processes that this one has started, also those that have ended and nobody took note of."""
-    found: set[int] = set()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[1]) == os.getpid():
-                    found.add(int(folder.name))
-    return found
+    found = {int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()}
+    return {pid for pid in found if parent(pid) == os.getpid()}
+
+
+def parent(pid: int) -> int | None:
+    """Who has started a process, if it is there."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return None
 
 
 def tasks() -> set[asyncio.Task[Any]]:
