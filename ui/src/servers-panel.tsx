@@ -25,7 +25,7 @@ export function ServersPanel({ feed, told }: { feed: JournalFeed; told: MCPServe
       {servers.length === 0 && (
         <p className="quiet">
           This agent has no MCP servers: an app names them in <code>App(mcp_servers=…)</code>, an agent adds its own with{" "}
-          <code>add_mcp_server()</code> (see docs/mcp.md, and{" "}
+          <code>add_mcp_server()</code> (see docs/howto-mcp.md, and{" "}
           <a href="https://modelcontextprotocol.io" target="_blank" rel="noopener noreferrer">
             what MCP is
           </a>
