@@ -40,6 +40,7 @@ LOGGERS = (
     "devtools",
     "fibers",
     "hooks",
+    "mcp",
     "models",
     "observe",
     "recovery",

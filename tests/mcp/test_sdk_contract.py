@@ -151,7 +151,15 @@ def test_the_values_have_the_fields_that_are_read(kind: Any) -> None:
     assert READ[kind] <= set(kind.model_fields)
 
 
-PURE = ("words", "naming", "catalogue", "results", "sealing", "keep", "callback")
+PURE = (
+    "words",
+    "mcp.naming",
+    "mcp.catalogue",
+    "mcp.results",
+    "oauth.sealing",
+    "oauth.keep",
+    "oauth.callback",
+)
 
 
 def run(script: str) -> str:
@@ -160,7 +168,7 @@ def run(script: str) -> str:
 
 
 def test_what_stands_by_itself_does_not_load_the_sdk() -> None:
-    imports = "".join(f"import everthink.mcp.{name}\n" for name in PURE)
+    imports = "".join(f"import everthink.{name}\n" for name in PURE)
     loaded = set(run(f"import sys\n{imports}print(*sys.modules)").split())
     assert not loaded & {"mcp", "mcp_types", "httpx2", "cryptography"}
 

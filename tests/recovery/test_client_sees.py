@@ -440,10 +440,9 @@ async def test_a_turn_that_waits_for_a_person_shows_its_question_and_no_recovery
     await tab.until(
         lambda: [p["state"] for m in tab.messages for p in m.tool_parts] == ["approval-requested"]
     )
+    # Then it is told that nothing recovers any more, and the answer goes on from the approval
+    await tab.until(lambda: [told for told, _ in announced(tab)][-1:] in ([], [False]))
     await tab.settled()
-
-    # Then nothing recovers any more, and the answer goes on from the approval
-    assert [told for told, _ in announced(tab)][-1:] in ([], [False])
     late = await look(server, cls, "late")
     assert announced(late) == []
     await tab.approve("c1")
