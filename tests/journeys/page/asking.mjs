@@ -283,6 +283,7 @@ export const journeys = {
     await tab.say("plan");
     const again = new Form(tab, "plan");
     await again.form.waitFor();
+    await tab.quiet();
     await again.press("Decline all");
     await told(tab, "Told: who decline {}; pay decline {}; sure decline {}");
   },
@@ -294,6 +295,7 @@ export const journeys = {
     await form.control("Name").fill("Ada");
     await form.control("Name").press("Enter");
     for (const one of [tab, second]) await one.page.getByText("Is Ada right?").waitFor();
+    for (const one of [tab, second]) await one.quiet();
     await new Form(second, "twice").press("Yes");
     for (const one of [tab, second]) {
       await told(one);
