@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from everthink import Think, ToolContext, tool
 from everthink.errors import InvalidTurn
+from everthink.journal.ledger import question_of
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.in_process_server import Listening
 from everthink.tools.question import Form, Question
+from everthink.turn import attempt
 from tests.conftest import OpenApp
 
 pytestmark = pytest.mark.anyio
@@ -261,3 +264,35 @@ async def test_one_answer_is_for_one_run(open_app: OpenApp) -> None:
     assert not await agent.apply_tool_approval(call, True)
     await agent.continue_last_turn()
     assert len(cls.runs) == 2
+
+
+async def test_an_answer_that_comes_while_the_turn_stores_its_end_is_taken(
+    open_app: OpenApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a turn whose question is shown, and whose answer is no message yet
+    ends, go, ended = asyncio.Event(), asyncio.Event(), attempt._ended
+
+    async def slowly(*args: Any) -> Any:
+        ends.set()
+        await go.wait()
+        return await ended(*args)
+
+    monkeypatch.setattr(attempt, "_ended", slowly)
+    cls = booking(*PLAYS)
+    agent = await (await open_app(cls)).agent(cls).__aenter__()
+    turn = asyncio.ensure_future(agent.save_messages("A trip, please"))
+    await ends.wait()
+    async with asyncio.timeout(10):
+        while await question_of(agent._home.store, "call_1") is None:  # noqa: ASYNC110 - rows tell nobody
+            await asyncio.sleep(0)
+
+    # When somebody answers at that moment
+    answered = asyncio.ensure_future(agent.apply_tool_result("call_1", {"action": "decline"}))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    go.set()
+    await turn
+
+    # Then the answer counts, and the tool goes on with it
+    assert await answered
+    assert (await question(agent))["state"] == "approval-responded"

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ..current import in_active_turn
 from ..errors import InvalidTurn
 from ..identity import mark_of
 from ..journal import queries
@@ -236,7 +237,12 @@ class Answers:
         self, call_id: str, change: Change, state: queries.CallState, more: Sequence[Statement]
     ) -> str | None:
         """Change a call's part, wherever it is. The name of its tool, or `None`: no call waits for that."""
-        host, answer = self._host, self._host.turns.answer
+        host = self._host
+        for turn in list(host.turns):
+            # What it has said is in no stream any more and no message yet. A hook of its end must not wait.
+            if turn.ending is not None and not in_active_turn(host.id):
+                await turn.ending.wait()
+        answer = host.turns.answer
         if answer is not None and (part := answer.call(call_id)) is not None:
             parts = change([part])
             if parts is None:

@@ -98,6 +98,8 @@ class Turn:
     """How it failed in a process that died before people were told."""
     fold: Accumulator | None = None
     """What it has said so far, while it runs or is about to go on."""
+    ending: asyncio.Event | None = None
+    """There while its answer is about to be a message; set once it is."""
     is_interrupted: bool = False
     """True while it was cut off and has not gone on."""
     journal: Journal | None = None

@@ -134,10 +134,13 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
     finally:
         run.unlink()
         turn.fold = None
+    over = turn.ending = asyncio.Event()
     try:
         return await _ended(host, run, work)
     finally:
         run.is_closed = True
+        turn.ending = None
+        over.set()
 
 
 async def _work(run: Run, abort: AbortController) -> None:
