@@ -8,6 +8,7 @@ INSTALLED := $(VENV)/.installed
 LOCK ?= requirements/tested.txt
 
 # Quick folders first; whole stories, killed processes and pages last, when the rest is known to be good.
+# Elsewhere the marker `slow` says what starts processes; tests/support/quick.py holds the others to starting none.
 SLOW := $(wildcard tests/crash tests/journeys tests/docs tests/test_readme.py)
 QUICK := $(filter-out $(SLOW) %/__pycache__ %/__init__.py %/conftest.py %/recordings,$(wildcard tests/*))
 TESTS ?= $(QUICK) $(SLOW)
@@ -31,9 +32,15 @@ install: $(INSTALLED) ## Create .venv with everything in it (PYTHON=python3.12 c
 run: $(INSTALLED) ## Start the demo agent and its page (no key needed)
 	@$(BIN)/everthink dev
 
-check: lint types ## Check style, types and all that is quick: no browsers, no killed processes, no pages
+# Thousands of databases are made, and each waits for the disk; memory makes nobody wait, where there is enough of it.
+check test: export TMPDIR ?= $(shell df -Pk /dev/shm /tmp 2>/dev/null | awk '$$6 == "/dev/shm" && $$4 > 4000000 {print $$6; found = 1} END {if (!found) print "/tmp"}')
+# What was compiled is kept, and not in the tree: every process that a test starts would compile everything again.
+check test: export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/bytecode
+check test: export PYTHONDONTWRITEBYTECODE :=
+
+check: lint types ## Check style, types and all that is quick: no processes, no browsers, no pages
 	@scripts/ensure-postgres
-	@$(call timed,$(PYTEST) $(QUICK) $(ARGS))
+	@$(call timed,$(PYTEST) -m "not slow" $(QUICK) $(ARGS))
 
 test: lint types ## Check style and types, then run every test (ARGS="-k name", TESTS=tests/turn, JOBS=0)
 	@scripts/ensure-postgres

@@ -219,6 +219,12 @@ def members(item: Item, hidden: list[str]) -> tuple[list[Attribute], list[Group]
                 Attribute(name, unparse(child.annotation), default_of(child.value), text_of(after) or "")
             )
 
+    # The fields of a base that nobody imports are its own to whoever reads the page.
+    for base in filter(None, (item.module.items.get(unparse(base)) for base in node.bases)):
+        if base.name.startswith("_") and isinstance(base.node, ast.ClassDef):
+            fields = {assigned(child) for child in base.node.body if isinstance(child, ast.AnnAssign)}
+            attributes += [one for one in members(base, hidden)[0] if one.name in fields]
+
     def shown(name: str) -> bool:
         return name[0] != "_" and not any(fnmatch(f"{item.name}.{name}", pattern) for pattern in hidden)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -16,6 +17,7 @@ import pytest
 from everthink import App, Think
 from tests.support.chromium import remove_shared_chromium
 from tests.support.postgres import remove_shared_cluster
+from tests.support.quick import mark_slow, watched
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,7 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--shuffle`: another order, the same in every process. Files stay whole, for what they share."""
+    """Slow files last. With `--shuffle`: another order, the same in every process. Files stay whole, for what
+    they share."""
+    mark_slow(items)
     seed = config.getoption("--shuffle")
     if seed is None:
         return
@@ -41,6 +45,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for tests in order:
         dice.shuffle(tests)
     items[:] = [item for tests in order for item in tests]
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay in memory to the end: nobody need look through them for garbage each time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that starts a process says so."""
+    return (yield from watched(item))
 
 
 LONGEST = 240

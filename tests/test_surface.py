@@ -506,12 +506,12 @@ async def test_a_method_of_chats_that_a_plain_agent_lacks_is_told_as_that() -> N
             return self.get_messages()  # pyright: ignore
 
         def end(self) -> Any:
-            return self.destroy()  # pyright: ignore
+            return self.demolish()  # pyright: ignore
 
     async with App(Bike, store=":memory:") as app, app.agent(Bike) as bike:
         with pytest.raises(AttributeError, match=r"Bike does not chat, so that it has no 'get_messages'"):
             bike.read()
-        with pytest.raises(AttributeError, match=r"Bike has no attribute 'destroy'\.$"):
+        with pytest.raises(AttributeError, match=r"Bike has no attribute 'demolish'\.$"):
             bike.end()
 
 

@@ -3,13 +3,15 @@
 from everthink import App, Think, tool
 
 What nearly every agent names is here. The rest is beside it, by theme: `everthink.hooks`, `chat`, `memory`,
-`recovery`, `fibers`, `timers`, `server`, `errors`, `client`, `observe`, `testing`.
+`recovery`, `fibers`, `timers`, `mcp`, `children`, `framework`,
+`server`, `errors`, `client`, `observe`, `testing`.
 """
 
 from typing import TYPE_CHECKING, Never
 
 from .agent import Agent
 from .app.app import App
+from .children.tool import agent_tool
 from .door.submission import Submission
 from .errors import AgentError, ToolError
 from .hooks.values import Allow, Block, StepConfig, Substitute, TurnConfig, TurnResult
@@ -39,6 +41,7 @@ __all__ = [
     "ToolError",
     "TurnConfig",
     "TurnResult",
+    "agent_tool",
     "client_tool",
     "exposed",
     "tool",

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 
 from .errors import AgentError
 
-__all__ = ["Address", "canonical", "from_address", "in_address", "kebab"]
+__all__ = ["Address", "canonical", "child_in_address", "from_address", "in_address", "kebab"]
 
 _KEPT = re.compile("(%2[Ff]|%3[Ff]|%23)")
 
@@ -43,10 +43,38 @@ class Address:
         name = self.name.replace("%", "%25").replace("/", "%2F")
         return f"{Address(*parent, tuple(above)).id}/sub/{self.cls_name}/{name}"
 
+    @property
+    def parent(self) -> Address | None:
+        """Whose child it is; `None` for an agent that is nobody's."""
+        return Address(*self.parents[-1], self.parents[:-1]) if self.parents else None
+
+    @property
+    def root(self) -> Address:
+        """The outermost of those above it; itself when there is none."""
+        return Address(*self.parents[0]) if self.parents else self
+
+    @property
+    def path(self) -> tuple[tuple[str, str], ...]:
+        """Class and name of all, from the outermost to itself."""
+        return (*self.parents, (self.cls_name, self.name))
+
+    @property
+    def family(self) -> tuple[Address, ...]:
+        """The addresses of those above it, the outermost first, and its own."""
+        path = self.path
+        return tuple(Address(*path[at], path[:at]) for at in range(len(path)))
+
+    def child(self, cls_name: str, name: str) -> Address:
+        """The address of one of its children."""
+        return Address(cls_name, name, self.path)
+
     @classmethod
-    def parse(cls, id: str) -> Address:
-        """The address of an agent without parents. A name may have slashes: the first one ends the class."""
-        cls_name, _, name = id.partition("/")
+    def parse(cls, written: str) -> Address:
+        """The address of an agent without parents, as a person writes it: the first slash ends the class.
+
+        Not for ids of rows: a name may look like the address of a child.
+        """
+        cls_name, _, name = written.partition("/")
         return cls(cls_name, name)
 
     def __str__(self) -> str:
@@ -76,6 +104,17 @@ def in_address(name: str) -> str:
         kept="Nothing was sent.",
         next_step="Call agents that clients reach otherwise, shop.berlin rather than shop/berlin."
         " From inside the app, app.agent(…) reaches agents of any name.",
+    )
+
+
+def child_in_address(name: str) -> str:
+    """The segment of a path that stands for the name of a child, which may have slashes. Raises as above."""
+    if name and not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
+        return quote(name, safe="")
+    raise AgentError(
+        f"{name!r} is the name of a child that no address can say: it is empty or has a control character.",
+        kept="Nothing was sent.",
+        next_step="Call children that clients reach otherwise. From inside, sub_agent(…) reaches any.",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
@@ -22,6 +23,15 @@ from .surface import MissingAttribute, check_assigned, check_class, reserved_of
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
 
+    from .abort import AbortSignal
+    from .children.values import (
+        AgentToolProgress,
+        AgentToolResult,
+        AgentToolRun,
+        Detached,
+        RunStatus,
+        SubAgent,
+    )
     from .fibers.fibers import FiberFunction
     from .fibers.values import (
         FiberInspection,
@@ -42,6 +52,7 @@ __all__ = ["Agent"]
 log = logging.getLogger("everthink.agent")
 
 T = TypeVar("T")
+A = TypeVar("A", bound="Agent")
 
 _ENTERED = "_entered"
 
@@ -93,7 +104,7 @@ class Agent:
 
     @property
     def id(self) -> str:
-        """The agent's address: its class and its name."""
+        """The agent's address: its class and its name, below those of its parents."""
         return self._home.id
 
     initial_state: Any = NO_STATE
@@ -312,7 +323,7 @@ class Agent:
         )
 
     async def remove_mcp_server(self, id: str) -> bool:
-        """Forget an MCP server, with its secrets. False when there is none of that id."""
+        """Forget an MCP server, with its secrets, by its id or its name. False when there is none."""
         check_call("remove_mcp_server", id=id)
         await self._home.mcp.open()
         return await self._home.mcp.remove(id)
@@ -355,25 +366,19 @@ class Agent:
         Nobody is asked first: approvals are for what a model wants. Raises `ToolError` when it fails.
         """
         check_call("call_mcp_tool", server=server, tool=tool, input=input)
-        from .mcp.reading import call
-
-        return await call(await self._mcp_server(server), tool, input or {}, self)
+        return await (await self._mcp_server(server)).use(tool, input or {}, self)
 
     async def get_mcp_prompt(
         self, server: str, name: str, arguments: dict[str, str] | None = None
     ) -> list[dict[str, Any]]:
         """A prompt of an MCP server, filled in: messages with `role` and `content`."""
         check_call("get_mcp_prompt", server=server, name=name, arguments=arguments)
-        from .mcp.reading import prompt
-
-        return await prompt(await self._mcp_server(server), name, arguments)
+        return await (await self._mcp_server(server)).prompt(name, arguments)
 
     async def read_mcp_resource(self, server: str, uri: str) -> list[dict[str, Any]]:
         """What stands behind an address of an MCP server: each with `uri`, and `text` or `blob` (base64)."""
         check_call("read_mcp_resource", server=server, uri=uri)
-        from .mcp.reading import resource
-
-        return await resource(await self._mcp_server(server), uri)
+        return await (await self._mcp_server(server)).resource(uri)
 
     async def _mcp_server(self, server: str) -> Any:
         await self._home.mcp.open()
@@ -426,6 +431,156 @@ class Agent:
     async def keep_alive_while(self, fn: Callable[[], T | Awaitable[T]]) -> T:
         """Keep this agent in memory while `fn()` runs, and return what it returns."""
         return await while_held(self._home.hold(), fn)
+
+    # --- children
+
+    sub_agents: Sequence[type[Agent]] = ()
+    """The classes of this agent's children, as far as the app cannot know them otherwise: those named here
+    are woken after a restart, and found in addresses, before anybody has used them."""
+
+    max_concurrent_agent_tools: float = math.inf
+    """So many runs of children may be under way at once; one more is refused, and nothing waits."""
+
+    agent_tool_reattach_no_progress_timeout: float = 120.0
+    """Seconds after which a child that an earlier process began and that says nothing is waited for no
+    longer. It goes on by itself, and asking again joins it. Waiting for a person is no silence."""
+
+    agent_tool_reattach_max_window: float = math.inf
+    """Seconds after which such a child is stopped, whatever it says."""
+
+    async def sub_agent(self, cls: type[A], name: str) -> A:
+        """A child: an agent of its own below this one, made and started if need be, as others have it:
+        `await child.save_messages(…)`, `child.chat(…)`, its own methods. It stays until it is deleted."""
+        return await self._home.children.family.child(cls, name)
+
+    async def has_sub_agent(self, cls: type[Agent] | str, name: str) -> bool:
+        """True when there is such a child. `cls` may be the name of a class."""
+        return await self._home.children.family.has(cls, name)
+
+    async def list_sub_agents(self, cls: type[Agent] | str | None = None) -> list[SubAgent]:
+        """The children, the oldest first; with `cls` those of that class."""
+        return await self._home.children.family.list(cls)
+
+    async def abort_sub_agent(self, cls: type[Agent] | str, name: str) -> None:
+        """Drop a child from memory where it is. What it did is kept, and goes on when it is next reached."""
+        await self._home.children.family.abort(cls, name)
+
+    async def delete_sub_agent(self, cls: type[Agent] | str, name: str) -> None:
+        """Delete a child, everything of it, and all below it. One that is not there is no error."""
+        await self._home.children.family.delete(cls, name)
+
+    async def destroy(self) -> None:
+        """Delete this agent, everything of it, and all below it."""
+        await self._home.children.family.destroy()
+
+    def parent_agent(self, cls: type[A]) -> A:
+        """The parent of this child, as others have it. Raises when it is nobody's, or of another class."""
+        return self._home.children.family.parent(cls)
+
+    @property
+    def parent_path(self) -> list[tuple[str, str]]:
+        """Class and name of those above, the outermost first; empty for an agent that is nobody's child."""
+        return list(self._home.address.parents)
+
+    @property
+    def self_path(self) -> list[tuple[str, str]]:
+        """The same with this agent at its end."""
+        return list(self._home.address.path)
+
+    async def run_agent_tool(
+        self,
+        cls: type[Agent],
+        *,
+        input: Any,
+        run_id: str | None = None,
+        parent_tool_call_id: str | None = None,
+        signal: AbortSignal | None = None,
+        input_preview: str | None = None,
+        display: Mapping[str, Any] | None = None,
+        display_order: int = 0,
+        output: Any = None,
+        detached: bool | Detached | dict[str, Any] = False,
+    ) -> AgentToolResult:
+        """Let a child of its own answer once, and wait for it. What goes wrong is told in the result.
+
+        `run_id` names the run and the child. A run that is known is joined where it is, or its result
+        returned: it is never begun twice. `output` is a type or a schema that the answer is to fit.
+
+        With `detached` nobody waits: this returns (`status` is `"running"`) once the run is accepted, and it
+        goes on after the turn that asked, and after a restart. `Detached(…)` says who is told how it ended,
+        and how long it may take; `cancel_agent_tool` stops it, `signal` does not.
+        """
+        return await self._home.children.run(
+            cls,
+            input=input,
+            run_id=run_id,
+            call_id=parent_tool_call_id,
+            signal=signal,
+            preview=input_preview,
+            display=display,
+            order=display_order,
+            output=output,
+            detached=detached,
+        )
+
+    async def report_progress(
+        self,
+        *,
+        fraction: float | None = None,
+        message: str | None = None,
+        phase: str | None = None,
+        milestone: str | None = None,
+        data: Any = None,
+        persist: bool = False,
+    ) -> None:
+        """Tell the parent how far this child is with the run it is asked for: in its tools and hooks.
+
+        Windows of the parent see it, and its `on_progress`; no message holds it. At most one in 200 ms is
+        told. The latest is kept with the run, `data` only with `persist`. A `milestone` is kept for good, in
+        order. Outside a run nobody is told, which is logged.
+        """
+        await self._home.children.reports.report(
+            fraction=fraction,
+            message=message,
+            phase=phase,
+            milestone=milestone,
+            data=data,
+            persist=persist,
+        )
+
+    async def cancel_agent_tool(self, run_id: str, reason: object = None) -> None:
+        """Stop a run of a child. One that is over, or unknown, stays as it is."""
+        await self._home.children.runs.cancel(run_id, reason)
+
+    async def clear_agent_tool_runs(
+        self,
+        *,
+        older_than: datetime | None = None,
+        status: RunStatus | Sequence[RunStatus] | None = None,
+    ) -> int:
+        """Delete runs and their children: those that began before a time, or have a status. How many."""
+        return await self._home.children.runs.clear(older_than=older_than, status=status)
+
+    async def list_agent_tool_runs(self) -> list[AgentToolRun]:
+        """The runs of children that are kept, the oldest first."""
+        return await self._home.children.runs.list()
+
+    def _children(self) -> Any:
+        return self._home.children
+
+    def on_before_sub_agent(self, request: HTTPConnection, cls: type[Agent], name: str) -> Any:
+        """Somebody wants to reach a child by its address. Return a response (or raise) to refuse them;
+        asked once for each request and socket, at each step of the way."""
+        return None
+
+    def on_agent_tool_start(self, run: AgentToolRun) -> Awaitable[None] | None:
+        """A run of a child begins. Raising is logged."""
+
+    def on_agent_tool_finish(self, run: AgentToolRun, result: AgentToolResult) -> Awaitable[None] | None:
+        """A run of a child is over. Raising is logged."""
+
+    def on_progress(self, run: AgentToolRun, progress: AgentToolProgress) -> Awaitable[None] | None:
+        """A child reports how far it is, or passes a milestone. Raising is logged."""
 
     # --- fibers
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from .errors import NoModel
-from .messages import Part
+from .messages import Part, encode_json
 from .turn.prompt import DEFAULT_SYSTEM_PROMPT, capabilities
 
 if TYPE_CHECKING:
+    from .children.values import AgentToolProgress, AgentToolResult, AgentToolRun
     from .door.concurrency import MessageConcurrency
     from .door.submission import Submission
     from .hooks.values import (
@@ -107,6 +110,38 @@ class Hooks:
     wait_for_mcp_connections: bool | float = False
     """Whether a turn waits for MCP servers that are being connected to: not at all, for 10 seconds (`True`),
     or so many. What a server offered before is offered without waiting."""
+
+    # --- as a tool of another agent
+
+    def format_agent_tool_input(self, input: Any) -> Any:
+        """The message that this agent is asked with when it is a tool of another one: a text as it is, other
+        values as JSON."""
+        return input if isinstance(input, str) else msgspec.json.format(encode_json(input)).decode()
+
+    def get_agent_tool_output(self, run_id: str) -> Any:
+        """A value that the run `run_id` gave, for whoever asked: any JSON. Default: none but its text."""
+        return None
+
+    def get_agent_tool_summary(self, run_id: str) -> str | Awaitable[str | None] | None:
+        """The run `run_id` in words, for whoever asked. Default: what was answered."""
+        return None
+
+    # --- what its conversation reads of detached runs
+
+    def format_detached_completion(self, run: AgentToolRun, result: AgentToolResult) -> str | Awaitable[str]:
+        """The message that this agent's model is asked with when a detached run is over, or was given up
+        (`Detached(notify=True)`). An empty text: none. Raising: it is tried again later."""
+        from .children.delivering import completion_text  # loaded with the first run
+
+        return completion_text(run, result)
+
+    def format_detached_milestone(
+        self, run: AgentToolRun, milestone: AgentToolProgress
+    ) -> str | Awaitable[str]:
+        """The message of a milestone of a detached run (`Detached(on_milestones=…)`). An empty text: none."""
+        from .children.delivering import milestone_text  # loaded with the first run
+
+        return milestone_text(run, milestone)
 
     # --- what the agent is made of
 

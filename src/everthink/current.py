@@ -20,6 +20,7 @@ __all__ = [
     "current_origin",
     "current_turn",
     "enclosing_turns",
+    "identity_within",
     "in_active_turn",
     "in_readonly_turn",
     "origin_of",
@@ -91,6 +92,11 @@ def current_turn() -> InTurn | None:
 def in_active_turn(agent: str) -> bool:
     """True inside a turn of that agent (its hooks, its tools)."""
     return any(turn.agent == agent for turn in enclosing_turns.get())
+
+
+def identity_within(agent: str) -> Any:
+    """Who asked for the turn of that agent which this code is part of, as JSON; `None`: not known."""
+    return next((turn.identity for turn in reversed(enclosing_turns.get()) if turn.agent == agent), None)
 
 
 def in_readonly_turn(agent: str) -> bool:

@@ -54,6 +54,12 @@ def check_settings(cls: type) -> None:
             )
         if isinstance(value, Tool):
             continue
+        if name == "mcp_servers":
+            raise InvalidSettings(
+                _none_of_ours(cls, name),
+                next_step="Servers that all agents use are the app's: App(…, mcp_servers={…}). One agent adds"
+                " its own with add_mcp_server(). Otherwise give it another name.",
+            )
         if (next_step := slip(name, value, cls)) is not None:
             raise InvalidSettings(_none_of_ours(cls, name), next_step=next_step)
         if (advice := uncalled(name, value, cls)) is not None:

@@ -23,6 +23,8 @@ FACADES = (
     "fibers",
     "timers",
     "mcp",
+    "children",
+    "framework",
     "server",
     "errors",
     "client",

@@ -187,6 +187,12 @@ TEXT = Kind("text", lambda value: isinstance(value, str))
 SOME_TEXT = Kind("text with something in it", lambda value: isinstance(value, str) and bool(value.strip()))
 TEXTS = Kind('a list of texts: ["one", "two"]', _are_texts)
 FUNCTION = Kind("a function", callable)
+CLASSES = Kind(
+    "a tuple of agent classes: (Researcher, Writer)",
+    lambda value: (
+        isinstance(value, tuple | list) and all(isinstance(one, type) for one in cast("Any", value))
+    ),
+)
 DICT = Kind("a dict", lambda value: isinstance(value, Mapping))
 NUMBER = Kind("a number", _is_number)
 WHOLE = Kind("a whole number", _is_whole)
@@ -277,6 +283,10 @@ _AGENT = {
     "max_alarm_memory_limit_strikes": at_least(1),
     "retry_options": optional(made_of("Retry")),
     "fiber_recovery": made_of("FiberRecovery"),
+    "sub_agents": CLASSES,
+    "max_concurrent_agent_tools": at_least(0) | Kind("math.inf", lambda value: value == math.inf),
+    "agent_tool_reattach_no_progress_timeout": SECONDS,
+    "agent_tool_reattach_max_window": SECONDS,
 }
 
 _USED = {
@@ -389,6 +399,14 @@ KINDS: dict[str, dict[str, Kind]] = {
         "cwd": optional(TEXT),
     },
     "LocalServer": {**_USED, "server": ANYTHING},
+    "Detached": {
+        "on_finish": optional(TEXT | FUNCTION),
+        "notify": YES_NO | SOME_TEXT,
+        "max_budget": optional(above(0)),
+        "no_progress_budget": optional(above(0)),
+        "on_milestones": TEXTS,
+        "milestone_mode": words("narrate", "react"),
+    },
     "MediaEviction": {
         "keep_recent_messages": WHOLE,
         "min_part_bytes": at_least(1),
@@ -490,6 +508,15 @@ CALLS: dict[str, dict[str, Kind]] = {
             lambda value: callable(value) or callable(getattr(value, "wait", None)),
         )
     },
+    "report_progress": {
+        "fraction": optional(
+            Kind("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value < math.inf)
+        ),
+        "message": optional(TEXT),
+        "phase": optional(TEXT),
+        "milestone": optional(SOME_TEXT),
+        "persist": YES_NO,
+    },
     "apply_tool_approval": {"tool_call_id": id_of("a call", "tool_call_id")},
     "add_mcp_server": {
         "name": SOME_TEXT,
@@ -511,6 +538,9 @@ CALLS: dict[str, dict[str, Kind]] = {
 """What methods of an agent are given, where another kind of it would fail far from here, or do nothing."""
 
 _LOOKING_ON = {
+    "on_agent_tool_start": "",
+    "on_agent_tool_finish": " The run is over.",
+    "on_progress": "",
     "after_tool_call": " To answer in the place of a tool, return Substitute(…) from before_tool_call.",
     "on_chat_response": " The answer is stored already.",
     "on_chunk": " What is said is shown as it is.",

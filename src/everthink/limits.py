@@ -52,7 +52,7 @@ class Limits:
     waiting_turns: int = 32
     """Turns of one agent that may wait for their place, when clients ask for them."""
     calls_at_once: int = 16
-    """Method calls of one connection that may run at once."""
+    """Method calls of one connection, or of one MCP client at one agent, that may run at once."""
     replays: int = 8
     """Times that one stream is replayed to one connection, which asks for it each time."""
     sockets: int = 10_000

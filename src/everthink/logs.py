@@ -36,6 +36,7 @@ LOGGERS = (
     "agent",
     "cli",
     "client",
+    "children",
     "cluster",
     "devtools",
     "fibers",

@@ -182,6 +182,11 @@ _HOOK = re.compile(r"(before|after|on|should|classify|repair|validate)_")
 _SOUNDS_CALLED = re.compile(r"(before|after|on)_")
 _GIVES = (
     "configure_session",
+    "format_agent_tool_input",
+    "format_detached_completion",
+    "format_detached_milestone",
+    "get_agent_tool_output",
+    "get_agent_tool_summary",
     "get_capability_prompt",
     "get_default_timezone",
     "get_model",

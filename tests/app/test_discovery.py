@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,35 +12,11 @@ from everthink.errors import DiscoveryFailed
 from everthink.testing import ScriptedModel, says
 
 from ..support.server import served
-
-Write = Callable[..., Path]
+from .conftest import Write
 
 
 def agent(name: str, extra: str = "") -> str:
     return f"from everthink import Think\n{extra}\nclass {name}(Think):\n    model = 'demo'\n"
-
-
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Makes a folder of agents in the working directory."""
-    import sys
-
-    monkeypatch.chdir(tmp_path)
-    known, paths = set(sys.modules), list(sys.path)
-
-    def write_(**files: str) -> Path:
-        for name, text in files.items():
-            path = tmp_path / "agents" / name.replace("__", "/").replace("9", "-")
-            path = path.with_name(path.name + ".py")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        return tmp_path / "agents"
-
-    yield write_
-    sys.path[:] = paths
-    for name in set(sys.modules) - known:
-        if name.startswith(("agents", "_everthink_agents")):
-            del sys.modules[name]
 
 
 def problems(folder: Path) -> dict[str, str]:
@@ -214,3 +189,61 @@ def test_a_file_called_like_the_class_of_another_is_ambiguous(write: Write) -> N
 def test_a_file_may_be_called_like_its_own_class(write: Write) -> None:
     folder = write(support=agent("Support"), night_shift=agent("NightShift"))
     assert [found.id for found in find_agents(folder)] == ["night-shift", "support"]
+
+
+def test_children_are_declared_for_the_parent_whose_folder_they_are_in(write: Write) -> None:
+    folder = write(
+        desk__agent=agent("Desk"),
+        desk__agents__clerk=agent("Clerk"),
+        shop=agent("Shop"),
+    )
+    desk, shop = discover(folder)
+    assert [cls.__name__ for cls in desk.sub_agents] == ["Clerk"]
+    assert shop.sub_agents == ()
+    assert discover(folder)[0].sub_agents == desk.sub_agents
+
+
+@pytest.mark.anyio
+async def test_children_are_served_below_their_parent(write: Write, tmp_path: Path) -> None:
+    folder = write(
+        sales__agent=agent("Sales"),
+        sales__agents__clerk=agent("SalesClerk"),
+        bank__agent=agent("Bank"),
+        bank__agents__clerk=agent("BankClerk"),
+    )
+    async with served(App.discover(folder, store=f"sqlite:///{tmp_path}/app.db")) as server:
+        for place, found in {
+            "sales/room/sub/clerk/ada": "sales-clerk",  # by its file, which another parent has, too
+            "bank/room/sub/clerk/ada": "bank-clerk",
+            "sales/room/sub/sales-clerk/ada": "sales-clerk",
+        }.items():
+            tab = await server.connect(f"/agents/{place}")
+            identity = await tab.until_frame("cf_agent_identity")
+            assert (identity["agent"], identity["name"]) == (found, "ada")
+        # That of another parent is no child of this one
+        answer = await server.http("/agents/sales/room/sub/bank-clerk/ada/get-messages")
+        assert answer.status == 404
+
+
+def test_two_classes_of_one_name_are_told_wherever_they_are(write: Write) -> None:
+    found = problems(write(a__agent=agent("A"), a__agents__kid=agent("B"), b=agent("B")))
+    assert list(found) == ["duplicate-agent-name"]
+    assert "agents/a/agents/kid.py: its class B is called as the one in agents/b.py" in str(found)
+
+
+def test_a_folder_of_children_without_any_is_told(write: Write) -> None:
+    found = problems(write(desk__agent=agent("Desk"), desk__agents__clerk__main=agent("Clerk")))
+    assert list(found) == ["no-agent-in-folder"]
+    assert "agents/desk/agents/clerk/agent.py" in found["no-agent-in-folder"]
+
+
+def test_a_second_layer_of_children_is_named_in_code(write: Write) -> None:
+    found = problems(
+        write(a__agent=agent("A"), a__agents__b__agent=agent("B"), a__agents__b__agents__c=agent("C"))
+    )
+    assert "sub_agents = (…,)" in found["unsupported-nested-subagent"]
+
+
+def test_a_child_called_sub_is_told(write: Write) -> None:
+    found = problems(write(desk__agent=agent("Desk"), desk__agents__clerk=agent("Sub")))
+    assert "/sub/ parts them" in found["reserved-agent-name"]

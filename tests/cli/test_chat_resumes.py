@@ -13,6 +13,8 @@ import pytest
 from ..support.cable import Cable
 from ..support.commands import Command
 
+pytestmark = pytest.mark.slow
+
 # A model that counts lines, stops in the middle until there is a file `go`, and can go on where it stopped.
 AGENT = """
 import asyncio

@@ -49,6 +49,7 @@ def test_every_command_explains_itself_with_an_example(run: CliRunner, name: str
     assert "Example" in shown.output
 
 
+@pytest.mark.slow
 def test_help_lists_the_commands_without_importing_them() -> None:
     script = (
         "import sys; from everthink.cli.main import cli\n"
@@ -72,8 +73,7 @@ def test_the_version_is_said(run: CliRunner) -> None:
 
 
 # --- new
-
-
+@pytest.mark.slow
 def test_a_new_project_passes_its_own_test(run: CliRunner, tmp_path: Path) -> None:
     made = run.invoke(cli, ["new", "Shop Helper"])
     assert made.exit_code == 0, made.output
@@ -193,6 +193,7 @@ def test_inspect_shows_an_approved_call_once(run: CliRunner, tmp_path: Path) -> 
     assert call["asked_at"] <= call["started_at"] <= call["settled_at"]
 
 
+@pytest.mark.slow
 def test_inspect_reads_beside_the_owner_and_changes_nothing(run: CliRunner, tmp_path: Path) -> None:
     store = a_database(tmp_path)
 
@@ -419,10 +420,15 @@ def test_doctor_says_which_agents_cannot_answer_and_which_keys_are_none(
     (tmp_path / "agents" / "porter.py").write_text(
         "from everthink import Think\nclass Porter(Think):\n    model = 'openai:gpt-5'\n"
     )
+    clerk = tmp_path / "agents" / "porter" / "agents" / "clerk.py"
+    clerk.parent.mkdir(parents=True)
+    clerk.write_text("from everthink import Think\nclass Clerk(Think):\n    model = 'openai:gpt-5'\n")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     shown = run.invoke(cli, ["doctor"])
     assert shown.exit_code == 0
+    assert "Porter (children: Clerk)" in shown.output
     assert "Porter cannot answer" in shown.output
+    assert "Clerk cannot answer" in shown.output
     assert "there is no OPENAI_API_KEY" in shown.output
 
     # A placeholder that was typed as it stood
@@ -473,6 +479,7 @@ def test_what_may_be_a_key_is_not_told(key: str, monkeypatch: pytest.MonkeyPatch
     assert not [note for note in odd_keys() if note.startswith("OPENAI_API_KEY")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["dev", "serve"])
 def test_dev_and_serve_tell_a_placeholder(command: str, tmp_path: Path) -> None:
     (tmp_path / "agents").mkdir()
@@ -498,6 +505,7 @@ def test_an_option_that_is_called_otherwise_is_told(run: CliRunner, args: list[s
     assert words in " ".join(refused.output.split())
 
 
+@pytest.mark.slow
 def test_dev_names_no_conversation_that_authorize_may_keep_closed(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(MAIN.replace("App(Helper)", "App(Helper, authorize=lambda who: False)"))
     with Command(tmp_path, "dev", "main:service", "--port", "0", "--no-reload") as server:

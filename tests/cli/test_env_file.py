@@ -40,6 +40,7 @@ def settings(base: str) -> str:
         return answer.read().decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["dev", "serve"])
 def test_dev_and_serve_read_it_and_the_environment_counts_more(project: Path, command: str) -> None:
     with Command(project, command, "agents", "--port", "0", SHAPE="square") as server:
@@ -50,6 +51,7 @@ def test_dev_and_serve_read_it_and_the_environment_counts_more(project: Path, co
     assert (project / "from-env.db").exists()
 
 
+@pytest.mark.slow
 def test_chat_reads_where_the_server_is(project: Path) -> None:
     with Command(project, "serve", "agents", "--port", "0") as server:
         base = server.until(r"at (http://127\.0\.0\.1:\d+)")[1]
@@ -67,6 +69,7 @@ def test_the_help_says_so(command: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_line_that_is_no_setting_is_told_without_its_content(project: Path) -> None:
     (project / ".env").write_text("COLOUR=blue\nsecret words\n")
     with Command(project, "inspect") as inspect:
@@ -76,6 +79,7 @@ def test_a_line_that_is_no_setting_is_told_without_its_content(project: Path) ->
     assert "secret" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
@@ -101,6 +105,7 @@ def test_a_setting_that_nobody_reads_is_told_with_the_nearest(project: Path, nam
     assert f"{name} (the environment) is no setting of everthink;" in "\n".join(inspect.seen)
 
 
+@pytest.mark.slow
 def test_settings_that_are_read_and_those_of_others_are_not_told(project: Path) -> None:
     (project / ".env").write_text("EVERTHINK_TOKEN=a\nEVERTHINK_TEST_POSTGRES=b\nEVERY_OTHER=c\n")
     with Command(project, "inspect") as inspect:
@@ -108,6 +113,7 @@ def test_settings_that_are_read_and_those_of_others_are_not_told(project: Path) 
     assert "no setting" not in "\n".join(inspect.seen)
 
 
+@pytest.mark.slow
 def test_a_value_that_an_option_cannot_take_is_told_with_its_place(project: Path) -> None:
     (project / ".env").write_text("COLOUR=blue\nPORT=abc\n")
     with Command(project, "serve", "agents") as server:
@@ -122,6 +128,7 @@ def test_a_value_that_an_option_cannot_take_is_told_with_its_place(project: Path
     assert server.seen[-1] == wrong
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_read_is_told(project: Path) -> None:
     (project / ".env").write_bytes(b"COLOUR=\xff\xfe\n")
     with Command(project, "serve", "agents") as server:
@@ -165,6 +172,7 @@ def test_a_quote_that_does_not_end_takes_no_other_line_with_it(line: str) -> Non
     assert others == [(2, ("B", "c")), (3, ("C", "d")), (4, ("E", "f"))]
 
 
+@pytest.mark.slow
 def test_a_quote_that_does_not_end_is_told_and_the_store_below_it_is_used(project: Path) -> None:
     (project / ".env").write_text('COLOUR=blue\nSHAPE="secret\nEVERTHINK_STORE=sqlite:///from-env.db\n')
     with Command(project, "serve", "agents", "--port", "0") as server:
@@ -176,6 +184,7 @@ def test_a_quote_that_does_not_end_is_told_and_the_store_below_it_is_used(projec
     assert (project / "from-env.db").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_called_env_is_told(project: Path) -> None:
     (project / ".env").unlink()
     (project / ".env").mkdir()

@@ -65,7 +65,7 @@ def test_an_export_is_lines_of_json_that_hold_the_conversation(run: CliRunner, s
     shown = run.invoke(cli, ["export", "assistant/room-1", "--store", store])
     assert shown.exit_code == 0, shown.output
     head, *lines = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert (head["kind"], head["format"], head["class"], head["name"]) == ("export", 1, "Assistant", "room-1")
+    assert (head["kind"], head["format"], head["class"], head["name"]) == ("export", 2, "Assistant", "room-1")
     said = [line["content"]["parts"][-1]["text"] for line in lines if line["kind"] == "message"]
     assert said == [message.text for message in asyncio.run(conversation(store, "room-1"))]
     assert said == [f"Remember {SECRET}", f"I know {SECRET}."]

@@ -9,6 +9,8 @@ import pytest
 
 from ..support.commands import Command
 
+pytestmark = pytest.mark.slow
+
 AGENT = '''
 import json
 

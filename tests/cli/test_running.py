@@ -22,6 +22,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from ..support.commands import PATIENCE, Command
 
+pytestmark = pytest.mark.slow
+
 AGENT = """
 from everthink import Think
 

@@ -16,7 +16,7 @@ from everthink.testing.client import Client
 from everthink.testing.node import Node
 from tests.cluster.talker import ANSWER, HELD_AFTER, WORDS, Talker
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 PLAIN = "tests.cluster.talker:Talker"

@@ -122,7 +122,9 @@ async def test_a_turn_that_ends_the_process_is_set_aside_and_can_be_released(sto
         [aside] = seen["set_aside"]
         assert (aside["name"], aside["turn"], aside["strikes"]) == ("poisoned", "t", 3)
         released = await asyncio.to_thread(cli, "release", "patient/poisoned", "--store", store, "--json")
-        assert released == {"released": [{"class": "Patient", "name": "poisoned", "turn": "t"}]}
+        assert released == {
+            "released": [{"class": "Patient", "name": "poisoned", "parents": [], "turn": "t"}]
+        }
         await node.restart(POISON_CURED="1")
         tab = await node.connect(Patient, "poisoned")
         await tab.until(lambda: [m.text for m in tab.messages].count("Done.") == 2)

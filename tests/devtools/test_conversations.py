@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from everthink import App, Think
+from everthink.address import Address
 from everthink.testing import ScriptedModel, says
 from tests.support.agents import live
 
@@ -72,10 +73,10 @@ async def test_deleting_one_erases_the_agent(develop: Develop) -> None:
     server, cls = await spoken(develop)
     assert (await post(server, "ada/erase")).json["rows"] > 0
     assert [one["name"] for one in (await listed(server))["conversations"]] == ["bob"]
-    assert not await (await app_of(server).open()).exists(cls, "ada")
+    assert not await (await app_of(server).open()).exists(Address(cls.__name__, "ada"))
     assert (await post(server, "ada/erase")).status == 404
     assert (await post(server, "ada/rename", {"title": "x"})).status == 404
-    assert not await (await app_of(server).open()).exists(cls, "ada")
+    assert not await (await app_of(server).open()).exists(Address(cls.__name__, "ada"))
 
 
 async def test_all_conversations_are_searched(develop: Develop) -> None:
@@ -108,7 +109,7 @@ async def test_everybody_is_shown_their_own_and_learns_nothing_of_the_others(dev
     assert (await listed(server, "?q=float", **ada))["hits"] == []
     for deed in ("bob/rename", "bob/erase", "nobody/erase"):
         assert (await post(server, deed, {"title": "Mine"}, **ada)).status == 403
-    assert await (await app_of(server).open()).exists(cls, "bob")
+    assert await (await app_of(server).open()).exists(Address(cls.__name__, "bob"))
 
 
 async def test_who_may_only_read_renames_and_deletes_nothing(develop: Develop) -> None:
@@ -118,7 +119,7 @@ async def test_who_may_only_read_renames_and_deletes_nothing(develop: Develop) -
     for deed in ("ada/rename", "ada/erase"):
         answer = await post(server, deed, {"title": "Mine"}, **reader)
         assert (answer.status, "Nothing was changed" in answer.json["error"]) == (403, True)
-    assert await (await app_of(server).open()).exists(cls, "ada")
+    assert await (await app_of(server).open()).exists(Address(cls.__name__, "ada"))
 
 
 async def test_a_check_by_request_counts_and_one_that_raises_shows_nothing(develop: Develop) -> None:
@@ -164,7 +165,7 @@ async def test_nobody_is_led_to_a_name_that_they_may_not_enter_either(develop: D
     told = await listed(server, "?open=chat-x7", cookie="me=ada")
     assert told["entry"] == {"name": "chat-x7", "open": False, "yours": None}
     # Asking makes no agent
-    assert not await (await app_of(server).open()).exists(cls, "chat-x7")
+    assert not await (await app_of(server).open()).exists(Address(cls.__name__, "chat-x7"))
 
 
 async def test_without_checks_every_name_may_be_entered(develop: Develop) -> None:

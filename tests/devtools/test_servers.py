@@ -117,7 +117,7 @@ async def test_what_is_no_address_of_a_server_is_not_added(develop: Develop, fie
 
 async def test_a_server_of_the_app_is_shown_and_not_removed(develop: Develop) -> None:
     cls = assistant(ScriptedModel())
-    async with served(offering()) as library:
+    async with served(offering(), timeout_graceful_shutdown=0) as library:  # the app outlives it
         places = {"library": {"url": f"http://{library.host}/mcp", "tools": ["find_book"]}}
         server = await develop(cls, mcp_servers=places)
         window = await server.connect(cls)

@@ -331,6 +331,7 @@ def run(script: str) -> str:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_asking_about_addresses_loads_no_client() -> None:
     script = (
         "import sys, everthink.guard.addresses, everthink.models.file_urls; print('httpx2' in sys.modules)"
@@ -338,6 +339,7 @@ def test_asking_about_addresses_loads_no_client() -> None:
     assert run(script) == "False\n"
 
 
+@pytest.mark.slow
 def test_without_httpx2_the_install_line_is_told() -> None:
     script = (
         "import sys; sys.modules['httpx2'] = None\nfrom everthink.errors import MissingExtra\n"

@@ -16,7 +16,9 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResul
 
 SCHEMA = {"type": "object", "properties": {"seats": {"type": "integer", "minimum": 1}}, "required": ["seats"]}
 
-server = MCPServer("asks", request_state_security=RequestStateSecurity(keys=[b"k" * 32]))
+# As a server comes it knows what it has asked until it ends; with a key of its own also after that.
+KEPT = None if os.environ.get("FORGETS") else RequestStateSecurity(keys=[b"k" * 32])
+server = MCPServer("asks", request_state_security=KEPT)
 
 
 def note(what: str) -> None:
@@ -29,7 +31,8 @@ async def book(city: str, ctx: Context) -> str | InputRequiredResult:
     """Book a trip."""
     given = ctx.input_responses
     if not given:
-        form = ElicitRequestFormParams(message=f"How many seats to {city}?", requested_schema=SCHEMA)
+        asks = os.environ.get("ASKS", "How many seats to")
+        form = ElicitRequestFormParams(message=f"{asks} {city}?", requested_schema=SCHEMA)
         return InputRequiredResult(
             input_requests={"seats": ElicitRequest(params=form)}, request_state=f"city={city}"
         )

@@ -109,6 +109,16 @@ def offering(folder: Path) -> Offering:
             raise
         return ""
 
+    @server.tool(structured_output=False, annotations=ToolAnnotations(read_only_hint=True))
+    async def look(text: str) -> str:
+        """Look something up, which never ends the first time."""
+        is_second = (folder / "looked").exists()
+        (folder / "looked").touch()
+        server.did(f"looks {text}")
+        if not is_second:
+            await anyio.sleep_forever()
+        return f"Found: {text}"
+
     @server.tool(structured_output=False)
     def fail(words: str) -> str:
         """Fail."""

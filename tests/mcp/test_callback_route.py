@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -344,7 +346,8 @@ async def test_a_callback_to_an_agent_that_does_not_exist_makes_none(stack: Stac
     answer = await stack.open(url)
 
     assert answer.status == 404
-    assert not await (await stack.app.open()).exists(Assistant, "nobody")
+    directory = await stack.app.open()
+    assert not await directory.exists(directory.address(Assistant, "nobody"))
 
 
 # --- the application's checks
@@ -467,6 +470,62 @@ async def _authorized(stack: Stack, locked: Locked, **options: Any) -> str:
     return server["id"]
 
 
+ANOTHER = """
+import asyncio, sys, threading
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("mcp", "pydantic"):
+            print(name, threading.current_thread() is threading.main_thread())
+
+sys.meta_path.insert(0, Watch())
+
+from everthink import App, Think
+from everthink.oauth.callback import read_callback
+from everthink.testing import ManualClock
+
+class Assistant(Think):
+    model = "demo"
+
+async def main():
+    app = App(Assistant, store=sys.argv[1], clock=ManualClock(), grace=0.2)
+    app.network.loopback = True
+    async with app:
+        directory = await app.open()
+        actor = await directory.reach(directory.address(Assistant, "room"))
+        assert "mcp" not in sys.modules
+        await actor.mcp.finish(read_callback(sys.argv[2]))
+        await actor.mcp.wait(None)
+        print(actor.mcp.list()[0].state)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_a_process_that_a_person_comes_back_to_serves_others_while_it_loads_what_it_needs(
+    stack: Stack, locked: Locked, tmp_path: Path
+) -> None:
+    # Given somebody who was sent away by an earlier process
+    server = await stack.add(await stack.connect(), "locked", locked.url)
+    query = await locked.allow(server["auth_url"])
+    await stack.app.close()
+
+    # When they come back to another one, which has connected to nobody
+    another = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", ANOTHER, f"sqlite:///{tmp_path}/app.db", query),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await another.communicate()
+
+    # Then what takes a second to import was imported beside its event loop
+    assert dict(line.split() for line in said.decode().splitlines()[:-1]) == {
+        "mcp": "False",
+        "pydantic": "False",
+    }
+    assert said.decode().splitlines()[-1] == "ready"
+
+
 @pytest.mark.agent_case(236)
 async def test_a_token_that_ended_while_nobody_was_there_is_refreshed_without_a_person(
     stack: Stack, locked: Locked
@@ -514,10 +573,55 @@ async def test_a_refresh_that_is_refused_in_the_middle_of_a_call_needs_a_person_
     [answer] = await chat.call("use", id, "add", {"a": 1, "b": 2})
     await chat.until(lambda: state_of(chat, id) == "authenticating")
 
-    assert not answer["success"]
+    told = "The MCP server 'locked' waits for a person to authorise it. Nothing was run."
+    assert (answer["success"], answer["error"]) == (False, told)
     await stack.allowed(chat, id)
     [answer] = await chat.call("use", id, "add", {"a": 1, "b": 2})
     assert answer["result"] == {"result": 3}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        pytest.param(503, "it answered 503 to a refresh", id="busy"),
+        pytest.param(200, "it answered with something that is no token", id="nonsense"),
+        pytest.param(None, "closed connection", id="hangs up"),
+    ],
+)
+async def test_a_call_before_which_tokens_cannot_be_refreshed_has_certainly_not_been_run(
+    stack: Stack, locked: Locked, trouble: int | None, words: str
+) -> None:
+    # Given a server that has let us in, and an authorization server in trouble when the token has ended
+    id = await _authorized(stack, locked)
+    chat = await stack.connect()
+    await locked.clock.advance(LIFETIME)
+    locked.status, locked.hangs_up = trouble, trouble is None
+
+    # When something is called
+    [answer] = await chat.call("use", id, "add", {"a": 1, "b": 2})
+
+    # Then it is said that nothing was run, and once the trouble is over it is
+    assert not answer["success"]
+    assert words in answer["error"]
+    assert answer["error"].startswith("The MCP server 'locked' did not take the tool 'add':")
+    assert answer["error"].endswith("Nothing was run.")
+    locked.status, locked.hangs_up = None, False
+    [answer] = await chat.call("use", id, "add", {"a": 1, "b": 2})
+    assert answer["result"] == {"result": 3}
+
+
+async def test_a_call_that_is_refused_and_cannot_be_authorised_again_has_certainly_not_been_run(
+    stack: Stack, locked: Locked
+) -> None:
+    # Given a server that does not take its token any more, whatever that says of itself
+    id = await _authorized(stack, locked)
+    chat = await stack.connect()
+    locked.access.clear()
+    locked.hangs_up = True
+
+    [answer] = await chat.call("use", id, "add", {"a": 1, "b": 2})
+
+    assert answer["error"].endswith("Nothing was run.")
 
 
 @pytest.mark.agent_case(234)
@@ -591,7 +695,7 @@ async def test_no_secret_is_stored_openly_shown_logged_or_exported(
         await chat.until_done(await chat.say("1 + 2?"))
         exported = [line async for line in stack.app.export(Assistant, "room")]
         live = await stack.live()
-        kept = await live._home.mcp._own[server["id"]].keep.read()
+        kept = await live._home.mcp._own[server["id"]]._keep.read()
         seen = {
             "frames": json.dumps([f for f in chat.frames if f.get("type") != "rpc"][:]),
             "events": repr(stack.events),

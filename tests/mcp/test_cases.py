@@ -393,6 +393,24 @@ async def test_tools_are_made_once_for_what_a_server_offers(stack: Stack, servin
 # --- waiting
 
 
+async def test_a_server_that_hangs_is_waited_for_once_in_each_attempt(stack: Stack, serving: Serving) -> None:
+    await stack.add(await stack.connect(), "slow", serving.url)
+
+    async def hangs(request: Request, said: dict[str, Any]) -> None:
+        await asyncio.Event().wait()
+
+    serving.before = hangs
+    await stack.restart()
+    servers = (await stack.live())._home.mcp
+    first = asyncio.create_task(servers.wait(10))
+    await stack.clock.until_waiting()
+    await stack.clock.advance(10)
+    await first
+
+    # When the next turn waits, no time passes
+    await servers.wait(10)
+
+
 @pytest.mark.agent_case(246, 247)
 async def test_waiting_ends_when_all_have_answered_in_whichever_way_or_in_time(
     stack: Stack, serving: Serving

@@ -8,7 +8,7 @@ import mcp_types as sdk
 import pytest
 
 from everthink.mcp import catalogue as module
-from everthink.mcp.catalogue import EMPTY, Argument, Catalogue, catalogue_of, changed, decode, encode
+from everthink.mcp.catalogue import EMPTY, Argument, Catalogue, catalogue_of, decode, encode
 from everthink.tools.tool import Tool
 
 OBJECT: dict[str, Any] = {"type": "object"}
@@ -205,8 +205,9 @@ def test_a_column_that_cannot_be_read_is_an_empty_catalogue(caplog: pytest.LogCa
 def test_the_same_list_is_no_change_and_gives_the_same_hash() -> None:
     schema = {"type": "object", "properties": {"a": {}, "b": {}}}
     turned = {"properties": {"b": {}, "a": {}}, "type": "object"}
-    assert not changed(whole(), whole())
-    assert not changed(catalogue_of(tools=[tool(schema=schema)]), catalogue_of(tools=[tool(schema=turned)]))
+    assert whole() == whole()
+    [one], [other] = (catalogue_of(tools=[tool(schema=found)]).tools for found in (schema, turned))
+    assert one.hash == other.hash
 
 
 @pytest.mark.agent_case(244)
@@ -224,18 +225,10 @@ def test_the_same_list_is_no_change_and_gives_the_same_hash() -> None:
 def test_a_tool_that_says_anything_else_is_seen(other: sdk.Tool) -> None:
     before = catalogue_of(tools=[tool(description="Adds."), tool("same")])
     after = catalogue_of(tools=[other, tool("same")])
-    assert changed(before, after).changed == ("add",)
+    assert [one.hash == two.hash for one, two in zip(before.tools, after.tools, strict=True)] == [False, True]
 
 
 def test_words_behind_the_cut_are_seen_as_well() -> None:
     one, other = (catalogue_of(tools=[tool(description="x" * 2500 + end)]) for end in "ab")
     assert one.tools[0].description == other.tools[0].description
-    assert changed(one, other).changed == ("add",)
-
-
-def test_what_came_and_what_went_is_named() -> None:
-    before = catalogue_of(tools=[tool("a"), tool("b")])
-    after = catalogue_of(tools=[tool("b"), tool("c")])
-    found = changed(before, after)
-    assert (found.added, found.removed, found.changed, found.besides) == (("c",), ("a",), (), False)
-    assert changed(before, catalogue_of(tools=[tool("a"), tool("b")], instructions="Be nice.")).besides
+    assert one.tools[0].hash != other.tools[0].hash

@@ -46,7 +46,7 @@ def checks(run: CliRunner, *args: str) -> dict[str, dict[str, Any]]:
     return {check["name"]: check for check in json.loads(told.output)["checks"]}
 
 
-def test_the_servers_of_an_app_are_asked_and_those_that_do_not_answer_are_noted(
+def test_the_servers_of_an_app_are_asked_and_those_that_do_not_answer_are_a_problem(
     run: CliRunner, tmp_path: Path
 ) -> None:
     (tmp_path / "shop.py").write_text(APP)
@@ -54,7 +54,7 @@ def test_the_servers_of_an_app_are_asked_and_those_that_do_not_answer_are_noted(
     found = checks(run, "shop.py")
 
     assert (found["MCP sums"]["state"], found["MCP sums"]["found"]) == ("ok", "answers with 1 tool")
-    assert found["MCP away"]["state"] == "note"
+    assert found["MCP away"]["state"] == "problem"
     assert "does not answer" in found["MCP away"]["found"]
     assert "hush" not in json.dumps(found)
     assert not (tmp_path / ".everthink").exists()
@@ -72,7 +72,8 @@ def _filled(store: str) -> None:
     async def fill() -> None:
         async with Serving(calculator()) as serving, App(Assistant, store=store) as app:
             app.network.loopback = True
-            agent = (await (await app.open()).reach(Assistant, "room")).agent
+            directory = await app.open()
+            agent = (await directory.reach(directory.address(Assistant, "room"))).agent
             await agent.add_mcp_server("sums", serving.url, headers={"X-Key": "hush"})
 
     asyncio.run(fill())

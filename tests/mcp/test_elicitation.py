@@ -52,6 +52,33 @@ def asking(port: int, log: Path) -> Any:
     return serving([sys.executable, str(SERVER), str(port)], port, log)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("asks", ["How many seats to", "How many dear seats to"], ids=["same", "other"])
+async def test_an_answer_counts_for_a_server_that_has_begun_anew_if_it_asks_the_very_same(
+    open_app: OpenApp, booked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
+    monkeypatch.setenv("FORGETS", "1")
+    cls, port = traveller(calls("asks_book", city="Rome"), says("Booked.")), free_port()
+    app = await open_app(cls, mcp_servers={"asks": f"http://127.0.0.1:{port}/mcp"})
+    agent = app.agent(cls)
+    with asking(port, tmp_path / "first.log"):
+        await agent.save_messages("A trip to Rome")
+    monkeypatch.setenv("ASKS", asks)
+    with asking(port, tmp_path / "second.log"):
+        (part,) = tool_parts(await agent.get_messages())
+        answer = {"action": "accept", "content": {"seats": 2}}
+        await agent.apply_tool_result(part["toolCallId"], answer)
+        await agent.continue_last_turn()
+        (part,) = tool_parts(await agent.get_messages())
+    if asks == "How many seats to":
+        assert lines(booked) == ["2 seats to Rome"]
+        assert "Booked 2 seats to Rome." in str(part["output"])
+    else:  # a yes to other words is none
+        assert lines(booked) == []
+        assert part["approval"]["descriptor"]["forms"]["seats"]["message"] == "How many dear seats to Rome?"
+
+
+@pytest.mark.slow
 @pytest.mark.agent_case(248)
 async def test_a_question_of_a_server_outlives_both_sides(
     open_app: OpenApp, booked: Path, tmp_path: Path
@@ -83,6 +110,7 @@ async def test_a_question_of_a_server_outlives_both_sides(
     assert "Booked 2 seats to Rome." in str(part["output"])
 
 
+@pytest.mark.slow
 @pytest.mark.agent_case(249)
 async def test_a_person_declines_and_the_server_hears_of_it(
     open_app: OpenApp, booked: Path, tmp_path: Path

@@ -188,8 +188,7 @@ async def test_a_call_is_not_made_a_third_time(open_app: OpenApp) -> None:
 
 
 # --- how often it tries
-
-
+@pytest.mark.slow
 async def test_a_server_that_is_away_is_tried_less_and_less_often_but_at_once_for_a_call(
     open_app: OpenApp, serving: Serving, tmp_path: Path
 ) -> None:
@@ -225,7 +224,7 @@ async def test_a_server_that_is_away_is_tried_less_and_less_often_but_at_once_fo
 @pytest.mark.agent_case(219)
 async def test_servers_are_told_when_their_app_closes_whatever_one_of_them_does(open_app: OpenApp) -> None:
     kind, broken = SmallServer(sessions=True), SmallServer(sessions=True)
-    async with Listening(kind) as place, Listening(broken) as other:
+    async with Listening(kind) as place, Listening(broken, timeout_graceful_shutdown=0) as other:
         chat = await room(open_app, {"docs": at(place), "broken": at(other)})
         await chat.output("docs_act")
         await chat.output("broken_act")

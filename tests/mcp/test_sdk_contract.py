@@ -167,12 +167,14 @@ def run(script: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow
 def test_what_stands_by_itself_does_not_load_the_sdk() -> None:
     imports = "".join(f"import everthink.{name}\n" for name in PURE)
     loaded = set(run(f"import sys\n{imports}print(*sys.modules)").split())
     assert not loaded & {"mcp", "mcp_types", "httpx2", "cryptography"}
 
 
+@pytest.mark.slow
 def test_without_the_extra_oauth_says_what_to_install() -> None:
     script = """
 import sys

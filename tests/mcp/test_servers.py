@@ -456,12 +456,35 @@ async def test_removing_a_server_ends_a_call_that_waits_for_it(stack: Stack) -> 
         call = asyncio.create_task(agent.call_mcp_tool(server.id, "wait"))
         await began.wait()
 
-        assert await agent.remove_mcp_server(server.id) is True
+        assert await agent.remove_mcp_server("slow") is True
 
-        with pytest.raises(ToolError, match="may or may not have taken effect"):
+        with pytest.raises(ToolError, match=r"It was removed\. It may or may not have taken effect"):
             await call
         assert not [task for task in asyncio.all_tasks() if task.get_name() == "mcp server slow"]
         goes_on.set()
+
+
+async def test_of_two_servers_of_one_name_the_id_says_which(stack: Stack, serving: Serving) -> None:
+    agent = await stack.live()
+    first = await agent.add_mcp_server("sums", serving.url)
+    second = await agent.add_mcp_server("sums", serving.url + "?v=2")
+
+    with pytest.raises(AgentError, match=f"several MCP servers named 'sums'.*{first.id}.*{second.id}"):
+        await agent.call_mcp_tool("sums", "add", {"a": 1, "b": 2})
+    assert await agent.remove_mcp_server("sums") is False
+
+    assert await agent.remove_mcp_server(second.id) is True
+    assert await agent.call_mcp_tool("sums", "add", {"a": 1, "b": 2}) == {"result": 3}
+
+
+async def test_a_name_that_nearly_is_one_of_the_server_is_told_the_nearest(
+    stack: Stack, serving: Serving
+) -> None:
+    agent = await stack.live()
+    await agent.add_mcp_server("sums", serving.url)
+
+    with pytest.raises(ToolError, match=r"has no tool 'ad'\. Nothing was run\. Did you mean 'add'\?"):
+        await agent.call_mcp_tool("sums", "ad", {"a": 1, "b": 2})
 
 
 async def test_removing_a_server_while_it_is_added_tells_whoever_adds_it(
@@ -521,7 +544,7 @@ async def test_an_agent_that_leaves_memory_hangs_up_and_its_next_turn_connects_a
 
 
 def _is_idle(directory: Any) -> bool:
-    return directory.live(Assistant, "room").is_idle
+    return directory.live(directory.address(Assistant, "room")).is_idle
 
 
 async def _until(condition: Any) -> None:

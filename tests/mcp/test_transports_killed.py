@@ -13,7 +13,7 @@ from tests.conftest import OpenApp
 from tests.mcp.room import Room, room
 from tests.mcp.serving import Serving, children, deeds, is_gone, stdio, tasks, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 KINDS = ("stream", "stateless", "sessions", "sse", "stdio")
 """Streamable HTTP of 2026 with events and with JSON, of 2025 with sessions; server-sent events; a process."""
@@ -111,3 +111,17 @@ async def test_a_server_that_is_killed_while_it_is_listed_takes_no_turn_along(vi
     victim.again()
     assert "docs_echo" in await victim.room.offered()
     assert await victim.room.output("docs_echo", text="after") == "You said: after"
+
+
+async def test_what_only_reads_is_asked_once_more_when_its_server_is_killed(victim: Victim) -> None:
+    # Given a call of a tool that says that it only reads
+    asked = asyncio.create_task(victim.room.output("docs_look", text="tea"))
+    await victim.until_did("looks tea")
+
+    # When its server dies and is there again
+    await victim.kill()
+    victim.again()
+
+    # Then the model reads the answer, and nothing of what happened
+    assert await asked == "Found: tea"
+    assert deeds(victim.folder).count("looks tea") == 2

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import logging
 import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ from tests.conftest import OpenApp
 from tests.mcp.room import room
 from tests.mcp.serving import ROOT, children, is_gone, stdio, until
 
-from everthink.mcp import StdioServer
+from everthink.mcp import StdioServer, pipes
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ENDED = "The process ended before it had answered; what it said is in the log."
 HARMLESS = {"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LC_CTYPE"}  # the last is Python's own
@@ -61,6 +63,71 @@ async def test_what_a_process_says_on_standard_error_is_in_the_log_bounded_and_h
     assert len(second) < 2_100
     assert len(rest) <= 110
     assert rest[-1] == "docs: the last words"
+
+
+async def test_an_answer_that_is_too_long_fails_its_call_alone(
+    open_app: OpenApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipes, "MAX_ANSWER", 100_000)
+    before = children()
+    chat = await room(open_app, {"docs": stdio(tmp_path)})
+    assert await chat.output("docs_echo", text="first") == "You said: first"
+    started = children() - before
+
+    told = await chat.error("docs_echo", text="x" * 200_000)
+
+    assert told == "Its answer has more than 100,000 bytes. It may or may not have taken effect."
+
+    # The next call is one of the same process, and what fits is whole
+    assert await chat.output("docs_echo", text="é" * 40_000) == f"You said: {'é' * 40_000}"
+    assert children() - before == started
+
+
+REFUSED = {
+    "code": -32603,
+    "message": "Its answer has more than 1,000 bytes. It may or may not have taken effect.",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "becomes"),
+    [
+        pytest.param(b'{"jsonrpc":"2.0","id":7,"result":{"a":"%s"}}', 7, id="id first"),
+        pytest.param(b'{"id": 7, "jsonrpc": "2.0", "result": {"a": "%s"}}', 7, id="id before all"),
+        pytest.param(b'{"result":{"a":"%s"},"jsonrpc":"2.0","id":7}\r', 7, id="id last"),
+        pytest.param(b'{"jsonrpc":"2.0","id":7,"method":"roots/list","x":"%s"}', None, id="its question"),
+        pytest.param(b'{"jsonrpc":"2.0","method":"notifications/x","x":"%s"}', None, id="its news"),
+        pytest.param(b"%s", None, id="nonsense"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 5_000])
+def test_a_line_that_is_too_long_is_told_to_whoever_asked_and_never_kept(
+    line: bytes, becomes: int | None, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipes, "MAX_ANSWER", 1_000)
+    said = b"before\n" + line.replace(b"%s", b"x" * 4_000) + b"\nafter \xff \xc3\xa9\nbegun"
+    decoder = codecs.getincrementaldecoder(pipes.ANSWERS)()
+
+    heard = "".join(decoder.decode(said[at : at + size]) for at in range(0, len(said), size))
+
+    first, *refused, last, nothing = heard.split("\n")
+    assert (first, last, nothing) == ("before", "after \ufffd é", "")
+    told = [] if becomes is None else [{"jsonrpc": "2.0", "id": becomes, "error": REFUSED}]
+    assert [json.loads(one) for one in refused] == told
+
+
+def test_a_line_without_an_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipes, "MAX_ANSWER", 1_000)
+    decoder = codecs.getincrementaldecoder(pipes.ANSWERS)()
+    piece = b"x" * 65_536
+
+    tracemalloc.start()
+    heard = {decoder.decode(piece) for _ in range(200)}
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert heard == {""}
+    assert kept < 10_000
 
 
 @pytest.mark.parametrize(
@@ -141,6 +208,47 @@ async def test_a_process_hears_that_its_app_was_killed_and_ends(tmp_path: Path) 
 
     # Then the server reads the end of its standard input, and goes
     await until(lambda: is_gone(server) or _is_zombie(server), "it outlives its app")
+
+
+DEAF = """
+import asyncio, sys
+from pathlib import Path
+from everthink import App, Think
+from everthink.mcp import StdioServer
+from everthink.testing import ScriptedModel, says
+from tests.mcp.serving import stdio, until
+
+class Assistant(Think):
+    model = ScriptedModel.forever(says("Hello."))
+
+async def main():
+    folder = Path(sys.argv[1])
+    script = f"sleep 100 & echo $! $$ >{folder}/pids; exec sleep 100"
+    place = StdioServer("sh", ("-c", script))
+    async with App(Assistant, store=f"sqlite:///{folder}/it.db", mcp_servers={"docs": place}) as app:
+        await app.agent(Assistant).save_messages("Hello?")
+        await until(lambda: (folder / "pids").exists() and (folder / "pids").read_text().endswith("\\n"))
+        print((folder / "pids").read_text(), end="", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_does_not_hear_ends_with_a_killed_app_and_so_does_what_it_started(
+    tmp_path: Path,
+) -> None:
+    app = start(DEAF, tmp_path)
+    assert app.stdout
+    pids = [int(pid) for pid in app.stdout.readline().split()]
+    assert len(pids) == 2
+
+    app.send_signal(signal.SIGKILL)
+    app.wait()
+    app.stdout.close()
+
+    for pid in pids:
+        await until(lambda pid=pid: is_gone(pid) or _is_zombie(pid), "it outlives its app")
 
 
 def start(script: str, *args: Any) -> subprocess.Popen[str]:

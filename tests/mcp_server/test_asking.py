@@ -284,3 +284,34 @@ async def test_an_agent_that_leaves_memory_in_mid_answer_is_told_and_its_answer_
     assert (cut.structured_content["status"], cut.is_error) == ("interrupted", False)
     assert "goes on by itself" in texts(cut)[-2]
     assert texts(later) == ["It goes on."]
+
+
+async def test_a_client_is_told_that_an_agent_is_at_it_while_it_says_nothing(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("everthink.mcp_server.asking.SILENCE", 0.01)
+    enough = asyncio.Event()
+
+    class Digger(Think):
+        model = ScriptedModel(calls("dig"), says("Dug."))
+
+        @tool
+        async def dig(self) -> str:
+            """Dig until somebody has seen it."""
+            await enough.wait()
+            return "dug"
+
+    heard: list[tuple[float, str | None]] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        heard.append((done, message))
+        if len([one for one in heard if one[1] is None]) > 6:
+            enough.set()
+
+    server = await serve(Digger)
+    async with client_of(server) as client:
+        answer = await client.call_tool("ask_digger", {"message": "Dig"}, progress_callback=progress)
+
+    numbers = [done for done, _ in heard]
+    assert numbers == sorted(numbers)
+    assert texts(answer)[0] == "Dug."

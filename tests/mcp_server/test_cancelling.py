@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from everthink import Agent, exposed
-from everthink.testing import ScriptedModel, says
+from everthink import Agent, Think, exposed, tool
+from everthink.testing import ScriptedModel, calls, says
 
 from ..security.doors import by_header
 from ..support.agents import assistant
@@ -71,9 +71,35 @@ async def test_a_client_that_says_it_cancels_stops_the_turn(serve: Serve, tmp_pa
         await model.until_cut_off()
         looked = await client.call_tool("ask_assistant", {"conversation": "room"})
 
-    assert texts(looked) == ["It goes "]
+    assert texts(looked)[0] == "It goes "
+    assert looked.structured_content["status"] == "aborted"
     assert Database(tmp_path).statuses() == ["aborted"]
     assert Database(tmp_path).turns()[0]["error"] == "The MCP client cancelled its request."
+
+
+async def test_a_turn_that_was_stopped_in_a_tool_waits_for_nobody(serve: Serve) -> None:
+    begun = asyncio.Event()
+
+    class Slow(Think):
+        model = ScriptedModel(calls("dig"))
+
+        @tool
+        async def dig(self) -> str:
+            """Dig, for ever."""
+            begun.set()
+            await asyncio.Event().wait()
+            return "dug"
+
+    server = await serve(Slow)
+    async with client_of(server, mode="legacy") as client:
+        asking = asyncio.create_task(client.call_tool("ask_slow", ASK))
+        await begun.wait()
+        await server.app.agent(Slow, "room").abort_all_requests()
+        await asyncio.wait([asking])
+        looked = await client.call_tool("ask_slow", {"conversation": "room"})
+
+    assert looked.structured_content["status"] == "aborted"
+    assert "waits_for" not in looked.structured_content
 
 
 async def test_nobody_cancels_the_request_of_another(serve: Serve) -> None:

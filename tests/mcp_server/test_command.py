@@ -16,6 +16,8 @@ import pytest
 from ..support.commands import Command
 from ..support.node import free_port
 
+pytestmark = pytest.mark.slow
+
 APP = '''
 from everthink import App, Think, tool
 from everthink.testing import ScriptedModel, says

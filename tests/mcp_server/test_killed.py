@@ -13,7 +13,7 @@ from everthink.testing.node import Node
 from ..support.mcp import Words, client_of, texts
 from ..support.turns import Database
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 APP = """
 import os

@@ -11,9 +11,10 @@ import pytest
 from pydantic import Field
 
 from everthink import Agent, Think, exposed
-from everthink.server import StreamingResponse
+from everthink.server import Limits, StreamingResponse
 from everthink.testing import ScriptedModel
 
+from ..support.agents import live
 from ..support.mcp import ERAS, Words, client_of, texts
 from ..support.turns import record_events
 from .conftest import Serve
@@ -226,3 +227,51 @@ async def test_a_method_that_no_schema_can_describe_is_left_out_and_told(
     assert [tool.name for tool in tools] == ["bench_fine"]
     assert "@exposed Bench.odd is no tool for MCP clients" in caplog.text
     assert "@exposed Bench.nameless is no tool for MCP clients" in caplog.text
+
+
+class Slow(Agent):
+    """Has a method that waits."""
+
+    async def on_start(self, props: Any = None) -> None:
+        self.go, self.waiting = asyncio.Event(), asyncio.Semaphore(0)
+
+    @exposed
+    async def wait(self) -> str:
+        self.waiting.release()
+        await self.go.wait()
+        return "done"
+
+
+async def test_a_caller_has_so_many_methods_at_once_also_those_it_does_not_wait_for(serve: Serve) -> None:
+    # Given somebody who has as many calls as one may have, and has left one of them alone
+    who = {"authenticate": lambda connection: connection.headers.get("x-who")}
+    server = await serve(Slow, limits=Limits(calls_at_once=2), mcp={"exposed": True}, **who)
+    agent: Any = await live(server.app.agent(Slow, "room"))
+    async with client_of(server, headers={"X-Who": "ada"}) as left:
+        gone = asyncio.create_task(left.call_tool("slow_wait", {"name": "room"}))
+        await agent.waiting.acquire()
+        gone.cancel()
+    async with (
+        client_of(server, headers={"X-Who": "ada"}) as ada,
+        client_of(server, headers={"X-Who": "bob"}) as bob,
+    ):
+        second = asyncio.create_task(ada.call_tool("slow_wait", {"name": "room"}))
+        await agent.waiting.acquire()
+
+        # When they call once more
+        refused = await ada.call_tool("slow_wait", {"name": "room"})
+
+        # Then it is not run, others have their own, and so has another agent
+        assert (refused.is_error, texts(refused)) == (
+            True,
+            ["2 calls of yours run already; wait for one of them"],
+        )
+        others = asyncio.create_task(bob.call_tool("slow_wait", {"name": "room"}))
+        await agent.waiting.acquire()
+        elsewhere: Any = await live(server.app.agent(Slow, "other"))
+        elsewhere.go.set()
+        assert texts(await ada.call_tool("slow_wait", {"name": "other"})) == ["done"]
+        # And once they have ended there is room again
+        agent.go.set()
+        assert [texts(await one) for one in (second, others)] == [["done"], ["done"]]
+        assert texts(await ada.call_tool("slow_wait", {"name": "room"})) == ["done"]

@@ -121,6 +121,7 @@ def test_only_the_classes_that_are_named_are_offered() -> None:
     assert names(TravelAgent, Other, agents=["TravelAgent"], exposed=True) == ["ask_travel_agent"]
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_told_with_its_install_line() -> None:
     script = (
         "import sys; sys.modules['mcp'] = None\n"
@@ -136,6 +137,7 @@ def test_a_missing_package_is_told_with_its_install_line() -> None:
     assert 'pip install "everthink[mcp]"' in said
 
 
+@pytest.mark.slow
 def test_an_app_that_is_offered_loads_the_package_when_it_is_served_and_not_before() -> None:
     script = (
         "import sys\n"

@@ -20,7 +20,7 @@ from ..support.mcp import ERAS, Words, texts
 from ..support.turns import Database
 from .test_bounds import INITIALIZE
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 PATIENCE = 20
 COMMAND = ["-m", "everthink.cli", "mcp"]

@@ -144,6 +144,7 @@ def test_a_missing_key_names_its_variable_and_the_demo(name: str, variable: str)
     assert '"demo"' in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "hidden", "install"),
     [
@@ -180,6 +181,7 @@ def test_a_missing_extra_is_an_error_of_ours() -> None:
     assert issubclass(MissingExtra, Exception)
 
 
+@pytest.mark.slow
 def test_resolving_ours_does_not_load_pydantic_ai() -> None:
     script = """
 import sys
@@ -218,6 +220,7 @@ for name in ("pydantic_ai", "pydantic_ai.providers.anthropic", "pydantic_ai.mode
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [
@@ -238,6 +241,7 @@ def test_what_a_provider_needs_is_not_imported_on_the_event_loop(how: str) -> No
     assert "there is no ANTHROPIC_API_KEY" in ran.stdout
 
 
+@pytest.mark.slow
 def test_dev_looks_for_a_model_that_code_chooses_without_holding_the_loop(tmp_path: Path) -> None:
     script = """
 import asyncio, sys, threading

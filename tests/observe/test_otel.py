@@ -373,6 +373,7 @@ async def test_events_of_a_turn_nobody_saw_start_are_ignored(traced: Traced) -> 
     assert traced.spans() == {}
 
 
+@pytest.mark.slow
 def test_without_opentelemetry_the_error_says_what_to_install() -> None:
     script = """
 import sys

@@ -273,6 +273,7 @@ async def _status_left(folder: Path) -> list[str]:
         await wreck.close()
 
 
+@pytest.mark.slow
 @pytest.mark.case(571, 587, 598)
 async def test_work_that_had_not_begun_when_the_process_was_killed_is_done(
     open_app: OpenApp, tmp_path: Path
@@ -291,6 +292,7 @@ async def test_work_that_had_not_begun_when_the_process_was_killed_is_done(
     assert model.asked == 1
 
 
+@pytest.mark.slow
 @pytest.mark.case(600)
 @pytest.mark.parametrize("words", [1, 2, 3])
 async def test_work_killed_in_flight_is_running_and_goes_on_to_its_end(
@@ -316,6 +318,7 @@ async def test_work_killed_in_flight_is_running_and_goes_on_to_its_end(
     assert seen.of("job").count("completed") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.case(588, 599)
 @pytest.mark.parametrize(("scenario", "kept"), [("silent", []), ("speaking", ["It "])])
 async def test_work_killed_in_flight_that_is_not_recovered_is_an_error_and_not_repeated(

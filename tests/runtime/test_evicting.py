@@ -19,7 +19,7 @@ async def test_an_agent_that_is_evicted_before_its_start_has_begun_can_be_reache
     app = await open_app(cls := assistant(ScriptedModel(says("Here."))))
     directory = await app.open()
     # Given a start that was asked for and has not had its turn on the event loop
-    starting = asyncio.ensure_future(directory.reach(cls, "room"))
+    starting = asyncio.ensure_future(directory.reach(directory.address(cls, "room")))
     await asyncio.sleep(0)
     # When the agent is sent away
     async with asyncio.timeout(10):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from everthink.address import Address
 from everthink.errors import StoreUnavailable
 from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
@@ -40,8 +41,8 @@ class Reached:
         self.busy = self.most = 0
         self._more = asyncio.Event()
 
-    async def __call__(self, cls: str, name: str) -> None:
-        self.names.append(f"{cls}/{name}")
+    async def __call__(self, address: Address) -> None:
+        self.names.append(address.id)
         self._more.set()
         self.busy += 1
         self.most = max(self.most, self.busy)
@@ -68,7 +69,13 @@ class Bench:
 
     def __init__(self, store: WatchedStore, clock: ManualClock, *, left: tuple[str, ...] = ()) -> None:
         self.store, self.clock, self.reached = store, clock, Reached()
-        self.waker = Waker(store=store, clock=clock, classes=["A", "B"], reach=self.reached, left=left)
+        self.waker = Waker(
+            store=store, clock=clock, classes=["A", "B"], find=self.find, reach=self.reached, left=left
+        )
+
+    async def find(self, agent: str) -> Address:
+        """The address of an agent without parents."""
+        return Address.parse(agent)
 
     async def put(self, agent: str, after: float, *, id: str = "t") -> int:
         """A timer `after` seconds from now."""

@@ -27,7 +27,7 @@ async def main(url: str, when: str) -> None:
         apply = store.apply
 
         def apply_and_die(commit: Any, *, agent: str = "") -> Any:
-            if not any(statement.sql.startswith("DELETE FROM agents") for statement in commit):
+            if not any("DELETE FROM agents" in statement.sql for statement in commit):
                 return apply(commit, agent=agent)
             if when == "before":
                 die()

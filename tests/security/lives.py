@@ -136,7 +136,8 @@ async def rows_of(app: App, agent: str = "Keeper/ada") -> dict[str, int]:
 
 async def quiet(app: App, name: str = "ada", cls: type[Think] = Keeper) -> None:
     """Return once an agent does nothing in the background."""
-    actor = await (await app.open()).reach(cls, name)
+    directory = await app.open()
+    actor = await directory.reach(directory.address(cls, name))
     while actor._tasks:
         await asyncio.wait(actor._tasks)
 

@@ -49,6 +49,7 @@ def get(base: str, path: str, host: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "host", "warns"),
     [("shop:app", "0.0.0.0", True), ("shop:app", "127.0.0.1", False), ("shop:guarded", "0.0.0.0", False)],
@@ -64,6 +65,7 @@ def test_serving_everybody_without_asking_who_they_are_is_told(
     assert ("App(YourAgent, authenticate=…), see docs/howto-auth.md" in said) is warns
 
 
+@pytest.mark.slow
 def test_dev_answers_to_this_machine_and_to_the_names_it_was_given(project: Path) -> None:
     with Command(
         project, "dev", "shop:app", "--port", "0", "--allow-host", "box.example", "--no-reload"
@@ -79,6 +81,7 @@ def test_dev_answers_to_this_machine_and_to_the_names_it_was_given(project: Path
         assert dev.interrupt() == 0
 
 
+@pytest.mark.slow
 def test_dev_refuses_a_name_that_is_none(project: Path) -> None:
     with Command(project, "dev", "shop:app", "--port", "0", "--allow-host", "https://box.example") as dev:
         assert dev.ended() != 0
@@ -119,6 +122,7 @@ async def test_chat_tells_whoever_is_refused_what_helps(
     assert ("agent's name" in refused.output) is status.startswith(("400", "404"))
 
 
+@pytest.mark.slow
 def test_with_postgres_explains_itself() -> None:
     script = Path(__file__).parents[2] / "scripts" / "with-postgres"
     shown = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True)

@@ -45,7 +45,7 @@ async def test_an_export_has_a_line_for_every_row(url: str) -> None:
         head, *lines = await exported(app)
         assert head == {
             "kind": "export",
-            "format": 1,
+            "format": 2,
             "class": "Keeper",
             "name": "ada",
             "schema": MIGRATIONS[-1].number,

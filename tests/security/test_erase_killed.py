@@ -25,7 +25,7 @@ from .lives import (
 
 __all__ = ["anyio_backend", "postgres_database", "postgres_server", "postgres_url", "url"]
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 CHILD = Path(__file__).with_name("erase_child.py")
 ROOT = CHILD.parents[2]

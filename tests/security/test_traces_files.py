@@ -38,6 +38,7 @@ async def test_what_we_make_is_ours_alone_whatever_the_umask_is(tmp_path: Path, 
     await store.close()
 
 
+@pytest.mark.slow
 def test_no_file_is_open_to_others_at_any_moment(tmp_path: Path) -> None:
     """A private mode that comes a moment after the file is too late: the system calls tell."""
     code = (

@@ -48,9 +48,9 @@ def test_every_logger_of_ours_is_guarded() -> None:
         for module in modules()
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "logging.getLogger"
         and node.args
         and isinstance(node.args[0], ast.Constant)
+        and ast.unparse(node.func) == "logging.getLogger"
     }
     ours = {str(name).removeprefix("everthink.") for name in named if str(name).startswith("everthink")}
     assert ours <= set(LOGGERS)

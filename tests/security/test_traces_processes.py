@@ -38,6 +38,7 @@ class Assistant(Think):
 """
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("way", ["option", "equals", "environment"])
 def test_dev_shows_the_password_of_its_store_to_nobody(tmp_path: Path, way: str) -> None:
@@ -54,6 +55,7 @@ def test_dev_shows_the_password_of_its_store_to_nobody(tmp_path: Path, way: str)
         assert "everthink.serving.process" in "\n".join(shown)
 
 
+@pytest.mark.slow
 @linux
 def test_the_settings_arrive_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "agents").mkdir()
@@ -66,6 +68,7 @@ def test_the_settings_arrive_all_the_same(tmp_path: Path) -> None:
         assert dev.interrupt() == 0
 
 
+@pytest.mark.slow
 @linux
 def test_what_is_secret_on_our_own_command_line_is_overwritten(tmp_path: Path) -> None:
     code = (

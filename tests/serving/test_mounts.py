@@ -73,6 +73,7 @@ def test_an_application_without_agents_has_none() -> None:
     assert mounts_in(lambda scope, receive, send: None) == []
 
 
+@pytest.mark.slow
 def test_dev_shows_the_agents_of_a_fastapi_application_and_talks_to_them(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(SITE)
     with Command(tmp_path, "dev", "main:site", "--port", "0", "--no-reload") as dev:
@@ -182,6 +183,7 @@ two.mount("/two", App(Clerk, store="sqlite:///two.db"))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["serve", "dev"])
 @pytest.mark.parametrize("target", ["main:site", "main:two"])
 def test_a_database_that_is_held_is_told_in_sentences_however_the_app_is_opened(

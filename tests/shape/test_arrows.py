@@ -45,6 +45,8 @@ PORTS = {"store.port", "models.port", "tools", "observe.events"}
 ROOMS: dict[str, set[str]] = {
     # Which addresses may be opened that others chose: asked by everything that opens one.
     "guard": set(),
+    # Programs that run for us.
+    "programs": set(),
     # Ports, each with its adapters beside it.
     "store": set(),
     "sqlite": {"store"},
@@ -61,15 +63,36 @@ ROOMS: dict[str, set[str]] = {
     "session": {"store.port", "models.port", "models.tokens", "tools", "observe.events", "context"},
     "hooks": {"models.port", "tools"},
     "journal": {"store.port", "models.port", "tools", "context", "session", "hooks"},
-    "turn": {*PORTS, "models.timeout", "observe.bus", "context", "session", "hooks", "journal"},
+    "turn": {
+        *PORTS,
+        "models.timeout",
+        "models.structured",
+        "observe.bus",
+        "context",
+        "session",
+        "hooks",
+        "journal",
+    },
     "door": {*PORTS, "session", "hooks", "journal", "turn"},
     "recovery": {*PORTS, "session", "hooks", "journal", "turn", "door"},
     "fibers": {"store.port", "observe.events", "hooks"},
     "schedules": {"store.port", "observe.events", "tasks", "hooks", "door"},
+    # Agents below agents, and their runs: they are turns of the children, asked for through the door.
+    "children": {
+        *PORTS,
+        "models.structured",
+        "observe.run_events",
+        "hooks",
+        "journal",
+        "turn",
+        "door",
+        "schedules.callbacks",
+        "wire.frames",
+    },
     # Edges: they import the core, the core never imports them.
     # How somebody lets us in: kept over restarts, sealed.
     "oauth": set(),
-    "mcp": {*PORTS, "guard", "oauth", "tasks"},
+    "mcp": {*PORTS, "guard", "programs", "oauth", "tasks"},
     "workspace": {"store.port"},
     "sandbox": set(),
     "cluster": {"store", "postgres"},
@@ -89,6 +112,7 @@ ROOMS: dict[str, set[str]] = {
         "recovery",
         "fibers",
         "schedules",
+        "children",
         "mcp",
         "oauth",
         "workspace",
@@ -98,7 +122,19 @@ ROOMS: dict[str, set[str]] = {
 }
 ARROWS: dict[str, set[str]] = VALUES | {room: targets | set(VALUES) for room, targets in ROOMS.items()}
 
-CORE = ("wire", "context", "session", "hooks", "journal", "turn", "door", "recovery", "fibers", "schedules")
+CORE = (
+    "wire",
+    "context",
+    "session",
+    "hooks",
+    "journal",
+    "turn",
+    "door",
+    "recovery",
+    "fibers",
+    "schedules",
+    "children",
+)
 
 # The rooms on the outside: what users write and run. They may import everything above, and each other
 # only as drawn here.
@@ -117,6 +153,7 @@ OUTSIDE: dict[str, set[str]] = {
     "messengers": {"agent", "think"},
     "mcp_server": {"server"},  # given the parts of an app; app imports it when `mcp` is asked for
     "app": {"agent", "think", "server", "mcp_server"},
+    "framework": {"app"},  # a façade
     "client": {"wire"},
     "testing": {"agent", "think", "server", "app", "wire", "client"},
     "devtools": {"agent", "think", "server", "app"},

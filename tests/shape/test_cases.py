@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from .source import ROOT
+from .script import Ran, run
 
 CASES = """
 [later]
@@ -36,9 +34,8 @@ def test_both(): ...
 """
 
 
-def cases(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "cases"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def cases(*arguments: str) -> Ran:
+    return run("cases", *arguments)
 
 
 def test_every_case_is_tested_or_left_for_later_and_the_index_is_fresh() -> None:

@@ -37,6 +37,7 @@ EXPORTS: list[str] = [
     "TurnConfig",
     "TurnResult",
     "UNSET",
+    "agent_tool",
     "client_tool",
     "exposed",
     "tool",
@@ -44,6 +45,18 @@ EXPORTS: list[str] = [
 
 # The façades, by module: what they offer besides the package itself.
 FACADES: dict[str, list[str]] = {
+    "children": [
+        "AgentTool",
+        "AgentToolProgress",
+        "AgentToolResult",
+        "AgentToolRun",
+        "Detached",
+        "InterruptedReason",
+        "RunStatus",
+        "SubAgent",
+        "build_path",
+        "parse_path",
+    ],
     "chat": [
         "AbortController",
         "AbortSignal",
@@ -53,8 +66,10 @@ FACADES: dict[str, list[str]] = {
         "StreamCallback",
     ],
     "client": [
+        "ChildRun",
         "Conversation",
         "Reply",
+        "RunEvent",
         "ToolQuestion",
         "connect",
     ],
@@ -141,6 +156,12 @@ FACADES: dict[str, list[str]] = {
         "FiberInterrupted",
         "FiberRecovery",
         "FiberRecoveryContext",
+    ],
+    "framework": [
+        "Discovered",
+        "agent",
+        "discover",
+        "find_agents",
     ],
     "hooks": [
         "CalledTool",
@@ -324,6 +345,7 @@ def test_a_name_that_is_nowhere_is_no_attribute() -> None:
     assert not hasattr(everthink, "__wrapped__")
 
 
+@pytest.mark.slow
 def test_a_module_is_imported_as_ever() -> None:
     script = "from everthink import chunks, memory; from everthink.hooks import values"
     script += "; print(chunks.__name__, memory.__name__, values.__name__)"

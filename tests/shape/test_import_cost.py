@@ -9,6 +9,8 @@ import pytest
 
 from .source import modules
 
+pytestmark = pytest.mark.slow
+
 HEAVY = [
     "anthropic",
     "asyncpg",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from everthink import Agent, Allow, Block, Retry, ScheduledTask, StepConfig, Substitute, Think, TurnConfig
+from everthink.children import Detached
 from everthink.context.blocks import BlockOptions
 from everthink.declaring import NO_STATE
 from everthink.fibers import FiberRecovery
@@ -26,6 +27,7 @@ CLASSES: dict[str, Any] = {
         BlockOptions,
         ChatRecovery,
         ContextOverflow,
+        Detached,
         FiberRecovery,
         HttpServer,
         LocalServer,

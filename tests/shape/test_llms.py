@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+from .script import Ran, run
 from .source import ROOT
 
 
-def llms(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "llms"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def llms(*arguments: str) -> Ran:
+    return run("llms", *arguments)
 
 
 def test_it_is_fresh() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -15,12 +13,12 @@ import everthink
 from everthink.facades import FACADES
 
 from ..support.public import MODULES
+from .script import Ran, run
 from .source import ROOT
 
 
-def reference(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "reference"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def reference(*arguments: str) -> Ran:
+    return run("reference", *arguments)
 
 
 def test_the_reference_is_fresh() -> None:

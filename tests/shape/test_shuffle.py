@@ -12,7 +12,9 @@ from tests.conftest import pytest_collection_modifyitems
 
 def ordered(seed: int | None) -> list[tuple[str, int]]:
     items: list[Any] = [
-        SimpleNamespace(path=Path(file), number=number) for file in "abcdef" for number in range(6)
+        SimpleNamespace(path=Path(file), number=number, get_closest_marker=lambda name: None)
+        for file in "abcdef"
+        for number in range(6)
     ]
     config: Any = SimpleNamespace(getoption=lambda name: {"--shuffle": seed}[name])
     pytest_collection_modifyitems(config, items)

@@ -93,6 +93,7 @@ def test_the_lock_names_no_place_to_fetch_from() -> None:
     assert not re.search(r"(?<![\w.])/\w", text), "a path of somebody's machine"
 
 
+@pytest.mark.slow
 def test_make_installs_the_lock_and_nothing_else_unless_told() -> None:
     make = shutil.which("make")
     if make is None:
@@ -172,6 +173,7 @@ def test_every_bundled_package_is_locked_and_its_license_is_told() -> None:
     )  # the Apache License in full
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_page_and_the_licenses_of_what_is_in_it(tmp_path: Path) -> None:
     if find_spec("hatchling") is None:
         assert not os.environ.get("CI"), "The lock brings hatchling: make install"

@@ -2,12 +2,9 @@ import pytest
 
 pytest.register_assert_rewrite("everthink.testing.contracts.store")
 
-from tests.support.postgres import (  # noqa: E402
-    own_cluster,
-    postgres_database,
-    postgres_server,
-    postgres_url,
-)
+# These tests make tables of their own, and look at how tables are made.
+from tests.support.postgres import empty_postgres_url as postgres_url  # noqa: E402
+from tests.support.postgres import own_cluster, postgres_database, postgres_server  # noqa: E402
 
 __all__ = ["own_cluster", "postgres_database", "postgres_server", "postgres_url"]
 

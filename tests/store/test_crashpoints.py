@@ -61,6 +61,7 @@ async def ids(url: str) -> list[str]:
     return sorted(row[0] for row in rows)
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize(
     ("at", "kept", "told"),

@@ -86,8 +86,7 @@ async def test_space_that_was_freed_is_given_back_at_close(tmp_path: Path) -> No
 
 
 # Pulling the plug.
-
-
+@pytest.mark.slow
 async def test_a_killed_process_loses_nothing_that_was_confirmed(tmp_path: Path) -> None:
     path = tmp_path / "agents.db"
     await (await open_sqlite(path, SCHEMA)).close()
@@ -109,6 +108,7 @@ async def test_a_killed_process_loses_nothing_that_was_confirmed(tmp_path: Path)
     await store.close()
 
 
+@pytest.mark.slow
 def test_a_program_that_forgets_to_close_still_ends(tmp_path: Path) -> None:
     code = (
         "import asyncio, sys\n"

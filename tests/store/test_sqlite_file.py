@@ -43,8 +43,7 @@ asyncio.run(main())
 
 
 # Who owns the file.
-
-
+@pytest.mark.slow
 async def test_a_second_process_is_told_who_holds_the_database(tmp_path: Path) -> None:
     path = tmp_path / "agents.db"
     # Given another process with the database open
@@ -91,6 +90,7 @@ async def test_a_refused_or_cancelled_open_leaves_no_lock(tmp_path: Path) -> Non
     await (await open_sqlite(path, SCHEMA)).close()
 
 
+@pytest.mark.slow
 async def test_a_foreign_program_that_writes_is_named(tmp_path: Path) -> None:
     path = tmp_path / "agents.db"
     store = await open_sqlite(path, SCHEMA, busy_timeout=0.01)
@@ -182,6 +182,7 @@ async def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
         await open_sqlite(tmp_path / "file" / "agents.db", SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["directory", "file", "parent"])
 async def test_what_may_not_be_written_is_reported(what: str, scratch: Path) -> None:
     path = scratch / "agents.db"

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from html import escape
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
@@ -26,7 +27,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse
 
 from everthink.testing import ManualClock
 from everthink.testing.in_process_server import Listening
@@ -36,6 +38,7 @@ __all__ = ["LIFETIME", "Locked"]
 LIFETIME = 3_600
 """Seconds that a token lives."""
 SCOPES = ["use", "admin"]
+LONGER = (b"content-length", b"100")
 _PLAIN = {"lifespan": "off", "interface": "asgi3"}
 
 
@@ -43,10 +46,11 @@ class Locked:
     """`async with Locked(clock) as locked`: an MCP server with the tool `add` that wants tokens.
 
     With `is_old` it is of the time before such servers said who gives tokens for them: it does so itself.
+    With `asks` a person sees a page with two links, *Allow* and *Refuse*; else everybody is allowed at once.
     """
 
-    def __init__(self, clock: ManualClock, *, is_old: bool = False) -> None:
-        self.clock, self.is_old = clock, is_old
+    def __init__(self, clock: ManualClock, *, is_old: bool = False, asks: bool = False) -> None:
+        self.clock, self.is_old, self.asks = clock, is_old, asks
         self.events: list[str] = []
         self.forms: list[dict[str, str]] = []
         """What was posted to the token endpoint."""
@@ -62,6 +66,8 @@ class Locked:
         self.registers = True
         self.status: int | None = None
         """With which the token endpoint answers, when it does not do its work."""
+        self.hangs_up = False
+        """Whether it begins its answers and does not end them."""
         self.before_token: Callable[[], Awaitable[None]] | None = None
         """Called when somebody asks for tokens."""
         self._app: Any = None
@@ -110,12 +116,16 @@ class Locked:
     async def _authorization(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/register" and not self.registers:
             return await PlainTextResponse("Members\x1b only.", 403)(scope, receive, send)
+        if scope["path"] == "/consent":
+            return await _consent(Request(scope))(scope, receive, send)
         if scope["path"] != "/token":
             return await self._issuing(scope, receive, send)
         message = await receive()  # forms are small: one message
         self.forms.append(dict(parse_qsl(message["body"].decode())))
         if self.before_token is not None:
             await self.before_token()
+        if self.hangs_up:
+            return await send({"type": "http.response.start", "status": 200, "headers": [LONGER]})
         if self.status is not None:
             return await PlainTextResponse("busy", self.status)(scope, receive, send)
 
@@ -155,9 +165,12 @@ class Locked:
             redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
             resource=params.resource,
         )
-        return construct_redirect_uri(
-            str(params.redirect_uri), code=code, state=params.state, iss=self.issuer
-        )
+        back = str(params.redirect_uri)
+        allowed = construct_redirect_uri(back, code=code, state=params.state, iss=self.issuer)
+        if not self.asks:
+            return allowed
+        refused = construct_redirect_uri(back, error="access_denied", state=params.state, iss=self.issuer)
+        return construct_redirect_uri(f"{self.issuer}/consent", allowed=allowed, refused=refused)
 
     async def load_authorization_code(self, client: Any, authorization_code: str) -> AuthorizationCode | None:
         return self.codes.get(authorization_code)
@@ -194,3 +207,12 @@ class Locked:
         self.ends[access] = self.clock.now_ms() + LIFETIME * 1000
         self.refresh[refresh] = RefreshToken(token=refresh, client_id=client_id, scopes=scopes)
         return OAuthToken(access_token=access, expires_in=LIFETIME, refresh_token=refresh)
+
+
+def _consent(request: Request) -> HTMLResponse:
+    """The page of an authorization server: may they?"""
+    links = (("allowed", "Allow"), ("refused", "Refuse"))
+    return HTMLResponse(
+        "<title>Locked</title><h1>Somebody wants to add numbers in your name</h1>"
+        + "".join(f'<a href="{escape(request.query_params[to])}">{word}</a> ' for to, word in links)
+    )

@@ -109,7 +109,8 @@ class Stack:
 
     async def live(self, name: str = "room") -> Any:
         """The agent itself, as its own code has it."""
-        return (await (await self.app.open()).reach(self.agent, name)).agent
+        directory = await self.app.open()
+        return (await directory.reach(directory.address(self.agent, name))).agent
 
     async def settled(self, name: str = "room") -> Any:
         """The agent itself, once its servers have answered, in whichever way."""

@@ -1,8 +1,9 @@
 """A real PostgreSQL for the tests: a throw-away cluster, or the server that a variable names.
 
-    postgres_url      a URL of an empty database for one test
-    postgres_server   the server, to make databases and users on
-    own_cluster       a cluster that one module may stop and start
+    postgres_url         a URL of our tables with no row in them, for one test
+    empty_postgres_url   a URL of a database with nothing in it, for tests that bring tables of their own
+    postgres_server      the server, to make databases and users on
+    own_cluster          a cluster that one module may stop and start
 
 `EVERTHINK_TEST_POSTGRES=postgresql://user:password@host/database` uses a server of yours; the user must be
 allowed to create databases and users. Without it the binaries are looked for, and without those the tests
@@ -26,16 +27,29 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-__all__ = ["Cluster", "Server", "own_cluster", "postgres_database", "postgres_server", "postgres_url"]
+from everthink.open_store import open_store
+from everthink.runtime.schema import MIGRATIONS
+
+__all__ = [
+    "Cluster",
+    "Server",
+    "empty_postgres_url",
+    "own_cluster",
+    "postgres_database",
+    "postgres_server",
+    "postgres_url",
+]
 
 VARIABLE = "EVERTHINK_TEST_POSTGRES"
 MISSING = (
@@ -47,6 +61,27 @@ MISSING = (
 READY = "database system is ready to accept connections"
 PASSWORD_USER, PASSWORD = "guarded", "correct-horse"
 
+MOST_USES = 50
+"""So many tests use the same tables, one after the other: nobody vacuums here."""
+
+SHAPE = """
+    SELECT md5(string_agg(line, ',' ORDER BY line)) FROM (
+        SELECT concat_ws(' ', table_name, column_name, data_type, is_nullable, column_default) AS line
+        FROM information_schema.columns WHERE table_schema = current_schema
+        UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema
+        UNION ALL SELECT 'migration ' || everthink_schema::text FROM everthink_schema
+    ) AS lines
+"""
+"""What there is in a schema apart from rows, as one word: tables, indexes, migrations."""
+
+EMPTY = """
+    DO $$ DECLARE name text; BEGIN
+        FOR name IN SELECT tablename FROM pg_tables
+            WHERE schemaname = current_schema AND tablename <> 'everthink_schema'
+        LOOP EXECUTE format('DELETE FROM %I', name); END LOOP;
+    END $$
+"""
+
 
 class Server:
     """A PostgreSQL server on which databases can be made."""
@@ -54,6 +89,7 @@ class Server:
     def __init__(self, url: str) -> None:
         self.url = url
         self._names = (f"everthink_test_{os.getpid()}_{number}" for number in count(1))
+        self._kept: dict[str, _Tables] = {}
 
     def create_database(self) -> str:
         """Make an empty database and return its URL."""
@@ -74,6 +110,30 @@ class Server:
             yield f"{url}?search_path={name}"
         finally:
             self.run(f"DROP SCHEMA {name} CASCADE", url=url)
+
+    @contextlib.contextmanager
+    def migrated(self, url: str) -> Iterator[str]:
+        """A URL that sees in the database at `url` our tables, and no row in them.
+
+        Making the tables takes ten times as long as emptying them, so the next test gets the same ones,
+        unless this one has changed them.
+        """
+        tables = self._kept.pop(url, None) or self._make_tables(url)
+        try:
+            yield tables.url
+        finally:
+            tables.uses += 1
+            if tables.uses < MOST_USES and in_thread(emptied(tables)):
+                self._kept[url] = tables
+            else:
+                self.run(f"DROP SCHEMA {tables.schema} CASCADE", url=url)
+
+    def _make_tables(self, url: str) -> _Tables:
+        name = next(self._names)
+        self.run(f"CREATE SCHEMA {name}", url=url)
+        tables = _Tables(name, f"{url}?search_path={name}")
+        tables.shape = in_thread(migrated(tables.url))
+        return tables
 
     def at(self, database: str, *, user: str = "", password: str = "any") -> str:
         """The URL of `database` on this server, as another user if one is named."""
@@ -96,9 +156,52 @@ class Server:
             finally:
                 await connection.close()
 
-        # In a thread, because the caller may be inside a running event loop.
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, run()).result()
+        in_thread(run())
+
+
+@dataclass
+class _Tables:
+    """Our tables in a schema of their own, which one test after the other uses."""
+
+    schema: str
+    url: str
+    shape: str = ""
+    uses: int = 0
+
+
+async def migrated(url: str) -> str:
+    """Make our tables, and say what they look like."""
+    import asyncpg
+
+    await (await open_store(url, MIGRATIONS)).close()
+    connection = await asyncpg.connect(url)
+    try:
+        shape: str = await connection.fetchval(SHAPE)
+        return shape
+    finally:
+        await connection.close()
+
+
+async def emptied(tables: _Tables) -> bool:
+    """Take every row out of tables. False when they are not what they were."""
+    import asyncpg
+
+    connection = await asyncpg.connect(tables.url)
+    try:
+        if await connection.fetchval(SHAPE) != tables.shape:
+            return False
+        await connection.execute(EMPTY)
+        return True
+    except asyncpg.UndefinedTableError:
+        return False
+    finally:
+        await connection.close()
+
+
+def in_thread(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run it in a thread, because the caller may be inside a running event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 class Cluster(Server):
@@ -264,7 +367,14 @@ def postgres_database(postgres_server: Server) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres_server: Server, postgres_database: str) -> Iterator[str]:
-    """The URL of a database that is empty, for this test alone."""
+    """The URL of our tables with no row in them, for this test alone."""
+    with postgres_server.migrated(postgres_database) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: Server, postgres_database: str) -> Iterator[str]:
+    """The URL of a database with nothing in it, for this test alone."""
     with postgres_server.empty(postgres_database) as url:
         yield url
 

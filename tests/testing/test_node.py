@@ -15,7 +15,7 @@ from websockets.exceptions import InvalidMessage
 from everthink.testing.node import Node, NodeFailed
 from tests.testing.halves import Guide
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 GUIDE = "tests.testing.halves:Guide"

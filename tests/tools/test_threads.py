@@ -75,6 +75,7 @@ async def test_only_so_many_threads_wait_for_work(monkeypatch: pytest.MonkeyPatc
     assert len(threads._idle) == 2  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.slow
 def test_a_forked_child_starts_threads_of_its_own() -> None:
     program = """
 import asyncio, os, threading

@@ -384,6 +384,7 @@ async def test_tools_that_never_return_do_not_use_up_the_pool_of_the_loop(ctx: T
     assert await asyncio.gather(*hanging) == list(range(100))
 
 
+@pytest.mark.slow
 async def test_a_tool_that_never_returns_does_not_keep_the_process_alive() -> None:
     code = """
 import asyncio, threading

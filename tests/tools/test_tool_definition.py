@@ -425,6 +425,7 @@ def test_a_tool_looks_like_its_function() -> None:
     assert ToolContext().agent is None
 
 
+@pytest.mark.slow
 def test_importing_the_module_does_not_import_pydantic() -> None:
     code = (
         "import sys, everthink.tools.tool, everthink.tools.collect, everthink.tools.output;"

@@ -296,3 +296,32 @@ async def test_an_answer_that_comes_while_the_turn_stores_its_end_is_taken(
     # Then the answer counts, and the tool goes on with it
     assert await answered
     assert (await question(agent))["state"] == "approval-responded"
+
+
+async def test_a_live_question_goes_with_the_turn_that_is_stopped(open_app: OpenApp) -> None:
+    asking = asyncio.Event()
+
+    class Asking(Think):
+        model = ScriptedModel(calls("book"), says("Later."))
+
+        @tool
+        async def book(self, ctx: ToolContext) -> str:
+            """Ask while it runs."""
+            assert ctx.ask is not None
+            asking.set()
+            await ctx.ask(Question({"sure": Form("Sure?")}), 300.0)
+            return "booked"
+
+    app = await open_app(Asking)
+    agent = app.agent(Asking)
+    turn = asyncio.ensure_future(agent.save_messages("Go"))
+    await asking.wait()
+    await agent.abort_all_requests("enough")
+
+    assert (await turn).status == "aborted"
+    part = await question(agent)
+    assert part["state"] == "output-error"
+    assert "stopped while it asked" in part["errorText"]
+    assert not agent.has_pending_interaction()
+    await app.evict(Asking, "default")
+    assert (await question(agent))["state"] == "output-error"

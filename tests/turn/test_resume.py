@@ -12,11 +12,11 @@ import pytest
 from everthink import Allow, Think, TurnConfig, tool
 from everthink import chunks as ui
 from everthink.hooks import ToolCall
+from everthink.journal.tool_errors import MAY_HAVE_RUN
 from everthink.messages import Part
 from everthink.models.port import ToolMessage
 from everthink.recovery import REPORT, RERUN
 from everthink.testing import calls, hangs, says
-from everthink.turn.calls import MAY_HAVE_RUN
 from tests.conftest import OpenApp
 from tests.support.recovery import Room
 from tests.support.turns import Database, all_over, follow, prompt

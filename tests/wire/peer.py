@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from everthink import App, Message, Think, ToolError, tool
+from everthink import App, Message, Think, ToolError, agent_tool, tool
 from everthink.errors import ModelError
 from everthink.hooks import TurnContext
 from everthink.models import port as model
@@ -28,8 +28,12 @@ CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 }
 
 
+def text_of(message: model.UserMessage) -> str:
+    return " ".join(p.text for p in message.content if isinstance(p, model.TextPart))
+
+
 def words_of(message: model.UserMessage) -> list[str]:
-    return " ".join(p.text for p in message.content if isinstance(p, model.TextPart)).split()
+    return text_of(message).split()
 
 
 class ScriptFollower:
@@ -60,7 +64,7 @@ class ScriptFollower:
                 yield model.ToolCallReady(id, name, text)
             yield model.Finish("tool-calls", model.Usage(10, 5, 15))
             return
-        async for event in self._speak(kind, numbers, " ".join(words)):
+        async for event in self._speak(kind, numbers, text_of(last)):
             yield event
 
     async def _speak(
@@ -101,10 +105,17 @@ class ScriptFollower:
         yield model.Finish("stop", model.Usage(10, 5, 15))
 
 
+class Helper(Think):
+    """The child of the agent that the recordings were made with."""
+
+    model = ScriptFollower()
+
+
 class ThinkPeer(Think):
     """The agent the recordings were made with, on our side."""
 
     model = ScriptFollower()
+    delegate = agent_tool(Helper, description="Ask the helper.", display_name="Helper")
     initial_state: Any = {"count": 0}  # noqa: RUF012 - copied by the framework
 
     def validate_state_change(self, state: Any, source: Any) -> None:
@@ -120,6 +131,12 @@ class ThinkPeer(Think):
     def on_connect(self, connection: Any, request: Any) -> None:
         if request.query_params.get("boom") == "1":
             raise RuntimeError("onConnect failed")
+
+    def on_before_sub_agent(self, request: Any, cls: type[Any], name: str) -> Any:
+        from starlette.responses import PlainTextResponse
+
+        refused = {"forbidden": ("Forbidden", 403), "broken": ("Unavailable", 503)}.get(name)
+        return None if refused is None else PlainTextResponse(*refused)
 
     async def before_turn(self, turn: TurnContext) -> None:
         words = [words_of(m) for m in turn.messages if isinstance(m, model.UserMessage)]
@@ -186,6 +203,10 @@ class ThinkPeer(Think):
     def kick(self, code: int, reason: str) -> None:
         for connection in self.connections:
             connection.close(code, reason)
+
+    @exposed
+    async def wipe(self) -> None:
+        await self.destroy()
 
     @exposed
     def pendingApprovals(self) -> list[Any]:

@@ -10,8 +10,10 @@ import { TABS, type Tab } from "./inspector";
 import { JournalFeed } from "./journal";
 import { nameOf, useMemory } from "./memory";
 import {
+  addressOf,
   className,
   fetchAgents,
+  isSame,
   latest,
   newName,
   placeFromUrl,
@@ -19,8 +21,11 @@ import {
   useConversations,
   visited,
   type AgentInfo,
+  type ChildInfo,
+  type Hop,
   type Place,
 } from "./places";
+import { RunsProvider } from "./runs";
 import type { Elsewhere } from "./search";
 import type { MCPServersState } from "./servers";
 import { Sidebar } from "./sidebar";
@@ -60,7 +65,9 @@ export function App() {
   const name = place.name ?? (agent && (latest(agent) ?? newName()));
   const known = useConversations(agent, name);
   const [wanted, setWanted] = useState<Elsewhere | null>(null);
-  const feed = useMemo(() => new JournalFeed(agent ?? "", name ?? ""), [agent, name]);
+  const sub = place.sub ?? NO_CHILD;
+  const address = addressOf({ agent: agent ?? "", name: name ?? "", sub });
+  const feed = useMemo(() => new JournalFeed(address), [address]);
 
   const go = (next: Place) => {
     history.pushState(null, "", urlOf(next));
@@ -77,12 +84,21 @@ export function App() {
   useEffect(() => {
     if (!agent || !name) return;
     if (place.agent !== agent || place.name !== name) {
-      history.replaceState(null, "", urlOf({ agent, name }));
-      setPlace({ agent, name });
+      history.replaceState(null, "", urlOf({ agent, name, sub }));
+      setPlace({ agent, name, sub });
     }
     // One that may not be entered is not where we were.
     if (known.entry ? known.entry.open : known.trouble) visited({ agent, name });
   }, [agent, name, place, known.entry?.open, known.trouble]);
+
+  // A child that has just begun is not listed yet, and how its run ends is told to its parent alone.
+  const current = known.list.find((one) => one.name === name);
+  const works = sub.length > 0 && (current?.children ?? []).some((one) => one.status === "running");
+  useEffect(() => {
+    if (sub.length > 0) void known.refresh();
+    const timer = works ? setInterval(() => void known.refresh(), LOOK_EVERY) : undefined;
+    return () => clearInterval(timer);
+  }, [address, works]);
 
   // Over the conversation the list takes the focus, and gives it back.
   const listed = useRef(listing);
@@ -111,8 +127,9 @@ export function App() {
   const infos = agents?.some((one) => one.kebab === agent)
     ? agents
     : [...(agents ?? []), { class: className(agent), kebab: agent }];
-  const info = infos.find((one) => one.kebab === agent) ?? { class: agent, kebab: agent };
-  const current = known.list.find((one) => one.name === name);
+  const crumbs = crumbsOf({ agent, name, sub }, current?.title || "New conversation", current?.children ?? []);
+  const own = infos.find((one) => one.kebab === agent) ?? { class: agent, kebab: agent };
+  const info = sub.length === 0 ? own : childInfo(infos, sub.at(-1)!, current?.children ?? []);
 
   return (
     <div className={`page ${listing ? "listing" : ""} ${tab ? "inspecting" : ""}`}>
@@ -123,7 +140,7 @@ export function App() {
         <>
           <Sidebar
             agents={infos}
-            place={{ agent, name }}
+            place={{ agent, name, sub }}
             conversations={known.list}
             trouble={known.trouble}
             memory={feed.memory}
@@ -147,7 +164,7 @@ export function App() {
       {known.entry?.open === false ? (
         <Closed
           key={`${agent}/${name}`}
-          agent={info.class}
+          agent={own.class}
           name={name}
           yours={known.entry.yours ?? ""}
           onList={() => setListing(!listing)}
@@ -155,21 +172,22 @@ export function App() {
         />
       ) : (
         <Room
-          key={`${agent}/${name}/${offers}`} // tools belong to a connection: another choice, another connection
-          agent={agent}
-          name={name}
+          key={`${address}/${offers}`} // tools belong to a connection: another choice, another connection
+          place={{ agent, name, sub }}
           feed={feed}
           info={info}
-          title={current?.title || "New conversation"}
+          crumbs={crumbs}
+          onGo={go}
           listing={listing}
           onList={setListing}
           offers={offers}
           onOffer={toggleOffer}
           tab={tab}
           onTab={inspect}
-          wanted={wanted?.conversation === name ? wanted : null}
+          wanted={wanted?.conversation === name && sub.length === 0 ? wanted : null}
           onFound={() => setWanted(null)}
-          onFirst={(text) => known.begun(name, text)}
+          onRuns={() => void known.refresh()}
+          onFirst={(text) => sub.length === 0 && known.begun(name, text)}
           onOver={() => {
             void known.refresh();
             if (!info.stand_in) void fetchAgents().then((found) => found.length > 0 && setAgents(found));
@@ -180,12 +198,34 @@ export function App() {
   );
 }
 
+const NO_CHILD: Hop[] = [];
+/** Milliseconds. */
+const LOOK_EVERY = 2000;
+
+/** The way to where we are: the conversation, and the children down to the one that is open. */
+type Crumb = { title: string; place: Place };
+
+function crumbsOf({ agent, name, sub = [] }: Place, title: string, children: ChildInfo[]): Crumb[] {
+  const found: Crumb[] = [{ title, place: { agent, name } }];
+  sub.forEach((hop, at) => {
+    const path = sub.slice(0, at + 1);
+    const known = children.find((one) => isSame(one.path, path));
+    found.push({ title: known?.title ?? className(hop.agent), place: { agent, name, sub: path } });
+  });
+  return found;
+}
+
+function childInfo(infos: AgentInfo[], hop: Hop, children: ChildInfo[]): AgentInfo {
+  const known = children.find(({ path }) => path.at(-1)?.agent === hop.agent);
+  return infos.find((one) => one.kebab === hop.agent) ?? { class: known?.class ?? className(hop.agent), kebab: hop.agent };
+}
+
 type RoomProps = {
-  agent: string;
-  name: string;
+  place: Place;
   feed: JournalFeed;
   info: AgentInfo;
-  title: string;
+  crumbs: Crumb[];
+  onGo: (place: Place) => void;
   listing: boolean;
   onList: (open: boolean) => void;
   offers: boolean;
@@ -198,14 +238,17 @@ type RoomProps = {
   onFirst: (text: string) => void;
   /** A turn is over. */
   onOver: () => void;
+  /** A run of a child began, or ended. */
+  onRuns: () => void;
 };
 
 function Room(props: RoomProps) {
-  const { agent: kebab, name, feed, info, title, listing, onList, offers, onOffer, tab, onTab, onFirst, onOver } = props;
+  const { place, feed, info, crumbs, onGo, listing, onList, offers, onOffer, tab, onTab, onFirst, onOver, onRuns } = props;
   const { wanted, onFound } = props;
   const [tap] = useState(() => new Tap());
   const [servers, setServers] = useState<MCPServersState | null>(null);
-  const agent = useConnection(kebab, name, tap, setServers);
+  const agent = useConnection(place, tap, setServers);
+  const title = crumbs.at(-1)?.title ?? "";
   useEffect(() => {
     document.title = `${title} · ${info.class}`;
   }, [title, info.class]);
@@ -229,7 +272,7 @@ function Room(props: RoomProps) {
         <Icon name="menu" />
       </button>
       <div className="where">
-        <h1>{title}</h1>
+        <Crumbs crumbs={crumbs} onGo={onGo} />
         <Connection tap={tap} feed={feed} refused={agent.connectionError !== null} agent={info.class} />
       </div>
       <ClearButton disabled={empty} onClear={clear} />
@@ -258,22 +301,46 @@ function Room(props: RoomProps) {
   );
   return (
     <Fence>
-      <Suspense fallback={<main className="chat">{bar(() => {}, true)}<p className="alone quiet">Loading the conversation…</p></main>}>
-        <Chat
-          agent={agent}
-          info={info}
-          tap={tap}
-          feed={feed}
-          offers={offers}
-          servers={servers}
-          tab={tab}
-          onTab={onTab}
-          onFirst={onFirst}
-          onOver={onOver}
-          bar={bar}
-        />
-      </Suspense>
+      <RunsProvider agent={agent} place={place} tap={tap} feed={feed} onGo={onGo} onRuns={onRuns}>
+        <Suspense fallback={<main className="chat">{bar(() => {}, true)}<p className="alone quiet">Loading the conversation…</p></main>}>
+          <Chat
+            agent={agent}
+            place={place}
+            info={info}
+            tap={tap}
+            feed={feed}
+            offers={offers}
+            servers={servers}
+            tab={tab}
+            onTab={onTab}
+            onGo={onGo}
+            onFirst={onFirst}
+            onOver={onOver}
+            bar={bar}
+          />
+        </Suspense>
+      </RunsProvider>
     </Fence>
+  );
+}
+
+/** Where we are; in the conversation of a child also the way back. */
+function Crumbs({ crumbs, onGo }: { crumbs: Crumb[]; onGo: (place: Place) => void }) {
+  const above = crumbs.slice(0, -1);
+  const heading = <h1>{crumbs.at(-1)?.title}</h1>;
+  if (above.length === 0) return heading;
+  return (
+    <nav className="crumbs" aria-label="The way back">
+      {above.map(({ title, place }) => (
+        <span key={addressOf(place)}>
+          <button type="button" className="link" title={title} onClick={() => onGo(place)}>
+            {title}
+          </button>
+          <Icon name="chevron" size={13} />
+        </span>
+      ))}
+      {heading}
+    </nav>
   );
 }
 

@@ -3,6 +3,7 @@
 import { useAgentChat } from "@cloudflare/ai-chat/react";
 import { getToolName, isToolUIPart, type UIMessage } from "ai";
 import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { useToolActions } from "./actions";
 import { browserTools } from "./browser-tools";
 import type { Connection } from "./connection";
 import { Icon } from "./icons";
@@ -11,16 +12,19 @@ import { useFeed, type CallRow, type Fork, type JournalFeed, type Version } from
 import { CopyButton } from "./markdown";
 import { SUMMARY, useMemory } from "./memory";
 import { ending, Mark, type Marked } from "./marks";
-import { MessageView, textOf, type ToolActions, type ToolPart } from "./parts";
-import type { AgentInfo } from "./places";
+import { MessageView, textOf } from "./parts";
+import type { AgentInfo, Place } from "./places";
 import { questionOf } from "./question";
 import { Composer, Transcript } from "./reading";
+import { OtherRuns, useWaiting } from "./runs";
 import type { MCPServersState } from "./servers";
 import { SummaryCard } from "./summary";
 import { useTap, type Tap } from "./tap";
+import type { ToolActions, ToolPart } from "./tool-card";
 
 type Props = {
   agent: Connection;
+  place: Place;
   info: AgentInfo;
   tap: Tap;
   feed: JournalFeed;
@@ -28,6 +32,7 @@ type Props = {
   servers: MCPServersState | null;
   tab: Tab | null;
   onTab: (tab: Tab | null) => void;
+  onGo: (place: Place) => void;
   onFirst: (text: string) => void;
   onOver: () => void;
   bar: (clear: () => void, empty: boolean) => ReactNode;
@@ -71,7 +76,7 @@ function waitsFor(part: ToolPart): string {
   return question ? `${question.asks || getToolName(part)} asks you something.` : `${getToolName(part)} needs your approval.`;
 }
 
-export function Chat({ agent, info, tap, feed, offers, servers, tab, onTab, onFirst, onOver, bar }: Props) {
+export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTab, onGo, onFirst, onOver, bar }: Props) {
   const chat = useAgentChat({
     agent,
     tools: offers ? browserTools : undefined,
@@ -128,24 +133,10 @@ export function Chat({ agent, info, tap, feed, offers, servers, tab, onTab, onFi
   }, [sessions?.live]);
 
   const ran = useMemo(() => durations(journal?.calls ?? []), [journal]);
-  const ranRef = useRef(ran);
-  ranRef.current = ran;
   const chatRef = useRef(chat);
   chatRef.current = chat;
-  const actions = useMemo<ToolActions>(
-    () => ({
-      own: offers ? own : none,
-      approve: (id, approved) => chatRef.current.addToolApprovalResponse({ id, approved }),
-      answer: (toolCallId, toolName, output) => chatRef.current.addToolOutput({ toolCallId, toolName, output }),
-      // Not by the hook, which would show the answer as the tool's own result and forget the question.
-      reply: (toolCallId, toolName, output) =>
-        agent.send(JSON.stringify({ type: "cf_agent_tool_result", toolCallId, toolName, output, autoContinue: true })),
-      shown: (toolCallId) => tap.asking.get(toolCallId) ?? 0,
-      answered: (approvalId) => tap.answers.get(approvalId),
-      duration: (toolCallId) => ranRef.current.get(toolCallId) ?? tap.durations.get(toolCallId),
-    }),
-    [agent, tap, [...ran.keys()].join()],
-  );
+  const actions = useToolActions(chat, agent, tap, offers ? own : none, ran);
+  const waiting = useWaiting();
 
   const send = async (text: string) => {
     setRefusal(null);
@@ -193,6 +184,7 @@ export function Chat({ agent, info, tap, feed, offers, servers, tab, onTab, onFi
     notice = { tone: "wait", text: lost ? "Connection lost. Reconnecting…" : "Connecting…" };
   } else if (isRecovering) notice = { tone: "wait", text: "Recovering an interrupted answer…" };
   else if (session?.phase === "compacting") notice = { tone: "work", text: "Summarising earlier messages…" };
+  else if (waiting) notice = { tone: "wait", text: `${waiting} waits for your answer.` };
   else if (isToolContinuation && !writes) notice = { tone: "work", text: "Continuing with the result…" };
   else if (status === "submitted") notice = { tone: "work", text: "Waiting for the answer…" };
   else if (isServerStreaming && !running) notice = { tone: "work", text: "Waiting for a tool in the browser…" };
@@ -242,6 +234,7 @@ export function Chat({ agent, info, tap, feed, offers, servers, tab, onTab, onFi
                 />
               ),
             )}
+            <OtherRuns />
           </div>
           {failed && (
             <div className="failure" role="alert">
@@ -283,7 +276,9 @@ export function Chat({ agent, info, tap, feed, offers, servers, tab, onTab, onFi
           state={agent.state}
           servers={servers}
           tab={tab}
+          place={place}
           onTab={onTab}
+          onGo={onGo}
           onClose={() => onTab(null)}
         />
       )}

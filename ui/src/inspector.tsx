@@ -2,16 +2,18 @@
 
 import { useEffect, useId, useState, type KeyboardEvent } from "react";
 import { Icon } from "./icons";
+import { FamilyPanel } from "./family-panel";
 import { useFeed, type Happening, type JournalFeed } from "./journal";
 import { pretty } from "./markdown";
 import { MemoryPanel } from "./memory-panel";
 import { CallsPanel, ChunksPanel, TurnsPanel } from "./panels";
+import type { Place } from "./places";
 import { clock, exactly, useTail } from "./rows";
 import type { MCPServersState } from "./servers";
 import { ServersPanel } from "./servers-panel";
 import { useTap, type Frame, type Tap } from "./tap";
 
-export const TABS = ["turns", "calls", "memory", "servers", "chunks", "events", "frames", "state"] as const;
+export const TABS = ["turns", "calls", "family", "memory", "servers", "chunks", "events", "frames", "state"] as const;
 export type Tab = (typeof TABS)[number];
 
 type Props = {
@@ -20,11 +22,13 @@ type Props = {
   state: unknown;
   servers: MCPServersState | null;
   tab: Tab;
+  place: Place;
   onTab: (tab: Tab) => void;
+  onGo: (place: Place) => void;
   onClose: () => void;
 };
 
-export function Inspector({ tap, feed, state, servers, tab, onTab, onClose }: Props) {
+export function Inspector({ tap, feed, state, servers, tab, place, onTab, onGo, onClose }: Props) {
   const id = useId();
   const [turn, setTurn] = useState<string | null>(null);
   useTap(tap);
@@ -79,6 +83,7 @@ export function Inspector({ tap, feed, state, servers, tab, onTab, onClose }: Pr
           />
         )}
         {tab === "calls" && <CallsPanel feed={feed} />}
+        {tab === "family" && <FamilyPanel feed={feed} place={place} onGo={onGo} />}
         {tab === "memory" && <MemoryPanel feed={feed} />}
         {tab === "servers" && <ServersPanel feed={feed} told={servers} />}
         {tab === "chunks" && <ChunksPanel feed={feed} tap={tap} picked={turn} onPick={setTurn} />}

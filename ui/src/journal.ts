@@ -4,6 +4,7 @@ import type { UIMessage } from "ai";
 import { useSyncExternalStore } from "react";
 import { ask, type Told } from "./asking";
 import { MemoryFeed } from "./memory";
+import type { Hop } from "./places";
 import type { Known } from "./servers";
 import type { Chunk } from "./tap";
 
@@ -51,7 +52,62 @@ export type JournalChunk = { seq: number; commit: number; written_at: number | n
 export type Fork = { versions: string[]; active: number };
 /** A turn that did not end well: the message of its answer, if it has one, and the one it was to answer. */
 export type Ending = { message_id: string | null; question: string | null; status: string; error: string | null };
-export type Journal = { turns: TurnRow[]; calls: CallRow[]; forks: Record<string, Fork>; endings: Ending[] };
+/** A run of a child: what its frames do not tell. */
+export type RunRow = {
+  run_id: string;
+  class: string;
+  kebab: string;
+  call_id: string | null;
+  title: string;
+  preview: string | null;
+  status: string;
+  started_at: number;
+  ended_at: number | null;
+  usage: Usage | null;
+  /** The child is at rest, and its run is not over: it waits for a person. */
+  is_waiting: boolean;
+  /** The message of the answer in which it was asked for, if that is known. */
+  answer_id: string | null;
+};
+export type Journal = {
+  turns: TurnRow[];
+  calls: CallRow[];
+  forks: Record<string, Fork>;
+  endings: Ending[];
+  runs: RunRow[];
+  /** The server's clock. */
+  now: number;
+};
+
+type Span = { started_at: number | null; ended_at: number | null };
+export type FamilyRun = Span & { run_id: string; title: string; preview: string | null; status: string; child: Member | null };
+export type FamilyCall = {
+  call_id: string;
+  tool: string;
+  state: string;
+  asked_at: number;
+  started_at: number | null;
+  settled_at: number | null;
+  runs: FamilyRun[];
+};
+export type FamilyTurn = Span & {
+  id: string;
+  trigger: string;
+  status: string;
+  created_at: number;
+  usage: Usage | null;
+  calls: FamilyCall[];
+};
+/** An agent of a family: its turns, the runs that no call asked for, the children that were only talked to. */
+export type Member = {
+  class: string;
+  name: string;
+  path: Hop[];
+  turns: FamilyTurn[];
+  runs: FamilyRun[];
+  children: Member[];
+};
+export type Family = Member & { members: number; is_cut: boolean };
 export type Version = { id: string; messages: UIMessage[] };
 export type Happening = {
   id: string;
@@ -85,10 +141,11 @@ export class JournalFeed {
   private reading = false;
   private again = false;
 
-  constructor(
-    private agent: string,
-    private name: string,
-  ) {}
+  /** By how many milliseconds this browser's clock is ahead of the server's. */
+  ahead = 0;
+
+  /** `place`: the agent, as `addressOf` says it. */
+  constructor(private place: string) {}
 
   subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
@@ -119,7 +176,7 @@ export class JournalFeed {
         return;
       }
       const scheme = location.protocol === "https:" ? "wss" : "ws";
-      socket = new WebSocket(`${scheme}://${location.host}/everthink/events/${this.agent}/${this.name}`);
+      socket = new WebSocket(`${scheme}://${location.host}/everthink/events/${this.place}`);
       socket.onopen = () => {
         wait = 500;
         this.line = "open";
@@ -165,6 +222,16 @@ export class JournalFeed {
     return trouble;
   }
 
+  // --- children
+
+  family = () => this.get<Family>("/family");
+  /** Stop a run of a child. Returns what speaks against it. */
+  stopRun = async (id: string) => {
+    const { trouble } = await this.ask("/runs/stop", { id });
+    this.refresh();
+    return trouble;
+  };
+
   // --- MCP servers
 
   servers = () => this.ask<Known[]>("/servers");
@@ -177,7 +244,7 @@ export class JournalFeed {
   }
 
   private url(rest: string): string {
-    return `/everthink/inspect/${this.agent}/${this.name}${rest}`;
+    return `/everthink/inspect/${this.place}${rest}`;
   }
 
   private async get<T>(rest: string): Promise<T | null> {
@@ -205,6 +272,7 @@ export class JournalFeed {
     this.reading = false;
     if (found) {
       this.journal = found;
+      this.ahead = Date.now() - found.now;
       this.status = "ready";
     }
     this.looked++;

@@ -5,6 +5,7 @@ import { App } from "./app";
 import "./styles.css";
 import "./memory.css";
 import "./mcp.css";
+import "./family.css";
 
 const root = document.getElementById("root");
 if (root) createRoot(root).render(<App />);

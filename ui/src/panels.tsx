@@ -2,12 +2,11 @@
 
 import { useEffect, useMemo, useState, type ReactNode } from "react";
 import type { CallRow, JournalChunk, JournalFeed, Step, TurnRow, Usage } from "./journal";
-import { took } from "./parts";
-import { clock, Fact, number, State, Value } from "./rows";
+import { clock, Fact, number, State, took, Value } from "./rows";
 import type { Chunk, Tap, Turn } from "./tap";
 
 /** What a panel says when it has nothing to show, or is not allowed to know. */
-function Nothing({ feed, children }: { feed: JournalFeed; children: ReactNode }) {
+export function Nothing({ feed, children }: { feed: JournalFeed; children: ReactNode }) {
   if (feed.status === "loading") return <p className="quiet">Reading the journal…</p>;
   if (feed.status === "absent") return <p className="quiet">{feed.reason}</p>;
   return <p className="quiet">{children}</p>;
@@ -58,7 +57,7 @@ function summaryOf(turn: TurnRow): string {
   return words.join(" · ");
 }
 
-function tokens({ input_tokens, cached_input_tokens, output_tokens }: Usage): string {
+export function tokens({ input_tokens, cached_input_tokens, output_tokens }: Usage): string {
   const words: string[] = [];
   if (input_tokens !== undefined) {
     words.push(`${number(input_tokens)} in${cached_input_tokens ? ` (${number(cached_input_tokens)} cached)` : ""}`);

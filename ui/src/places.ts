@@ -5,8 +5,20 @@ import { ask } from "./asking";
 
 /** `stand_in`: the demo model answers, and why. */
 export type AgentInfo = { class: string; kebab: string; about?: string; examples?: string[]; stand_in?: string };
-export type Conversation = { name: string; title: string; at: number };
-export type Place = { agent: string; name: string };
+/** An agent below another one: its class as in an address, and its name. */
+export type Hop = { agent: string; name: string };
+/** A child of a conversation, with its latest run if it was asked by one. */
+export type ChildInfo = {
+  class: string;
+  name: string;
+  path: Hop[];
+  title: string;
+  preview: string | null;
+  status: string | null;
+};
+export type Conversation = { name: string; title: string; at: number; children?: ChildInfo[] };
+/** A conversation, or with `sub` that of a child in it: each below the one before. */
+export type Place = { agent: string; name: string; sub?: Hop[] };
 
 const KEY = "everthink.last";
 
@@ -28,14 +40,40 @@ export const className = (kebab: string): string =>
 
 export function placeFromUrl(): Partial<Place> {
   const query = new URLSearchParams(location.search);
-  return { agent: query.get("agent") ?? undefined, name: query.get("name") ?? undefined };
+  return { agent: query.get("agent") ?? undefined, name: query.get("name") ?? undefined, sub: query.getAll("sub").map(hop) };
+}
+
+function hop(written: string): Hop {
+  const at = written.indexOf("/");
+  return { agent: written.slice(0, at), name: written.slice(at + 1) };
 }
 
 export function urlOf(place: Place): string {
   const query = new URLSearchParams(location.search);
   query.set("agent", place.agent);
   query.set("name", place.name);
+  query.delete("sub");
+  for (const { agent, name } of place.sub ?? []) query.append("sub", `${agent}/${name}`);
   return `${location.pathname}?${query}`;
+}
+
+/** Where an agent is below `/agents`, and below the inspector's addresses. */
+export const addressOf = ({ agent, name, sub = [] }: Place): string =>
+  [agent, name, ...sub.flatMap((one) => ["sub", one.agent, encodeURIComponent(one.name)])].join("/");
+
+export const isSame = (one: Hop[], other: Hop[]): boolean => JSON.stringify(one) === JSON.stringify(other);
+
+/** What a child was asked, in words: the only text in it, or all of it. */
+export function aboutOf(preview: unknown): string {
+  if (typeof preview !== "string") return preview === undefined || preview === null ? "" : JSON.stringify(preview);
+  try {
+    const value: unknown = JSON.parse(preview);
+    if (typeof value !== "object" || value === null) return preview;
+    const texts = Object.values(value).filter((one) => typeof one === "string");
+    return texts.length === 1 ? texts[0]! : preview;
+  } catch {
+    return preview; // a text, or the beginning of a long value
+  }
 }
 
 export function newName(): string {

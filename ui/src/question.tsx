@@ -3,7 +3,7 @@
 import { useId, useState, type FormEvent } from "react";
 import { bounds, contentOf, fieldsOf, said, type Draft, type Field } from "./fields";
 import { Icon } from "./icons";
-import type { ToolPart } from "./parts";
+import type { ToolPart } from "./tool-card";
 import { hostOf, webOnly } from "./sources";
 
 type Action = "accept" | "decline" | "cancel";

@@ -11,6 +11,7 @@ export function Transcript({ count, growth, memory, children }: TranscriptProps)
   const box = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
   const jumping = useRef(false);
+  const top = useRef(0);
   const [away, setAway] = useState(false);
   const toEnd = () => {
     follows.current = true;
@@ -27,6 +28,7 @@ export function Transcript({ count, growth, memory, children }: TranscriptProps)
     if (!box.current) return;
     const watcher = new ResizeObserver(() => follows.current && toEnd());
     watcher.observe(box.current);
+    if (box.current.firstElementChild) watcher.observe(box.current.firstElementChild); // a run grows by itself
     return () => watcher.disconnect();
   }, []);
   // Somebody looks for a message: its summary unfolds first, so this may take a few rounds.
@@ -51,8 +53,11 @@ export function Transcript({ count, growth, memory, children }: TranscriptProps)
     if (jumping.current) return; // told of the place before the jump
     const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = box.current ?? {};
     const near = scrollHeight - scrollTop - clientHeight < 80;
-    follows.current = near;
-    setAway(!near);
+    // Only who scrolls up leaves the end: it may also have moved away, by more than this, since we went there.
+    if (near) follows.current = true;
+    else if (scrollTop < top.current) follows.current = false;
+    top.current = scrollTop;
+    setAway(!near && !follows.current);
   };
   return (
     <div className="transcript-frame">

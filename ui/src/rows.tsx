@@ -60,3 +60,10 @@ export const day = (at: number): string => {
 };
 export const exactly = (at: number): string => `${clock(at)}.${String(at % 1000).padStart(3, "0")}`;
 export const number = (count: number): string => count.toLocaleString("en");
+
+export const took = (seconds: number): string =>
+  seconds < 0.001 ? "<1 ms" : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`;
+
+/** The same for what may take minutes. */
+export const tookLong = (seconds: number): string =>
+  seconds < 60 ? `${Math.floor(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;

@@ -4,7 +4,8 @@ import { useState } from "react";
 import { Confirm } from "./confirm";
 import { Icon } from "./icons";
 import type { MemoryFeed } from "./memory";
-import { latest, newName, type AgentInfo, type Conversation, type Place } from "./places";
+import { aboutOf, isSame, latest, newName, type AgentInfo, type ChildInfo, type Conversation, type Place } from "./places";
+import { State } from "./rows";
 import { Search, type Elsewhere } from "./search";
 import { Rename, SessionList } from "./sessions";
 
@@ -74,7 +75,8 @@ export function Sidebar(props: SidebarProps) {
           <ul className="conversations">
             {conversations.map((one) => {
               const title = one.title || "New conversation";
-              const here = one.name === place.name;
+              const inside = one.name === place.name;
+              const here = inside && !place.sub?.length;
               if (editing === one.name) {
                 return (
                   <li key={one.name}>
@@ -120,6 +122,9 @@ export function Sidebar(props: SidebarProps) {
                     </span>
                   </div>
                   {here && <SessionList memory={memory} onDone={onShown} />}
+                  {one.children && one.children.length > 0 && (
+                    <Children list={one.children} of={title} within={inside} place={{ agent, name: one.name, sub: place.sub }} onGo={onGo} />
+                  )}
                 </li>
               );
             })}
@@ -132,5 +137,41 @@ export function Sidebar(props: SidebarProps) {
         </>
       )}
     </nav>
+  );
+}
+
+type ChildrenProps = { list: ChildInfo[]; of: string; within: boolean; place: Place; onGo: (place: Place) => void };
+
+/** The children of a conversation, folded unless one of them is open. */
+function Children({ list, of, within, place, onGo }: ChildrenProps) {
+  const shows = within && Boolean(place.sub?.length);
+  return (
+    <details className="children" open={shows || undefined} key={String(shows)}>
+      <summary aria-label={`Children of ${of}`}>{list.length === 1 ? "1 agent" : `${list.length} agents`} below</summary>
+      <ul>
+        {list.map((child) => {
+          const open = shows && isSame(child.path, place.sub ?? []);
+          const about = aboutOf(child.preview);
+          return (
+            <li key={JSON.stringify(child.path)} className={open ? "here" : ""} data-depth={child.path.length}>
+              <button
+                type="button"
+                className="row"
+                aria-current={open ? "page" : undefined}
+                title={`${child.class} ${child.name}`}
+                onClick={() => onGo({ agent: place.agent, name: place.name, sub: child.path })}
+              >
+                <Icon name="agent" size={14} />
+                <span className="who">
+                  {child.title}
+                  {about && <span className="quiet"> {about}</span>}
+                </span>
+              </button>
+              {child.status && child.status !== "completed" && <State state={child.status} />}
+            </li>
+          );
+        })}
+      </ul>
+    </details>
   );
 }

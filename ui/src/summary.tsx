@@ -5,7 +5,8 @@ import { useEffect, useState } from "react";
 import { Icon } from "./icons";
 import { Prose } from "./markdown";
 import { useMemory, type Behind, type MemoryFeed } from "./memory";
-import { MessageView, textOf, type ToolActions } from "./parts";
+import { MessageView, textOf } from "./parts";
+import type { ToolActions } from "./tool-card";
 
 type Props = { message: UIMessage; memory: MemoryFeed; actions: ToolActions };
 

@@ -38,6 +38,8 @@ type CallPart = {
   approval?: { id?: string; descriptor?: { answers?: unknown } };
 };
 
+type RunEvent = { kind: string; runId: string; body?: string };
+
 /** The close code of a line whose time is over: `Granted(until=…)`. */
 const EXPIRED = 4401;
 const FRAMES = 1000;
@@ -64,6 +66,11 @@ export class Tap {
   asking = new Map<string, number>();
   /** What was answered to the questions of tools, by approval: the hook of a tab that is answered meanwhile misses it. */
   answers = new Map<string, unknown>();
+
+  /** How often a child began or came to rest in a run: then it may wait for a person, or does not any more. */
+  rested = 0;
+  /** The runs of which this page was only told later that they were over. */
+  past = new Set<string>();
 
   /** Whether the last message never arrived: the line broke under it, as it does under one that is too long. */
   unheard = false;
@@ -121,6 +128,7 @@ export class Tap {
     const frame = parse(text);
     if (!frame) return this.add("in", "(not JSON)", "", text);
     if (frame.type === "cf_agent_use_chat_response") this.response(frame);
+    if (frame.type === "agent-tool-event") this.happened(frame.event as RunEvent, frame.replay === true);
     if (frame.type === "cf_agent_message_updated") this.updated(frame.message);
     if (frame.type === "cf_agent_chat_clear") this.turns = [];
     if (frame.type === "cf_agent_chat_messages") {
@@ -198,6 +206,12 @@ export class Tap {
       if (toolCallId && (state === "output-available" || state === "output-error")) this.settled(toolCallId);
       if (toolCallId && state === "approval-requested") this.asking.set(toolCallId, (this.asking.get(toolCallId) ?? 0) + 1);
     }
+  }
+
+  private happened({ kind, runId, body }: RunEvent, replay: boolean): void {
+    const chunk = kind === "chunk" ? String(parse(body ?? "")?.type) : "";
+    if (kind !== "chunk" || ["start", "finish", "finish-step"].includes(chunk)) this.rested++;
+    if (replay && kind !== "chunk" && kind !== "started") this.past.add(runId);
   }
 
   private settled(id: string): void {
@@ -285,6 +299,8 @@ function hintOf(frame: Record<string, unknown>): string {
     const text = chunk?.delta ?? chunk?.inputTextDelta ?? chunk?.toolName;
     if (typeof text === "string") hints.push(text);
   }
+  const run = frame.event as { kind?: unknown; runId?: unknown } | undefined;
+  if (run?.kind !== undefined) hints.push(`#${frame.sequence} ${run.kind} ${run.runId}`);
   if (frame.replay === true) hints.push("replay");
   if (frame.done === true) hints.push(`done ${frame.outcome ?? ""}`.trim());
   if (Array.isArray(frame.messages)) hints.push(`${frame.messages.length} messages`);

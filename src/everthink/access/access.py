@@ -28,7 +28,7 @@ from ..errors import UNTOLD, AgentError
 from ..identity import PERMISSIONS, Granted, Permission, kept, mark_of, moment_of, nobody_by, permissions_of
 from ..observe.bus import EventBus
 from ..settings import shown
-from .audit import Auditor
+from .audit import NOBODY, Auditor
 from .origins import Hosts, Origins, own_origin, read_origin
 
 __all__ = ["Access", "Action", "AgentAddress", "Checks", "Pass", "address_of", "raised"]
@@ -137,7 +137,7 @@ class Access:
     def wrong_host(self, connection: HTTPConnection) -> Response:
         """Refuse a request that asks for us by another's name."""
         asked = ", ".join(connection.headers.getlist("host"))
-        self.audit.refused("", "", "connect", "host not allowed", address=address_of(connection))
+        self.audit.refused(NOBODY, "connect", "host not allowed", address=address_of(connection))
         log.warning("a request for the host %r is refused: it is not among allow_hosts.", asked)
         return PlainTextResponse(
             "This server does not answer to the name that was asked for. Nothing was shown."
@@ -148,7 +148,8 @@ class Access:
     def wrong_origin(self, connection: HTTPConnection, action: Action, cls: Any, name: str) -> Response:
         """Refuse a page of another site. `cls` is `None` where no agent is named yet."""
         origin = connection.headers.get("origin", "")
-        self.audit.refused(_called(cls), name, action, "origin not allowed", address=address_of(connection))
+        agent, address = _agent(cls, name), address_of(connection)
+        self.audit.refused(agent, action, "origin not allowed", address=address)
         why = f"its origin {origin} is not allowed (allow_origins=[{origin!r}] would)"
         ours = own_origin(connection.scope.get("scheme", "http"), connection.headers.get("host", ""))
         theirs = read_origin(origin)
@@ -206,7 +207,7 @@ class Access:
         response = error.response if is_meant else raised(connection, "a check", error)
         reason = error.reason if is_meant else "a check raised"
         address = address_of(connection)
-        self.audit.refused(_called(cls), name, action, reason, identity=who, address=address)
+        self.audit.refused(_agent(cls, name), action, reason, identity=who, address=address)
         return response
 
     async def refusal(self, connection: HTTPConnection) -> Response | None:
@@ -232,7 +233,7 @@ class Access:
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing is shown
             is_meant = isinstance(error, _Refused)
             reason = error.reason if is_meant else "a check raised"
-            self.audit.refused(cls.__name__, "", action, reason, address=address_of(connection))
+            self.audit.refused(_agent(cls), action, reason, address=address_of(connection))
             return error.response if is_meant else raised(connection, "a check", error)
         return [name for name in names if await self._may(connection, known, action, cls, name)]
 
@@ -361,8 +362,8 @@ def address_of(connection: HTTPConnection) -> str | None:
     return connection.client.host if connection.client else None
 
 
-def _called(cls: Any) -> str:
-    return "" if cls is None else cls.__name__
+def _agent(cls: Any, name: str = "") -> Address:
+    return NOBODY if cls is None else Address(cls.__name__, name)
 
 
 # --- reading the answers

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..address import Address
 from ..clock import Clock, Timer
 from ..observe.bus import EventBus
 from ..observe.events import Audit
 
-__all__ = ["Auditor"]
+__all__ = ["NOBODY", "Auditor"]
+
+NOBODY = Address("", "")
+"""Whose are the refusals that are about no agent."""
 
 WINDOW = 1.0
 """Seconds in which refusals are counted together."""
@@ -34,14 +38,16 @@ class Auditor:
         self._in_all = self._untold = 0
         self._window: Timer | None = None
 
-    def did(self, agent: str, name: str, action: str, *, target: str | None = None, **who: Any) -> None:
-        """Somebody did something to the agent `name` of the class called `agent`."""
-        self._emit(agent, name, action, True, target, None, **who)
+    def did(self, agent: Address, action: str, *, target: str | None = None, **who: Any) -> None:
+        """Somebody did something to an agent."""
+        self._emit(agent, action, True, target, None, **who)
 
     def refused(
-        self, agent: str, name: str, action: str, reason: str, *, target: str | None = None, **who: Any
+        self, agent: Address, action: str, reason: str, *, target: str | None = None, **who: Any
     ) -> None:
-        """Somebody was kept from it. `who` are `identity`, `connection_id` and `address`."""
+        """Somebody was kept from it. `who` are `identity`, `connection_id` and `address`.
+
+        `NOBODY` when it is about no agent in particular."""
         if self._window is None:
             self._window = self._clock.call_later(WINDOW, self._sum_up, housekeeping=True)
         address = who.get("address")
@@ -51,19 +57,18 @@ class Auditor:
             return
         self._told[address] = told + 1
         self._in_all += 1
-        self._emit(agent, name, action, False, target, reason, **who)
+        self._emit(agent, action, False, target, reason, **who)
 
     def _sum_up(self) -> None:
         untold, self._untold = self._untold, 0
         self._told.clear()
         self._in_all, self._window = 0, None
         if untold:
-            self._emit("", "", "refusals", False, None, f"{untold} more were refused and not told one by one")
+            self._emit(NOBODY, "refusals", False, None, f"{untold} more were refused and not told one by one")
 
     def _emit(
         self,
-        agent: str,
-        name: str,
+        agent: Address,
         action: str,
         allowed: bool,
         target: str | None,
@@ -72,4 +77,4 @@ class Auditor:
     ) -> None:
         target = None if target is None else target[:LONGEST]
         body = Audit(action=action, allowed=allowed, target=target, reason=reason, **who)
-        self._events.emit(agent, name, body)
+        self._events.emit(agent.cls_name, agent.name, body, agent.parents)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast
 from ..access.origins import Hosts, Origins
 from ..address import Address, canonical, kebab
 from ..agent import Agent
+from ..children.declared import with_children
+from ..children.paths import SUB, build_path
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, StoreClosed
 from ..identity import kept
@@ -27,7 +29,8 @@ from ..observe.bus import EventBus
 from ..settings import shown
 from ..surface import can_take, parameters_of
 from ..think import Think
-from .handle import handle_of
+from .declarative import is_unnamed
+from .handle import Handle, handle_of, place_of
 from .options import (
     check_options,
     hosts_of,
@@ -43,6 +46,9 @@ from .options import (
 from .subclassing import check_app_class
 
 if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+    from starlette.responses import Response
+
     from ..access.access import Access
     from ..mcp.places import Place
     from ..mcp_endpoint import McpEndpoint
@@ -164,10 +170,13 @@ class App:
         self._access: Access | None = None
         self._classes: dict[str, type[Agent]] = {}
         self._routes: dict[str, type[Agent]] = {}
+        # What children are called below a class of parents, besides their own classes.
+        self._called: dict[type[Any], dict[str, type[Any]]] = {}
         if not agents:
             raise AgentError("App(…) is given no agent class.", next_step="Name one or more: App(Assistant).")
         for cls in agents:
             self._add(cls)
+        _check_children(self._classes)
         self._mcp_servers = servers_of(mcp_servers)
         self.network = network_of(allow_addresses, "/".join(self.prefix))
         """How agents reach MCP servers."""
@@ -198,8 +207,9 @@ class App:
         """An app of the agents in a folder: `agents/assistant.py`, `agents/support/agent.py`.
 
         They answer to the names of their files besides those of their classes: `SupportDesk` in
-        `agents/support.py` is at `/agents/support` and at `/agents/support-desk`. Raises `DiscoveryFailed`
-        with every mistake it found. `options` are those of `App`.
+        `agents/support.py` is at `/agents/support` and at `/agents/support-desk`. A class in
+        `agents/support/agents/clerk.py` is that of its children: `/agents/support/room-1/sub/clerk/…`.
+        Raises `DiscoveryFailed` with every mistake it found. `options` are those of `App`.
         """
         from .discovery import find_agents
 
@@ -207,6 +217,7 @@ class App:
         app = cls(*(agent.cls for agent in found), **options)
         for agent in found:
             app._route(agent.id, agent.cls)
+            app._called[agent.cls] = {child.local: child.cls for child in agent.children}
         return app
 
     def _add(self, cls: Any) -> None:
@@ -221,6 +232,11 @@ class App:
                 next_step='Write a class: class Assistant(Think): model = "demo", then App(Assistant).',
             )
         _check_made(cls)
+        if is_unnamed(cls):
+            raise AgentError(
+                "An agent class that agent(…) made has no name, and rows go by it.",
+                next_step='Give it one, agent("Support", …), or let App.discover name it after its file.',
+            )
         other = self._classes.get(cls.__name__)
         if other is not None and other is not cls:
             raise AgentError(
@@ -303,6 +319,7 @@ class App:
                     close=self.close,
                     chats=_chats,
                     other=self.on_other_request,
+                    called=self._called,
                     more=self._mcp_routes if self._offered is not None else None,
                 )
             )
@@ -332,6 +349,42 @@ class App:
 
         return PlainTextResponse("Not Found", 404)
 
+    async def route_sub_agent(
+        self, request: HTTPConnection, agent: Agent, *, from_path: str | None = None
+    ) -> Response | None:
+        """Hand a request at an address of your own on to a child of `agent`, a handle of this app:
+
+            @site.api_route("/chat/{rest:path}")
+            async def chat(request: Request) -> Response:
+                return await app.route_sub_agent(request, app.agent(Assistant, user_of(request)))
+
+        Which child it is say the segments from the first `sub` on, of `from_path` or else of the path of the
+        request; a query in `from_path` counts instead of the request's. All checks are asked as for the
+        child's own address. A response for an HTTP request; a socket is served, and `None` returned when it
+        ends.
+        """
+        from starlette.websockets import WebSocket
+
+        from .forwarding import Forwarded, below, moved, refusal
+
+        if not isinstance(cast("Any", agent), Handle):
+            raise AgentError(
+                f"route_sub_agent() is given {shown(agent)}, in the place of an agent of this app.",
+                next_step='Write app.route_sub_agent(request, app.agent(Assistant, "room-1")).',
+            )
+        cls, place = place_of(cast("Any", agent))
+        segments, query = below(request, from_path)
+        known = (await self.open()).children_called()
+        refused = refusal(segments, known, cls, self._called)
+        path = "/".join([build_path(*place, prefix="/".join(self.prefix)), *segments])
+        if isinstance(request, WebSocket):
+            if refused is not None:
+                await request.close(1008)
+            else:
+                await self(moved(request, path, query), request.receive, request.send)
+            return None
+        return refused or Forwarded(self, moved(request, path, query))
+
     def resolve_model(self, value: Any) -> Model:
         """The model for what an agent gives: a name, or a model. Override it to put something around each."""
         return _resolve_model(value)
@@ -356,6 +409,12 @@ class App:
             )
         handle = handle_of(cls, canonical(name), props, open=self._in_use, directory=self._opened)
         return cast("T", handle)  # it answers to all that the class has
+
+    def _handle_of(self, cls: type[Agent], address: Address) -> Any:
+        """An agent as others have it, wherever it is in its family."""
+        return handle_of(
+            cls, address.name, None, open=self._in_use, directory=self._opened, below=address.parent
+        )
 
     async def _in_use(self) -> Directory:
         """The directory, also while the app gives what runs its grace: agents in memory reach each other."""
@@ -459,8 +518,11 @@ class App:
             membership=membership,
             network=self.network,
             mcp_servers=self._mcp_servers,
+            handle=self._handle_of,
             **options,
         )
+        for cls in with_children(self._classes.values()):
+            directory.learn(cls)
         await directory.trials.load()
         directory.waker.start()
         self._watch()
@@ -474,8 +536,10 @@ class App:
             self._watchdog.start()
 
     def _held(self, agent: str, blocked: EventBody) -> None:
-        address = Address.parse(agent)
-        self.events.emit(address.cls_name, address.name, blocked)
+        directory = self._opened()
+        known = None if directory is None else directory.in_memory(agent)
+        known = known or Address("", "")
+        self.events.emit(known.cls_name, known.name, blocked, known.parents)
 
     async def evict(self, cls: type[Agent], name: str) -> None:
         """Drop an agent from memory as if the process had been restarted; running turns are cut."""
@@ -483,7 +547,8 @@ class App:
         name = canonical(name)
         if self._gate is not None:
             self._gate.close(Address(cls.__name__, name).id)
-        await (await self.open()).evict(cls, name)
+        directory = await self.open()
+        await directory.evict(directory.address(cls, name))
 
     async def set_aside(self) -> list[Suspect]:
         """What is not tried any more: turns and agents that took the process down, or cannot be read."""
@@ -496,7 +561,8 @@ class App:
         one for the agent itself; nothing when nothing was set aside.
         """
         self._check_class(cls, "release")
-        return await (await self.open()).release(cls, canonical(name), turn)
+        directory = await self.open()
+        return await directory.release(directory.address(cls, canonical(name)), turn)
 
     async def erase(self, cls: type[Agent], name: str, *, identity: Any = None, patience: float = 1.0) -> int:
         """Delete an agent for good: whatever it does is stopped, its connections are closed, and every row,
@@ -510,7 +576,8 @@ class App:
         """
         self._check_class(cls, "erase")
         directory = await self.open()
-        return await directory.erase(cls, canonical(name), identity=kept(identity), patience=patience)
+        address = directory.address(cls, canonical(name))
+        return await directory.erase(address, identity=kept(identity), patience=patience)
 
     async def export(self, cls: type[Agent], name: str) -> AsyncIterator[dict[str, Any]]:
         """Everything that is kept of an agent, one thing after the other, for the person it belongs to:
@@ -525,8 +592,9 @@ class App:
 
         self._check_class(cls, "export")
         directory = await self.open()
-        agent = await directory.known(cls, canonical(name))
-        async for line in exported(directory.store, agent, now=self.clock.now_ms()):
+        address = directory.address(cls, canonical(name))
+        await directory.require(address)
+        async for line in exported(directory.store, address, now=self.clock.now_ms()):
             yield line
 
     async def close(self) -> None:
@@ -577,6 +645,25 @@ def _version() -> str:
         return version("everthink")
     except PackageNotFoundError:  # run from its source
         return ""
+
+
+def _check_children(classes: Mapping[str, type[Agent]]) -> None:
+    """Refuse classes of children of which no agent could be made, or that others have the name of."""
+    known: dict[str, type[Any]] = dict(classes)
+    for cls in with_children(classes.values()):
+        _check_made(cls)
+        other = known.setdefault(cls.__name__, cls)
+        if other is not cls:
+            raise AgentError(
+                f"Two agent classes are called {cls.__name__}: {other.__module__} and {cls.__module__}."
+                " Rows go by that name.",
+                next_step="Rename one of them.",
+            )
+        if kebab(cls.__name__) == SUB and cls not in classes.values():
+            raise AgentError(
+                f"{cls.__name__} cannot be the class of children: /{SUB}/ parts them in addresses.",
+                next_step="Give the class another name.",
+            )
 
 
 def _check_made(cls: Any) -> None:

@@ -2,10 +2,11 @@
 
     agents/assistant.py                      one agent, or
     agents/assistant/agent.py                the same with room for its own modules
-    agents/assistant/agents/researcher.py    a child of assistant
+    agents/assistant/agents/researcher.py    a child of assistant, at …/assistant/room-1/sub/researcher/notes
 
-Only paths decide what is an agent file; `_private.py`, `__init__.py` and anything deeper are
-ordinary code. Every mistake of a project is reported at once, with the file it is in.
+What is found below an agent is declared for it, as `sub_agents` does in code. Folders hold one layer of
+children; deeper ones are named in code. Only paths decide what is an agent file; `_private.py`, `__init__.py`
+and anything deeper are ordinary code. Every mistake of a project is reported at once, with the file it is in.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -25,8 +26,10 @@ from typing import cast
 
 from ..address import kebab
 from ..agent import Agent
+from ..children.paths import SUB
 from ..errors import DiscoveryFailed, Problem
 from ..think import Think
+from .declarative import is_unnamed, name_it
 
 __all__ = ["Discovered", "discover", "find_agents"]
 
@@ -45,6 +48,11 @@ class Discovered:
         """How the agent is called in an address."""
         return kebab(self.cls.__name__)
 
+    @property
+    def local(self) -> str:
+        """What its file is called: it answers to that as well, a child below its parent."""
+        return self.id.rpartition("/")[2]
+
 
 def discover(folder: str | os.PathLike[str] = "agents") -> list[type[Agent]]:
     """The agent classes of a folder, in the order of their names. Raises `DiscoveryFailed`."""
@@ -62,7 +70,16 @@ def find_agents(folder: str | os.PathLike[str] = "agents") -> list[Discovered]:
     found = search.run()
     if search.problems:
         raise DiscoveryFailed(shown(root), search.problems)
+    for agent in found:
+        _declare(agent)
     return found
+
+
+def _declare(agent: Discovered) -> None:
+    """Let an agent have the children that its folder has."""
+    children = (*agent.cls.sub_agents, *(child.cls for child in agent.children))
+    if agent.children:
+        agent.cls.sub_agents = tuple(dict.fromkeys(children))
 
 
 def shown(path: Path) -> str:
@@ -100,14 +117,7 @@ class _Search:
                 children[id] = self._load(candidates, nested, _own_package(nested), parent=id)
             else:
                 children[id] = self._load(candidates, self.root, package, parent=id)
-            for deep in sorted(nested.glob("*/agents")):
-                if deep.is_dir() and list(_candidates(deep)):
-                    self._complain(
-                        "unsupported-nested-subagent",
-                        deep,
-                        "a child cannot have children of its own.",
-                        f"Move them to {shown(nested)}.",
-                    )
+            self._look_below(nested, has_agents=bool(candidates))
         if not tops and not self.problems:
             self._complain(
                 "no-agents",
@@ -119,6 +129,28 @@ class _Search:
         found = [Discovered(a.id, a.cls, a.path, tuple(children.get(a.id, ()))) for a in tops]
         self._check_names(found)
         return found
+
+    def _look_below(self, nested: Path, *, has_agents: bool) -> None:
+        """What is in a folder of children and is none."""
+        below = [path for path in sorted(nested.glob("*/agents")) if path.is_dir()]
+        deep = [path for path in below if list(_candidates(path))]
+        for path in deep:
+            self._complain(
+                "unsupported-nested-subagent",
+                path,
+                "folders hold one layer of children, and these would be a second.",
+                f"Move them to {shown(nested)}, or elsewhere, and name their classes in that of the child: "
+                "sub_agents = (…,).",
+            )
+        folders = [path.parent for path in sorted(nested.glob("[!._]*/*.py"))]
+        if not has_agents and not deep and folders:
+            self._complain(
+                "no-agent-in-folder",
+                nested,
+                "it is where children are, and there is none in it.",
+                f"The file of a child is {shown(nested / (folders[0].name + '.py'))}, or "
+                f"{shown(folders[0] / 'agent.py')}.",
+            )
 
     def _load(
         self, candidates: Iterable[tuple[str, Path]], root: Path, package: str, *, parent: str | None
@@ -136,6 +168,8 @@ class _Search:
             module = self._import(path, ".".join([package, *path.relative_to(root).with_suffix("").parts]))
             cls = self._agent_in(module, path) if module else None
             if cls:
+                if is_unnamed(cls):
+                    name_it(cls, id)
                 found.append(Discovered(id, cls, path))
         return found
 
@@ -178,6 +212,22 @@ class _Search:
         return None
 
     def _check_names(self, found: list[Discovered]) -> None:
+        self._check_among(found)
+        for agent in found:
+            self._check_among(agent.children)
+        # Rows go by the name of a class, whoever's child it is.
+        names: dict[str, Discovered] = {}
+        for agent in [*found, *(child for one in found for child in one.children)]:
+            if kebab(agent.cls.__name__) == SUB and "/" in agent.id:
+                what = f"its class {agent.cls.__name__} cannot be a child's: /{SUB}/ parts them in addresses."
+                self._complain("reserved-agent-name", agent.path, what, "Give the class another name.")
+            other = names.setdefault(agent.cls.__name__, agent)
+            if other.cls is not agent.cls and not _are_siblings(other, agent):
+                what = f"its class {agent.cls.__name__} is called as the one in {shown(other.path)}."
+                self._complain("duplicate-agent-name", agent.path, what, "Rename one of them.")
+
+    def _check_among(self, found: Sequence[Discovered]) -> None:
+        """Agents at one place: those without a parent, or the children of one."""
         classes: dict[str, Discovered] = {}
         for agent in found:
             other = classes.setdefault(agent.route, agent)
@@ -191,13 +241,13 @@ class _Search:
                 )
                 self._complain("duplicate-agent-name", agent.path, what, "Rename one of them.")
         for agent in found:
-            other = classes.get(agent.id)
+            other = classes.get(agent.local)
             if other is not None and other.cls is not agent.cls:
                 self._complain(
                     "ambiguous-agent-address",
                     agent.path,
                     f"the file is called like the class {other.cls.__name__} in {shown(other.path)}, "
-                    f"and both would be at {agent.id}.",
+                    f"and both would be at {agent.local}.",
                     "Rename one of them: an agent answers to its file and to its class.",
                 )
 
@@ -207,6 +257,10 @@ class _Search:
 
 def _is_agent(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Agent) and value not in (Agent, Think)
+
+
+def _are_siblings(one: Discovered, other: Discovered) -> bool:
+    return one.id.rpartition("/")[0] == other.id.rpartition("/")[0]
 
 
 def _candidates(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from ..address import Address
+from ..address import Address, kebab
 from ..errors import AgentError, AgentNotInMemory
 from ..settings import is_ours
 from ..surface import HANDLED, MissingAttribute, refuse_unknown_to
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from ..runtime.actor import Actor
     from ..runtime.directory import Directory
 
-__all__ = ["Handle", "handle_of"]
+__all__ = ["Handle", "handle_of", "place_of"]
 
 STOPS = ("cancel_chat", "abort_all_requests")
 """What stops turns at once where the agent is in memory, and once it is awaited anywhere."""
-OWN = ("_cls", "_directory", "_held", "_name", "_open", "_props")
+OWN = ("_below", "_cls", "_directory", "_held", "_name", "_open", "_props")
 
 
 class Handle:
@@ -49,8 +49,9 @@ class Handle:
         *,
         open: Callable[[], Awaitable[Directory]],
         directory: Callable[[], Directory | None],
+        below: Address | None = None,
     ) -> None:
-        self._cls, self._name, self._props = cls, name, props
+        self._cls, self._name, self._props, self._below = cls, name, props, below
         self._open, self._directory = open, directory
         # Whoever is inside of `async with`, and what keeps the agent in memory for them.
         self._held: list[tuple[asyncio.Task[Any] | None, Any]] = []
@@ -68,8 +69,8 @@ class Handle:
 
     @property
     def id(self) -> str:
-        """The agent's address: its class and its name."""
-        return Address(self._cls.__name__, self._name).id
+        """The agent's address: its class and its name, below those of its parents."""
+        return Address(self._cls.__name__, self._name, () if self._below is None else self._below.path).id
 
     async def __aenter__(self) -> Agent:
         actor = await self._reach()
@@ -101,9 +102,12 @@ class Handle:
 
     # --- what reaches the agent wherever it is
 
+    def _address(self, directory: Directory) -> Address:
+        return directory.address(self._cls, self._name, below=self._below)
+
     async def _reach(self) -> Actor:
         directory = await self._open()
-        return await directory.reach(self._cls, self._name, self._props)
+        return await directory.reach(self._address(directory), self._props)
 
     def _check(self, name: str, options: dict[str, Any]) -> None:
         if options:
@@ -142,7 +146,7 @@ class Handle:
 
     def _live(self) -> Actor | None:
         directory = self._directory()
-        return None if directory is None else directory.live(self._cls, self._name)
+        return None if directory is None else directory.live(self._address(directory))
 
     def _here(self, name: str) -> Agent:
         """The live agent, of which `name` is asked. Raises when it is not in memory, or has no such name."""
@@ -238,10 +242,18 @@ def handle_of(
     *,
     open: Callable[[], Awaitable[Directory]],
     directory: Callable[[], Directory | None],
+    below: Address | None = None,
 ) -> Handle:
     """An agent of this class from outside. One that does not chat may have a `chat` of its own."""
     kind = ChatHandle if issubclass(cls, Think) else Handle
-    return kind(cls, name, props, open=open, directory=directory)
+    return kind(cls, name, props, open=open, directory=directory, below=below)
+
+
+def place_of(handle: Handle) -> tuple[type[Agent], list[tuple[str, str]]]:
+    """The class of an agent; class and name of those above it and its own, as addresses have them."""
+    cls, name, above = handle._cls, handle._name, handle._below  # pyright: ignore[reportPrivateUsage]
+    path = Address(cls.__name__, name, () if above is None else above.path).path
+    return cls, [(kebab(cls_name), one) for cls_name, one in path]
 
 
 def _owner(cls: type, name: str) -> type:

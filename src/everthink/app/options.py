@@ -267,6 +267,10 @@ def servers_of(given: Any) -> dict[str, Place]:
                 f"App(mcp_servers=…) has the name {shown(name)}.", next_step="Names are text."
             )
         servers[name] = place_of(server, f"App(mcp_servers={{{name!r}: …}})")
+    if servers:
+        from ..mcp_server.settings import check_installed
+
+        check_installed("App(mcp_servers=…)")
     return servers
 
 

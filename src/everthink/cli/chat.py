@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import click
 
@@ -46,10 +46,10 @@ HELP = """\
     short_help="Talk to an agent of a running server in the terminal.",
     help="""Talk to an agent of a running server in the terminal.
 
-    WHOM is AGENT/NAME, or a whole address, also that of the page of `everthink dev`. Without a NAME:
-    conversation "default"; without an AGENT: the first one of the server. Lines come from the person or
-    from a pipe; in a pipe, the answers alone are on standard output. Ctrl-C stops an answer. A lost
-    connection is found again, and nothing is shown twice.
+    WHOM is AGENT/NAME, a child of it AGENT/NAME/sub/AGENT/NAME, or a whole address, also that of the page
+    of `everthink dev`. Without a NAME: conversation "default"; without an AGENT: the first one of the
+    server. Lines come from the person or from a pipe; in a pipe, the answers alone are on standard output.
+    Ctrl-C stops an answer. A lost connection is found again, and nothing is shown twice.
 
     Exit codes: 0 all answered, 1 an answer failed or nobody is there, 130 stopped with Ctrl-C.
 
@@ -58,6 +58,7 @@ HELP = """\
     \b
     Examples:
       everthink chat assistant/room-1
+      everthink chat assistant/room-1/sub/researcher/notes
       everthink chat https://agents.example.com/agents/assistant/room-1
       echo "Weather in Paris?" | everthink chat assistant/room-1
       everthink chat -m "Send a postcard to Ada" --yes""",
@@ -455,6 +456,7 @@ def _tell_unused(whom: str | None) -> None:
 def address_of(whom: str | None, server: str, token: str | None) -> str:
     """The WebSocket address of an agent, from what the person wrote."""
     from ..address import Address, from_address, in_address
+    from ..children.paths import SUB
 
     if whom and "://" in whom:
         parts = urlsplit(whom)
@@ -466,16 +468,31 @@ def address_of(whom: str | None, server: str, token: str | None) -> str:
         base, path, query = server.rstrip("/"), "", ""
     scheme, below = _scheme_of(base), urlsplit(base).path.strip("/")
     if not path and whom:
-        written = Address.parse(whom.strip("/"))
+        first, *children = whom.strip("/").split(f"/{SUB}/")
+        written = Address.parse(first)
         agent = written.cls_name
         _check_is_agent(agent, whom)
         name = in_address(from_address(written.name or "default"))
-        path = f"{_prefix_below(below)}/{_as_address(agent)}/{name}"
+        path = "/".join([_prefix_below(below), _as_address(agent), name, *map(_child, children)])
     elif not path:
         path = f"{_first_agent(base)}/default"
     if token:
         query = f"{query}&token={quote(token, safe='')}".lstrip("&")
     return urlunsplit((scheme, urlsplit(base).netloc, "/" + path, query, ""))
+
+
+def _child(written: str) -> str:
+    """What leads from an agent to its child, in an address: `researcher/notes` is `sub/researcher/notes`."""
+    from ..children.paths import SUB
+    from ..serving.output import WrittenWrongly
+
+    agent, _, name = written.partition("/")
+    if not agent or not name:
+        raise WrittenWrongly(
+            f"{written!r} names no child.",
+            next_step=f"Write its class and its name: AGENT/NAME/{SUB}/AGENT/NAME. A / in the name is %2F.",
+        )
+    return f"{SUB}/{_as_address(agent)}/{quote(unquote(name), safe='')}"
 
 
 def _prefix_below(path: str) -> str:
@@ -498,13 +515,18 @@ def _scheme_of(base: str) -> str:
 
 
 def _from_page(query: str) -> tuple[str, str]:
-    """Agent and name from the address of the page of `everthink dev`, and what else is in its query."""
+    """Agent, name and children from the address of the page of `everthink dev`, and the rest of its query."""
     from ..address import Address
+    from ..children.paths import SUB
 
     given = parse_qsl(query, keep_blank_values=True)
     place = dict(given)
-    whom = Address(place["agent"], place.get("name", "")).id if "agent" in place else ""
-    return whom, urlencode([(key, value) for key, value in given if key not in ("agent", "name", "inspect")])
+    whom = Address(place["agent"], place.get("name") or "default").id if "agent" in place else ""
+    for child in [value for key, value in given if key == SUB] if whom else []:
+        agent, _, name = child.partition("/")
+        whom += f"/{SUB}/{agent}/{quote(name, safe='')}"
+    known = ("agent", "name", SUB, "inspect")
+    return whom, urlencode([(key, value) for key, value in given if key not in known])
 
 
 def _check_is_agent(agent: str, whom: str) -> None:

@@ -51,8 +51,8 @@ MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "bo
 
     With TARGET (module:app, or a file with one app) the MCP servers of the app are asked whether they answer.
 
-    Keys are named, never shown. Exit code 1 when something keeps everthink from working here; a missing
-    extra or key, or a server that does not answer, is only noted.
+    Keys are named, never shown. Exit code 1 when something keeps everthink from working here, or a server of
+    TARGET does not answer; a missing extra or key is only noted.
 
     \b
     Examples:
@@ -239,9 +239,17 @@ def _agents() -> Iterator[Check]:
     except DiscoveryFailed as error:
         yield Check("agents", "problem", "; ".join(f"{p.path.name}: {p.what}" for p in error.problems))
         return
-    yield Check("agents", "ok", ", ".join(agent.cls.__name__ for agent in found))
+    yield Check("agents", "ok", ", ".join(_named(agent.cls) for agent in found))
     for missing in what_is_missing(agent.cls for agent in found):
         yield Check("agents", "note", missing, "In dev the demo model answers where only a key is missing.")
+
+
+def _named(cls: type[Any]) -> str:
+    """A class with those of its children: `Assistant (children: Researcher, Critic)`."""
+    from ..children.declared import children_of
+
+    children = ", ".join(child.__name__ for child in children_of(cls))
+    return f"{cls.__name__} (children: {children})" if children else cls.__name__
 
 
 def _port(port: int) -> Check:
@@ -345,4 +353,5 @@ def _standing(server: Any) -> Check:
         count = len(server.tools())
         return Check(name, "ok", f"answers with {count} tool{'' if count == 1 else 's'}")
     why = server.error or f"it has not answered within {ANSWERING:g} seconds"
-    return Check(name, "note", f"does not answer: {why}", "Its tools are offered once it does.")
+    said = f" It said: {' / '.join(server.said)}" if server.said else ""
+    return Check(name, "problem", f"does not answer: {why}{said}", "Its tools are offered once it does.")

@@ -28,11 +28,12 @@ PATIENCE = 5
 @click.command(
     "erase",
     short_help="Delete an agent and everything that is kept of it.",
-    help="""Delete AGENT (class/name): every row, file and index entry of it. It cannot be undone.
+    help="""Delete AGENT (class/name) and all below it: every row, file and index entry. It cannot be undone.
 
-    No server may run on the database meanwhile; inside one, call `await app.erase(Assistant, "room-1")`.
-    The file is rewritten, so that nothing is left in it. Copies elsewhere (backups, logs, exports) are yours
-    to delete. Exit code 0 also when there is no such agent; that is said.
+    A child is class/name/sub/class/name; its parent stays. No server may run on the database meanwhile;
+    inside one, call `await app.erase(Assistant, "room-1")`. The file is rewritten, so that nothing is left
+    in it. Copies elsewhere (backups, logs, exports) are yours to delete. Exit code 0 also when there is no
+    such agent; that is said.
 
     \b
     Examples:
@@ -45,7 +46,7 @@ PATIENCE = 5
 @click.option("--json", "as_json", is_flag=True, help="For scripts; needs --yes.")
 def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
     """Erase an agent."""
-    from ..address import Address, canonical
+    from ..address import canonical
     from ..serving.output import print_json, say
     from . import journal as read
 
@@ -66,9 +67,11 @@ def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
             assert unknown is not None
             say(f"{unknown.what} Nothing was erased. {unknown.next_step}")
         return
-    id = Address(found["class"], found["name"]).id
+    id = read.who(found)
     if not yes:
         say(f"{id} has {found['messages']} messages and {found['turns']} turns. Erasing cannot be undone.")
+        if found["below"]:
+            say(f"So will be all below it: {found['below']} more.")
         typed = _asked("Type its name to erase it")
         if canonical(typed) != canonical(found["name"]):
             say("That is another name: nothing was erased.")

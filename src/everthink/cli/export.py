@@ -11,7 +11,6 @@ from typing import BinaryIO
 
 import click
 
-from ..address import Address
 from ..errors import AgentError
 from .env_file import database_option
 
@@ -21,16 +20,18 @@ __all__ = ["command"]
 @click.command(
     "export",
     short_help="Write everything that is kept of an agent, as JSON lines.",
-    help="""Write everything that is kept of AGENT (class/name), as JSON lines.
+    help="""Write everything that is kept of AGENT (class/name) and of all below it, as JSON lines.
 
     The first line is a header, every other one a thing with a "kind": message, turn, call, state, block,
-    attachment, schedule and so on. It is what the person said and was told: nothing is masked, so keep it
+    attachment, schedule and so on. The agent's children follow, each after a line of the kind "child"; what
+    is theirs has a field "agent". It is what the person said and was told: nothing is masked, so keep it
     as safe as the database. Reads only, and works while a server runs on the same database.
 
     \b
     Examples:
       everthink export assistant/room-1 --output room-1.jsonl
-      everthink export assistant/room-1 | jq 'select(.kind == "message") | .content.parts'""",
+      everthink export assistant/room-1 | jq 'select(.kind == "message") | .content.parts'
+      everthink export assistant/room-1/sub/researcher/notes""",
 )
 @click.argument("agent")
 @database_option
@@ -53,9 +54,8 @@ def command(agent: str, store: str, output: str) -> None:
         found = read.named(journal, agent)
         if found is None:
             raise read.unknown(journal, agent)
-        id = Address(found["class"], found["name"]).id
         with _opened(output) as file:
-            for line in read.lines(journal, id, now=int(time.time() * 1000)):
+            for line in read.lines(journal, read.address(found), now=int(time.time() * 1000)):
                 # The same values, and no control characters for a terminal to obey.
                 file.write(in_json(encode_json(line).decode()).encode() + b"\n")
                 count += 1

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .env_file import database_option
+
+if TYPE_CHECKING:
+    from ..address import Address
 
 __all__ = ["command"]
 
@@ -28,20 +33,26 @@ STATUS_STYLES = {
 @click.command(
     "inspect",
     short_help="Look into a database: agents, turns, calls.",
-    help="""Look into a database: its agents, their latest turns and tool calls.
+    help="""Look into a database: its agents, their latest turns, tool calls and runs of children.
 
-    Reads only, and works while a server runs on the same database.
+    Children stand below their parent, the latest first. Reads only, and works while a server runs on the
+    same database.
 
     \b
     Examples:
       everthink inspect
       everthink inspect --agent assistant/room-1
+      everthink inspect --agent assistant/room-1/sub/researcher/notes
       everthink inspect --store postgresql://me@db/agents --json | jq .turns[0]""",
 )
 @database_option
-@click.option("--agent", help="Only this agent: a class, or class/name.")
+@click.option("--agent", help="Only this agent and all below it: a class, or class/name.")
 @click.option(
-    "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many turns and calls."
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many turns, calls and runs, and children of one parent.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For scripts; times are milliseconds since 1970.")
 def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
@@ -56,6 +67,7 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
             "agents": read.agents(journal, agent),
             "turns": read.turns(journal, agent, limit=limit),
             "calls": read.calls(journal, agent, limit=limit),
+            "runs": read.runs(journal, agent, limit=limit),
             "set_aside": read.set_aside(journal, agent),
         }
         if agent and not found["agents"]:
@@ -72,15 +84,17 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
         "Agents",
         ["agent", "messages", "turns", "open", "last turn"],
         [
-            [_who(r), r["messages"], r["turns"], r["open_turns"] or "", _when(r["last_turn_at"])]
-            for r in found["agents"]
+            [who, r["messages"], r["turns"], r["open_turns"] or "", _when(r["last_turn_at"])]
+            if r is not None
+            else [who, "", "", "", ""]
+            for who, r in _families(found["agents"], limit)
         ],
     )
     _table(
         "Set aside (everthink release tries again)",
         ["agent", "turn", "strikes", "since", "why"],
         [
-            [_who(r), r["turn"] or "(its start)", r["strikes"], _when(r["last_at"]), r["what"]]
+            [read.who(r), r["turn"] or "(its start)", r["strikes"], _when(r["last_at"]), r["what"]]
             for r in found["set_aside"]
         ],
     )
@@ -89,7 +103,7 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
         ["agent", "turn", "trigger", "status", "began", "took", "error"],
         [
             [
-                _who(r),
+                read.who(r),
                 r["id"][:8] if len(r["id"]) < 9 else r["id"][-8:],
                 r["trigger"],
                 r["status"],
@@ -102,10 +116,10 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
     )
     _table(
         "Latest tool calls",
-        ["agent", "tool", "state", "asked", "took", "input"],
+        ["agent", "tool", "state", "asked at", "took", "input"],
         [
             [
-                _who(r),
+                read.who(r),
                 r["tool"],
                 r["state"],
                 _when(r["asked_at"]),
@@ -115,6 +129,46 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
             for r in found["calls"]
         ],
     )
+    _table(
+        "Latest runs of children",
+        ["parent", "child", "status", "began", "took", "asked", "error"],
+        [
+            [
+                read.who(r),
+                f"{r['child_class']}/{r['run_id']}",
+                r["status"],
+                _when(r["started_at"]),
+                _took(r["started_at"], r["ended_at"]),
+                r["preview"] or "",
+                r["error"] or "",
+            ]
+            for r in found["runs"]
+        ],
+    )
+
+
+def _families(rows: list[dict[str, Any]], limit: int) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Agents with how they are shown: children below their parent, and not all of very many.
+
+    For those that are left out there is a line without a row.
+    """
+    from .journal import address, who
+
+    addresses = [address(row) for row in rows]
+    siblings = Counter(one.parent for one in addresses)
+    told: Counter[Address | None] = Counter()
+    levels: dict[Address, int | None] = {}
+    for one, row in zip(addresses, rows, strict=True):
+        level = levels.get(one.parent, -1) if one.parent is not None else -1
+        told[one.parent] += 1
+        if level is None or (level >= 0 and told[one.parent] > limit):
+            levels[one] = None  # and so are those below it
+            if level is not None and told[one.parent] == limit + 1:
+                yield f"{'  ' * (level + 1)}… and {siblings[one.parent] - limit} more", None
+            continue
+        levels[one] = level + 1
+        is_below = level >= 0
+        yield ("  " * (level + 1) + f"{one.cls_name}/{one.name}" if is_below else who(row)), row
 
 
 def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
@@ -122,9 +176,6 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-    from ..masking import mask
-    from ..plain import plain
 
     if not rows:
         return
@@ -139,25 +190,22 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     )
     for column in columns:
         # The long ones give way, the others are read at a glance.
-        long = column in ("input", "error", "why")
+        long = column in ("input", "asked", "error", "why")
         table.add_column(
             column, no_wrap=True, overflow="ellipsis" if long else "fold", ratio=1 if long else None
         )
     for row in rows:
-        # Names and errors are strangers' words: a terminal must not obey them.
-        table.add_row(
-            *[
-                Text(plain(" ".join(mask(str(cell)).split())), STATUS_STYLES.get(str(cell), ""))
-                for cell in row
-            ]
-        )
+        table.add_row(*[Text(_cell(str(cell)), STATUS_STYLES.get(str(cell), "")) for cell in row])
     console.print(table)
 
 
-def _who(row: dict[str, Any]) -> str:
-    from ..address import Address
+def _cell(text: str) -> str:
+    """Names and errors are strangers' words: a terminal must not obey them. What stands below stays there."""
+    from ..masking import mask
+    from ..plain import plain
 
-    return Address(row["class"], row["name"]).id
+    indent = len(text) - len(text.lstrip(" "))
+    return " " * indent + plain(" ".join(mask(text).split()))
 
 
 def _when(milliseconds: int | None) -> str:

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shlex
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ..address import Address, canonical, from_address
+from ..children import queries as children
+from ..children.paths import SUB
 from ..errors import AgentError, StoreUnavailable, StoreUnreadable
 from ..journal import facts
 from ..masking import mask
 from ..recovery import suspects
 from ..runtime import queries as runtime
-from ..runtime.exporting import Section, header, sections
+from ..runtime.exporting import Section, below, child_header, has_families, header, of_child, sections
 from ..runtime.schema import MIGRATIONS
 from ..session import queries as session
 from ..settings import nearest
@@ -36,18 +37,24 @@ from ..store_urls import check_url
 __all__ = [
     "Journal",
     "Row",
+    "address",
     "agents",
     "calls",
     "lines",
     "named",
     "open_journal",
+    "runs",
     "set_aside",
     "sqlite_path",
     "turns",
     "unknown",
+    "who",
 ]
 
 Row = dict[str, Any]
+
+AT_A_TIME = 500
+"""So many agents are asked for in one query."""
 
 
 def open_journal(store: str, *, writes: bool = False) -> Journal:
@@ -88,41 +95,36 @@ def sqlite_path(store: str) -> Path:
 
 
 def agents(journal: Journal, only: str | None = None) -> list[Row]:
-    """The agents with their messages and turns counted, the busiest of late first."""
-    messages = {row["agent"]: row["messages"] for row in journal.rows(session.COUNTS)}
-    counts = {row["agent"]: row for row in journal.rows(facts.COUNTS)}
-    found: list[Row] = []
-    for row in _chosen(journal, only):
-        counted = counts.get(row["agent"], {})
-        found.append(
-            {
-                "class": row["class"],
-                "name": row["name"],
-                "created_at": row["created_at"],
-                "messages": messages.get(row["agent"], 0),
-                "turns": counted.get("turns", 0),
-                "open_turns": counted.get("open_turns", 0),
-                "last_turn_at": counted.get("last_turn_at"),
-            }
-        )
-    found.sort(key=lambda row: (-_time(row["last_turn_at"] or row["created_at"]), row["class"], row["name"]))
-    return found
+    """The agents with their messages and turns counted, the busiest of late first, and each followed by its
+    children."""
+    return _counted(journal, _chosen(journal, only))
 
 
 def turns(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
     """The latest turns."""
-    return _latest(journal, only, facts.LATEST_TURNS, facts.TURNS_OF, "created_at", limit)
+    return _latest(journal, only, facts.turns_among, "created_at", limit)
 
 
 def calls(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
     """The latest tool calls, each once: one that a person approved has a row of the turn that asked for it,
     and another of the turn that ran it."""
-    rows = _latest(journal, only, facts.LATEST_CALLS, facts.CALLS_OF, "asked_at", 2 * limit)
-    found: dict[tuple[str, str, str], Row] = {}
+    rows = _latest(journal, only, facts.calls_among, "asked_at", 2 * limit)
+    found: dict[tuple[str, str], Row] = {}
     for row in rows:  # the latest first, which is the one that ran
-        kept = found.setdefault((row["class"], row["name"], row["call_id"]), row)
+        kept = found.setdefault((who(row), row["call_id"]), row)
         kept["asked_at"] = row["asked_at"]
     return list(found.values())[:limit]
+
+
+def runs(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
+    """The latest runs of children, each with the parent that asked for it."""
+    try:
+        found = _latest(journal, only, children.runs_among, "started_at", limit)
+    except StoreUnreadable:
+        return []  # written by a release whose agents had no children
+    for row in found:
+        del row["child"]  # an id; who it is say class and run
+    return found
 
 
 def set_aside(journal: Journal, only: str | None = None) -> list[Row]:
@@ -136,33 +138,57 @@ def set_aside(journal: Journal, only: str | None = None) -> list[Row]:
 
 
 def named(journal: Journal, agent: str) -> Row | None:
-    """The agent called `assistant/room-1`, as a row of `agents` above; `None` when there is none."""
+    """The agent called `assistant/room-1`, or the child `assistant/room-1/sub/researcher/notes`, as a row of
+    `agents` above with `below`: how many are below it. `None` when there is none."""
     if "/" not in agent:
         raise AgentError(
             f"{agent!r} names no agent.", next_step="Write class/name, for example assistant/room-1."
         )
-    found = agents(journal, agent)
-    exact = [row for row in found if Address(row["class"], row["name"]).id == agent]
-    return next(iter(exact or found), None)
+    known = _known(journal)
+    found = _called(known, agent)
+    exact = [row for row in found if row["address"].id == agent]
+    if not found:
+        return None
+    (row,) = _counted(journal, (exact or found)[:1])
+    return {**row, "below": len(_with_families(known, (exact or found)[:1])) - 1}
 
 
 def unknown(journal: Journal, agent: str) -> AgentError:
     """What to say when nobody is called `agent`: the nearest names, or where to find them."""
-    names = [Address(row["class"], row["name"]).id for row in journal.rows(runtime.AGENTS)]
+    names = [row["address"].id for row in _known(journal)]
     near = nearest(agent, names) or nearest(agent.lower(), {name.lower(): name for name in names})
     meant = next((name for name in names if near and name.lower() == near.lower()), None)
     hint = f"Did you mean {meant}?" if meant else "`everthink inspect`, with the same --store, lists them."
     return AgentError(f"There is no agent {agent!r} in {journal.where}.", next_step=hint)
 
 
-def lines(journal: Journal, agent: str, *, now: int) -> Iterator[Row]:
-    """Everything that is kept of an agent, as it is now."""
+def address(row: Row) -> Address:
+    """The agent that a row is of."""
+    return Address(row["class"], row["name"], tuple((cls, name) for cls, name in row["parents"]))
+
+
+def who(row: Row) -> str:
+    """The same for people, and for rows."""
+    return address(row).id
+
+
+def lines(journal: Journal, whose: Address, *, now: int) -> Iterator[Row]:
+    """Everything that is kept of an agent and of all below it, as it is now."""
     journal.hold()
     [applied] = journal.rows(READ_APPLIED)[0].values()
     outstanding(MIGRATIONS, applied, where="This database")  # one that is ahead of us is not half exported
     parts = sections(MIGRATIONS[:applied])
     _check_readable(journal, parts, applied)
-    yield header(agent, schema=applied, now=now)
+    yield header(whose, schema=applied, now=now)
+    yield from _rows_of(journal, parts, whose.id)
+    if has_families(MIGRATIONS[:applied]):
+        for child in below(whose, [tuple(row.values()) for row in journal.rows(runtime.BELOW, whose.id)]):
+            yield child_header(child)
+            for line in _rows_of(journal, parts, child.id):
+                yield of_child(child, line)
+
+
+def _rows_of(journal: Journal, parts: Sequence[Section], agent: str) -> Iterator[Row]:
     for section in parts:
         after: tuple[Any, ...] | None = ()
         while after is not None:
@@ -186,18 +212,59 @@ def _check_readable(journal: Journal, parts: Sequence[Section], applied: int) ->
         ) from error
 
 
-def _latest(journal: Journal, only: str | None, many: str, one: str, time: str, limit: int) -> list[Row]:
+def _latest(
+    journal: Journal, only: str | None, among: Callable[[int], str], time: str, limit: int
+) -> list[Row]:
     chosen = {row["agent"]: row for row in _chosen(journal, only)}
-    found: list[Row] = []
-    if only and "/" in only:
-        for agent in chosen:
-            found += [{"agent": agent, **row} for row in journal.rows(one, limit, agent=agent)]
+    if only:
+        found: list[Row] = []
+        ids = list(chosen)
+        for first in range(0, len(ids), AT_A_TIME):
+            some = ids[first : first + AT_A_TIME]
+            found += journal.rows(among(len(some)), *some, limit)
     else:
-        classes = sorted({_escaped(row["class"]) for row in chosen.values()})
-        for pattern in [f"{cls}/%" for cls in classes] if only else ["%"]:
-            found += [row for row in journal.rows(many, pattern, limit) if row["agent"] in chosen]
+        found = [row for row in journal.rows(among(0), limit) if row["agent"] in chosen]
     found.sort(key=lambda row: -_time(row[time]))
     return [_with_names(row, chosen) for row in found[:limit]]
+
+
+def _counted(journal: Journal, rows: Sequence[Row]) -> list[Row]:
+    messages = {row["agent"]: row["messages"] for row in journal.rows(session.COUNTS)}
+    counts = {row["agent"]: row for row in journal.rows(facts.COUNTS)}
+    found: dict[str, Row] = {}
+    for row in rows:
+        counted = counts.get(row["agent"], {})
+        found[row["agent"]] = {
+            "class": row["class"],
+            "name": row["name"],
+            "parents": _parents(row),
+            "created_at": row["created_at"],
+            "messages": messages.get(row["agent"], 0),
+            "turns": counted.get("turns", 0),
+            "open_turns": counted.get("open_turns", 0),
+            "last_turn_at": counted.get("last_turn_at"),
+        }
+    return _as_families(found, {row["agent"]: row.get("parent") for row in rows})
+
+
+def _as_families(rows: dict[str, Row], parents: dict[str, str | None]) -> list[Row]:
+    """Each followed by its children; those of one parent by when something happened to them, or below."""
+    below: dict[str | None, list[str]] = {}
+    for agent in rows:
+        parent = parents[agent]
+        below.setdefault(parent if parent in rows else None, []).append(agent)
+
+    def latest(agent: str) -> float:
+        own = rows[agent]["last_turn_at"] or rows[agent]["created_at"]
+        return max([_time(own), *map(latest, below.get(agent, ()))])
+
+    def told(parent: str | None) -> Iterator[Row]:
+        siblings = below.get(parent, [])
+        for agent in sorted(siblings, key=lambda one: (-latest(one), rows[one]["class"], rows[one]["name"])):
+            yield rows[agent]
+            yield from told(agent)
+
+    return list(told(None))
 
 
 def _time(value: Any) -> float:
@@ -207,28 +274,86 @@ def _time(value: Any) -> float:
 
 def _with_names(row: Row, known: dict[str, Row]) -> Row:
     agent = known[row.pop("agent")]
-    return {"class": agent["class"], "name": agent["name"], **row}
+    return {"class": agent["class"], "name": agent["name"], "parents": _parents(agent), **row}
 
 
-def _escaped(text: str) -> str:
-    """For LIKE, which takes `_` and `%` for more than they are."""
-    return re.sub("[!%_]", r"!\g<0>", text)
+def _parents(row: Row) -> list[list[str]]:
+    return [list(one) for one in row["address"].parents]
+
+
+# --- who is called how
+
+
+def _known(journal: Journal) -> list[Row]:
+    """All agents, each with its `address`."""
+    try:
+        rows = journal.rows(runtime.AGENTS_IN_FAMILIES)
+    except StoreUnreadable:
+        rows = journal.rows(runtime.AGENTS)  # written by a release whose agents had no children
+    for row in rows:
+        row["address"] = runtime.address_of(row["class"], row["name"], row.pop("path", None))
+    return rows
 
 
 def _chosen(journal: Journal, only: str | None) -> list[Row]:
-    """The agents, or those called `Assistant`, `assistant`, or with a name `assistant/room-1`."""
-    rows = journal.rows(runtime.AGENTS)
-    if not only:
-        return rows
-    wanted = Address.parse(only)
-    cls, name = wanted.cls_name.replace("-", "").lower(), wanted.name
-    own = [row for row in rows if row["class"].lower() == cls]
-    if "/" not in only:
-        return own
-    # As it is kept, and as others write it: with other keys, or as in an address.
-    return [row for row in own if row["name"] == name] or [
-        row for row in own if canonical(row["name"]) == from_address(name)
+    """All agents; or those called `Assistant`, `assistant` or `assistant/room-1`, with all below them."""
+    known = _known(journal)
+    return _with_families(known, _called(known, only)) if only else known
+
+
+def _called(known: Sequence[Row], written: str) -> list[Row]:
+    if "/" not in written:
+        return [row for row in known if _is_class(row["class"], written)]
+    # As it is kept; else as others write it, with other keys or as in an address.
+    return [row for row in known if _leads_to(row["address"], written, _as_kept)] or [
+        row for row in known if _leads_to(row["address"], written, _as_written)
     ]
+
+
+def _with_families(known: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """These, and all below them."""
+    below: dict[str | None, list[Row]] = {}
+    for row in known:
+        below.setdefault(row.get("parent"), []).append(row)
+    found: dict[str, Row] = {}
+    wanted = list(rows)
+    while wanted:
+        row = wanted.pop()
+        if row["agent"] not in found:
+            found[row["agent"]] = row
+            wanted += below.get(row["agent"], ())
+    return list(found.values())
+
+
+def _is_class(cls: str, written: str) -> bool:
+    return cls.lower() == written.replace("-", "").lower()
+
+
+def _leads_to(whose: Address, written: str, is_name: Callable[[str, str, bool], bool]) -> bool:
+    """True when what somebody wrote is this agent's address. A name may have slashes, so what was written is
+    compared with each address, from the outermost on, and not taken apart."""
+    *above, (cls, name) = whose.path
+    for parent, called in above:
+        given, _, rest = written.partition("/")
+        ways = [way for way in _ways(called) if rest.startswith(f"{way}/{SUB}/")]
+        if not _is_class(parent, given) or not ways:
+            return False
+        written = rest[len(ways[0]) + len(f"/{SUB}/") :]
+    given, _, rest = written.partition("/")
+    return _is_class(cls, given) and is_name(name, rest, bool(above))
+
+
+def _ways(name: str) -> set[str]:
+    """How a name is written before a child's: as it is, and with what parts addresses escaped."""
+    return {name, name.replace("%", "%25").replace("/", "%2F"), quote(name, safe="")}
+
+
+def _as_kept(name: str, written: str, is_child: bool) -> bool:
+    return written in _ways(name) if is_child else written == name
+
+
+def _as_written(name: str, written: str, is_child: bool) -> bool:
+    return canonical(name) == (canonical(unquote(written)) if is_child else from_address(written))
 
 
 # --- engines

@@ -14,7 +14,8 @@ __all__ = ["command"]
 @click.command(
     "release",
     short_help="Try again what was set aside.",
-    help="""Let AGENT (class/name), or one of its turns, be tried again after it was set aside.
+    help="""Let AGENT (class/name), or one of its turns, be tried again after it was set aside. All that is
+    below it goes with it; a child alone is class/name/sub/class/name.
 
     What takes the process down, or hangs it, three times is set aside, and so is a turn that cannot be
     read; `everthink inspect` shows what that is and why. Works while a server runs: an agent can be reached
@@ -33,7 +34,6 @@ __all__ = ["command"]
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
 def command(agent: str | None, turn: str | None, everything: bool, store: str, as_json: bool) -> None:
     """Release what was set aside."""
-    from ..address import Address
     from ..errors import AgentError
     from ..serving.output import print_json, say
     from . import journal as read
@@ -54,16 +54,17 @@ def command(agent: str | None, turn: str | None, everything: bool, store: str, a
                 next_step="`everthink inspect` shows what is.",
             )
         for row in found:
-            journal.change(_released(row), agent=Address(row["class"], row["name"]).id)
+            journal.change(_released(row), agent=read.who(row))
     finally:
         journal.close()
     if as_json:
-        print_json({"released": [{key: row[key] for key in ("class", "name", "turn")} for row in found]})
+        keys = ("class", "name", "parents", "turn")
+        print_json({"released": [{key: row[key] for key in keys} for row in found]})
         return
     if not found:
         say(f"Nothing {f'of {agent} ' if agent else ''}is set aside.")
     for row in found:
-        who = Address(row["class"], row["name"]).id
+        who = read.who(row)
         say(
             f"{who} can be reached again."
             if not row["turn"]

@@ -7,7 +7,8 @@ from ..facades import help_from
 from .conversation import Conversation, connect
 from .questions import ToolQuestion
 from .reply import Reply
+from .runs import ChildRun, RunEvent
 
-__all__ = ["Conversation", "Reply", "ToolQuestion", "connect"]
+__all__ = ["ChildRun", "Conversation", "Reply", "RunEvent", "ToolQuestion", "connect"]
 
 help_from(__name__)

@@ -23,12 +23,13 @@ from ..messages import Message, MessageInput, Part, as_messages
 from ..settings import check_call
 from ..tools.question import Action, read_answer
 from ..wire import frames as wire
-from .address import socket_address
+from .address import is_of_child, socket_address
 from .connection import chat_request
 from .exchange import Exchange
 from .line import Pace
 from .questions import ToolQuestion, approval_of, question_in
 from .reply import Reply
+from .runs import ChildRun, RunEvent
 
 __all__ = ["Conversation", "connect"]
 
@@ -38,6 +39,7 @@ def connect(
     agent: str | type | None = None,
     name: str = "default",
     *,
+    sub: Sequence[tuple[str | type, str]] = (),
     token: str | None = None,
     headers: Mapping[str, str] | None = None,
     tools: Sequence[dict[str, Any]] = (),
@@ -46,13 +48,14 @@ def connect(
 ) -> Conversation:
     """A conversation with `agent` (a class, or how it is called in addresses) of the server at `server`.
 
-    Without an `agent`, `server` is the whole address. `token` is sent as the query parameter of that name.
+    Without an `agent`, `server` is the whole address. `sub` leads to a child: class and name of each on the
+    way, `sub=[("researcher", "notes")]`. `token` is sent as the query parameter of that name.
     `tools` are declared to the agent as this client's own: `{"name", "description", "parameters"}`.
     A connection that is lost is looked for as long as it takes, or for `patience` seconds; `notice` is
     called with a few words when that begins and when it ends.
     """
     check_call("connect", server=server, agent=agent, name=name, patience=patience)
-    url = socket_address(server, agent, name, token)
+    url = socket_address(server, agent, name, token, sub)
     return Conversation(url, headers=headers, tools=tools, patience=patience, notice=notice)
 
 
@@ -68,7 +71,7 @@ class Conversation:
         patience: float | None = None,
         notice: Callable[[str], object] | None = None,
     ) -> None:
-        self._tools = list(tools)
+        self._tools, self._url = list(tools), url
         self._exchange = Exchange(url, headers=headers, pace=Pace(patience=patience), notice=notice)
         self._seen = self._exchange.transcript
 
@@ -109,7 +112,10 @@ class Conversation:
     @property
     def name(self) -> str:
         """The agent's name, as the server says. Addresses have it escaped; this is the name itself."""
-        return from_address(self._seen.identity.name) if self._seen.identity else ""
+        if self._seen.identity is None:
+            return ""
+        told = self._seen.identity.name
+        return told if is_of_child(self._url, told) else from_address(told)
 
     @property
     def refusal(self) -> Exception | None:
@@ -144,6 +150,19 @@ class Conversation:
                 if self.refusal is not None:
                     raise self.refusal
                 yield state
+
+    @property
+    def runs(self) -> list[ChildRun]:
+        """The runs of the agent's children, as they are now: the latest when we came, and those since."""
+        return self._exchange.runs.all
+
+    async def run_events(self) -> AsyncIterator[RunEvent]:
+        """What happens in the runs of the agent's children from now on, each thing once."""
+        with self._exchange.watch_runs() as queue:
+            while (event := await queue.get()) is not None:
+                yield event
+            if self.refusal is not None:
+                raise self.refusal
 
     # --- talking
 

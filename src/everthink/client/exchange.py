@@ -29,6 +29,7 @@ from .calls import Calls
 from .line import Line, Pace
 from .received import check_frame
 from .reply import Reply
+from .runs import RunEvent, Runs
 from .transcript import Transcript
 
 __all__ = ["Exchange"]
@@ -84,7 +85,7 @@ class Exchange:
             pace=pace,
         )
         self.transcript = Transcript()
-        self.calls = Calls(self._line)
+        self.calls, self.runs = Calls(self._line), Runs()
         self.refusal: Exception | None = None
         """Why there is no coming back, once there is none."""
         self.state_refused: str | None = None
@@ -96,6 +97,7 @@ class Exchange:
         # Something that arrived is about a conversation: the agent has one.
         self._chats = False
         self._watching: list[asyncio.Queue[Any]] = []
+        self._watching_runs: list[asyncio.Queue[RunEvent | None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -193,6 +195,16 @@ class Exchange:
         finally:
             self._watching.remove(queue)
 
+    @contextlib.contextmanager
+    def watch_runs(self) -> Generator[asyncio.Queue[RunEvent | None]]:
+        """The same of what is told of the runs of children."""
+        queue: asyncio.Queue[RunEvent | None] = asyncio.Queue()
+        self._watching_runs.append(queue)
+        try:
+            yield queue
+        finally:
+            self._watching_runs.remove(queue)
+
     def _expect(self, id: str | None, frame: wire.UseChat | None) -> Pending:
         pending = Pending(Reply(lambda: self._cancel(pending), id=id), frame)
         self._pending.append(pending)
@@ -258,7 +270,7 @@ class Exchange:
         for reply in self.replies:
             reply.fail(error)
         self._pending.clear()
-        for queue in self._watching:
+        for queue in (*self._watching, *self._watching_runs):
             queue.put_nowait(None)
 
     def _cut(self, error: Exception) -> None:
@@ -348,6 +360,10 @@ class Exchange:
                 self.state_refused = error
             case wire.CallResult():
                 self.calls.hear(frame)
+            case wire.AgentToolEvent():
+                if (event := self.runs.take(frame)) is not None:
+                    for queue in self._watching_runs:
+                        queue.put_nowait(event)
             case wire.StreamResuming() | wire.StreamPending() | wire.ResumeNone():
                 self._told(frame)
             case wire.ResponseFrame():

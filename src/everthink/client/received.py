@@ -67,10 +67,29 @@ def check_frame(text: str | bytes) -> None:
                     _check_chunk(frame["body"])
             case "cf_agent_stream_resuming":
                 _check(str, frame["id"])
+            case "agent-tool-event":
+                _check_event(frame["event"])
+                _check(int, frame["sequence"])
             case _:
                 pass
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise _no_frame() from error
+
+
+def _check_event(event: Any) -> None:
+    _check(dict, event)
+    _check(str, event["kind"], event["runId"])
+    match event["kind"]:
+        case "started":
+            _check(str, event["agentType"])
+            _check(int, event.get("order", 0))
+            _check(dict, event.get("display") or {})
+        case "chunk":
+            _check(str, event["body"])
+            _check_chunk(event["body"])
+        case _:
+            texts = [event[name] for name in ("summary", "error", "reason") if event.get(name) is not None]
+            _check(str, *texts)
 
 
 def _check_chunk(body: str) -> None:

@@ -31,7 +31,7 @@ Loss = Literal["taken", "doubt"]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """That this process owns an agent."""
+    """That this process owns an agent, and all below it."""
 
     agent: str
     owner: str
@@ -44,7 +44,7 @@ class Claim:
     @property
     def guard(self) -> Statement:
         """The statement that refuses a commit when the claim is not ours any more."""
-        return queries.guard(self.owner, self.epoch)
+        return queries.guard(self.agent, self.owner, self.epoch)
 
 
 class Fence(AgentStore):

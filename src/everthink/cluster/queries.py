@@ -109,13 +109,13 @@ GUARD = "claim"
 """The name of the statement that each commit of a claimed agent begins with."""
 
 
-def guard(owner: str, epoch: int) -> Statement:
-    """Refuses an agent's commit unless this owner has it, in this epoch. Returns how many there were."""
+def guard(agent: str, owner: str, epoch: int) -> Statement:
+    """Refuses a commit unless this owner has the agent, in this epoch. Returns how many there were."""
     # Not with the expected number: commits are sent one behind the other, and one that is refused for a
     # reason of its own would take the next with it.
     return Statement(
-        "UPDATE claims SET head = head + 1 WHERE agent = :agent AND owner = ? AND epoch = ? RETURNING head",
-        (owner, epoch),
+        "UPDATE claims SET head = head + 1 WHERE agent = ? AND owner = ? AND epoch = ? RETURNING head",
+        (agent, owner, epoch),
         guard=True,
         name=GUARD,
     )

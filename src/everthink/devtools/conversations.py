@@ -27,6 +27,7 @@ from ..runtime import queries as runtime
 from ..session import queries
 from ..store.port import LONGEST_QUERY, AgentStore, Search, Store
 from ..think import Think
+from . import family
 from .memory import layout_of
 from .replies import as_json, body_of, fields_of, refusal
 
@@ -76,14 +77,15 @@ async def change(
 ) -> Response:
     """Rename or erase one. Whether they may was asked before."""
     directory = await app.open()
-    if not await directory.exists(cls, name):
+    address = directory.address(cls, name)
+    if not await directory.exists(address):
         return refusal(404, f"There is no conversation {name!r} of {cls.__name__}. Nothing was changed.")
     match deed:
         case "rename":
             title = _title(fields_of(await body_of(request)) or {})
             if not title:
                 return refusal(400, 'Send {"title": "…"} with a name. Nothing was changed.')
-            actor = await directory.reach(cls, name)
+            actor = await directory.reach(address)
             await actor.store.apply([actor.save_value(TITLE, title)])
             return as_json({"name": name, "title": title})
         case "erase":
@@ -103,11 +105,13 @@ async def _described(store: Store, cls: type[Think], names: Sequence[str]) -> li
     used = {row[0]: row[1] for row in await store.fetch(queries.latest_of(len(agents)), *agents)}
     given = {row[0]: row[1] for row in await store.fetch(runtime.values_of(len(agents)), TITLE, *agents)}
     first = {row[0]: row[1:] for row in await store.fetch(queries.first_asked(len(agents)), *agents)}
+    children = await family.children_of(store, agents)
     known = [
         {
             "name": name,
             "title": _given(given.get(agent)) or _asked(first.get(agent)),
             "at": used[agent],
+            "children": children.get(agent, []),
         }
         for name, agent in zip(names, agents, strict=True)
         if agent in used

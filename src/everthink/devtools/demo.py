@@ -1,8 +1,8 @@
 """The agent of `everthink dev` in a folder without agents: the first minute with the product.
 
-It needs no key and no network. Each tool shows one thing: a result, progress, an approval, and a
-question that only the browser can answer. It has a memory, and a window so small that one can watch
-a conversation being summarised.
+It needs no key and no network. Each tool shows one thing: a result, progress, an approval, another agent
+that does the work, and a question that only the browser can answer. It has a memory, and a window so small
+that one can watch a conversation being summarised.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import ast
 import asyncio
 import operator
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from ..children.tool import agent_tool
 from ..errors import ToolError
 from ..session.session import Session
 from ..session.summary import create_compact_function
 from ..think import Think
 from ..tools.tool import tool
 
-__all__ = ["Demo"]
+__all__ = ["Demo", "Researcher"]
 
 BROWSER_TOOL: dict[str, Any] = {
     "name": "browser_language",
@@ -33,6 +35,46 @@ COMPACT_AFTER, TAIL_TOKENS = 1200, 400
 """A real agent would set these near its model's window."""
 
 
+@dataclass
+class Subject:
+    """What a researcher is asked."""
+
+    subject: str
+    borrow: bool = False
+
+
+async def library(topic: str) -> AsyncIterator[str]:
+    """Search it, shelf by shelf."""
+    for shelf in ("A to F", "G to M", "N to Z"):
+        await asyncio.sleep(0.4)
+        yield f"searching shelf {shelf}"
+    yield f"The library has three books about {topic}."
+
+
+class Researcher(Think):
+    """A child of the demo agent, with a conversation of its own for each thing it is asked."""
+
+    model = "demo"
+    about = "Works for the demo agent. Each of its tasks is a conversation of its own."
+    system_prompt = "You are a thorough researcher. Answer in a few short sentences."
+
+    def format_agent_tool_input(self, input: Any) -> str:
+        """The question, as somebody would put it."""
+        work = "Research and borrow a book" if input.get("borrow") else "Research the books"
+        return f"{work} about {input['subject']}"
+
+    @tool
+    async def research(self, topic: str) -> AsyncIterator[str]:
+        """Research a topic in the library. Shows how far it is."""
+        async for found in library(topic):
+            yield found
+
+    @tool(needs_approval=True)
+    def borrow(self, topic: str) -> str:
+        """Borrow a book. Asks you first. (No book leaves a library.)"""
+        return f"The best book about {topic} is yours for four weeks."
+
+
 class Demo(Think):
     """The demo agent: streams, thinks aloud, uses tools, and asks before it does something."""
 
@@ -42,11 +84,13 @@ class Demo(Think):
         "What can you do?",
         "What is the weather in Paris?",
         "Do some research about lighthouses",
+        "Ask the researcher about Whales and Ships",
         "Send a postcard to Ada",
         "Remember that my dog is called Rex",
         "Tell me a story",
     )
-    """What the page offers to try: a tool, one that shows its progress, one that asks first, memory."""
+    """What the page offers to try: a tool, one that shows its progress, two other agents at once, one
+    that asks first, memory."""
 
     system_prompt = "You are a friendly guide to everthink. Answer in a few short sentences."
 
@@ -88,10 +132,15 @@ class Demo(Think):
     @tool
     async def research(self, topic: str) -> AsyncIterator[str]:
         """Research a topic in the library. Shows how far it is."""
-        for shelf in ("A to F", "G to M", "N to Z"):
-            await asyncio.sleep(0.4)
-            yield f"searching shelf {shelf}"
-        yield f"The library has three books about {topic}."
+        async for found in library(topic):
+            yield found
+
+    researcher = agent_tool(
+        Researcher,
+        description="A researcher that works on a subject for you.",
+        input=Subject,
+        display_name="Researcher",
+    )
 
     @tool(needs_approval=True)
     def send_postcard(self, to: str) -> str:

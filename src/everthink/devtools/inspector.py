@@ -6,13 +6,15 @@
     POST /everthink/inspect/{class}/{name}/leaf           go on from another version
     …    /everthink/inspect/{class}/{name}/{memory, …}    memory, sessions, search: memory.py
     …    /everthink/inspect/{class}/{name}/servers        MCP servers: servers.py
+    …    /everthink/inspect/{class}/{name}/{family, runs} children and their runs: family.py
     …    /everthink/conversations/{class}                 the list beside the page: conversations.py
     WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
 
 Only `everthink dev` serves it, and only to those who may: the host (page.py), the origin, `authenticate`,
 `authorize` with the action `"inspect"` and the other checks of the app come first. Who might not do
 everything on a socket (`"connect"`) may only look. Messages are those of the live session. Looking at the
-journal starts no agent.
+journal starts no agent. A child stands below its parents, as in its own address (`…/sub/{class}/{name}`);
+who may look at the outermost of a family may look at all of it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import functools
 import logging
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -36,6 +39,7 @@ from ..access.access import Pass
 from ..access.expiry import close_when_expired
 from ..address import Address, from_address, kebab
 from ..app.app import App
+from ..children.paths import BadName, read_hops
 from ..errors import AgentError
 from ..journal.facts import TurnFacts, bad_endings, latest_calls, latest_turns, spans
 from ..journal.feed import HistoryChanged
@@ -54,7 +58,7 @@ from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import AgentStore
 from ..think import Think
-from . import conversations, memory, servers, view
+from . import conversations, family, memory, servers, view
 from .layout import Layout
 from .recorder import Recorder
 from .replies import as_json, body_of, fields_of, refusal
@@ -71,6 +75,20 @@ MAIN_SESSION = ""
 ROOMS = memory.ROOMS | {servers.ROOM}
 """What is asked of the agent itself, by the first word of the path."""
 MAY_NOT = "You may look at this agent, but not change it. Nothing was changed."
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Who asks for what."""
+
+    cls: type[Think]
+    """The class of the outermost agent: it and its name are what the checks are asked about."""
+    name: str
+    address: Address
+    """Of the agent that is looked at."""
+    rest: list[str]
+    """The segments that follow."""
+    entered: Pass
 
 
 class Inspector:
@@ -124,8 +142,8 @@ class Inspector:
         known = ", ".join(kebab(cls.__name__) for cls in classes)
         return cls or refusal(404, f"There is no agent {kind!r} here. There are: {known}.")
 
-    async def _found(self, connection: HTTPConnection) -> tuple[type[Think], str, list[str], Pass] | Response:
-        """Class, name, the rest of the path and who asks; or a refusal."""
+    async def _found(self, connection: HTTPConnection) -> _Asked | Response:
+        """Who asks for what; or a refusal."""
         cls = self._class(connection)
         if isinstance(cls, Response):
             return cls
@@ -134,14 +152,26 @@ class Inspector:
         if not name:
             return refusal(404, "Name an agent: /everthink/inspect/{class}/{name}.")
         entered = await self._app.access.enter(connection, "inspect", cls, name)
-        return entered if isinstance(entered, Response) else (cls, name, rest[:-2], entered)
+        if isinstance(entered, Response):
+            return entered
+        directory = await self._app.open()
+        address = Address(cls.__name__, name)
+        try:
+            hops, below = read_hops(rest[:-2], directory.children_called())
+            for child, called in hops:
+                address = directory.address(child, called, below=address)
+        except (AgentError, BadName) as error:
+            return refusal(400, f"There can be no such child: {error}")
+        if hops and not issubclass(hops[-1][0], Think):
+            return refusal(404, f"A {hops[-1][0].__name__} does not chat: it has no journal to look at.")
+        return _Asked(cls, name, address, list(below), entered)
 
-    async def _may_change(self, cls: type[Think], name: str, entered: Pass) -> bool:
+    async def _may_change(self, asked: _Asked) -> bool:
         """True when they might do everything on a socket, too. Otherwise it is told to the audit."""
-        if await self._app.access.may_change(entered, cls, name):
+        if await self._app.access.may_change(asked.entered, asked.cls, asked.name):
             return True
-        reason, who = "no permission", {"identity": entered.who}
-        self._app.access.audit.refused(cls.__name__, name, "inspect", reason, **who)
+        reason, who = "no permission", {"identity": asked.entered.who}
+        self._app.access.audit.refused(asked.address, "inspect", reason, **who)
         return False
 
     async def _conversations(self, request: Request) -> Response:
@@ -156,10 +186,11 @@ class Inspector:
                 found = await self._found(request)
                 if isinstance(found, Response):
                     return found
-                cls, name, _, entered = found
-                if not await self._may_change(cls, name, entered):
+                if not await self._may_change(found):
                     return refusal(403, MAY_NOT)
-                return await conversations.change(self._app, request, cls, name, deed, entered)
+                return await conversations.change(
+                    self._app, request, found.cls, found.name, deed, found.entered
+                )
             case _:
                 return refusal(404, "There is nothing at this address: /everthink/conversations/{class}.")
 
@@ -167,26 +198,31 @@ class Inspector:
         found = await self._found(request)
         if isinstance(found, Response):
             return found
-        cls, name, rest, entered = found
+        address, rest = found.address, found.rest
         looks = request.method in ("GET", "HEAD")
-        if not looks and not await self._may_change(cls, name, entered):
+        if not looks and not await self._may_change(found):
             return refusal(403, MAY_NOT)
         match request.method, [unquote(part) for part in rest]:
             case "GET" | "HEAD", []:
-                return as_json(await self._overview(cls, name))
+                return as_json(await self._overview(address))
             case "GET" | "HEAD", ["turns", id]:
-                return await self._turn(cls, name, id)
+                return await self._turn(address, id)
             case "GET" | "HEAD", ["answers", id]:
-                return as_json(await self._answers(cls, name, id))
+                return as_json(await self._answers(address, id))
+            case "GET" | "HEAD", ["family"]:
+                database = (await self._app.open()).store
+                return as_json(await family.tree(database, address.root, self._recorder.steps))
             case "POST", ["leaf"]:
-                return await self._go_on_from(cls, name, await body_of(request))
-            case (("GET" | "HEAD"), [room, *_]) if room in ROOMS and not await self._exists(cls, name):
+                return await self._go_on_from(address, await body_of(request))
+            case "POST", ["runs", "stop"]:
+                return await self._stop_run(address, await body_of(request))
+            case (("GET" | "HEAD"), [room, *_]) if room in ROOMS and not await self._exists(address):
                 # The page looks before its socket has made the agent: nothing yet, which is no failure.
                 return as_json(None)
             case (("GET" | "HEAD" | "POST"), [room, *_]) if room in memory.ROOMS:
-                return await memory.answer(await self._chat(cls, name), request, rest)
+                return await memory.answer(await self._chat(address), request, rest)
             case (("GET" | "HEAD" | "POST"), [servers.ROOM, *_]):
-                return await servers.answer(await self._actor(cls, name), request, rest)
+                return await servers.answer(await self._actor(address), request, rest)
             case "GET" | "HEAD" | "POST", _:
                 return refusal(404, "There is nothing at this address of the inspector.")
             case _:
@@ -194,8 +230,8 @@ class Inspector:
 
     # --- what it shows
 
-    async def _overview(self, cls: type[Think], name: str) -> dict[str, Any]:
-        store = await self._store_of(cls, name)
+    async def _overview(self, address: Address) -> dict[str, Any]:
+        store = await self._store_of(address)
         turns = await latest_turns(store, TURNS)
         calls = await latest_calls(store, CALLS)
         with_calls = {call.turn for call in calls}
@@ -205,25 +241,27 @@ class Inspector:
         layout = await self._layout(store)
         return {
             "agent": store.agent,
-            "turns": view.turns(turns, functools.partial(self._recorder.steps, cls.__name__, name)),
+            "turns": view.turns(turns, functools.partial(self._recorder.steps, address.id)),
             "calls": view.calls(calls, view.in_and_out(holders)),
             "messages": layout.tree.to_json(),
             "leaf": layout.tree.leaf,
             "forks": layout.forks(),
             "endings": view.endings(await bad_endings(store, ENDINGS)),
             "set_aside": [view.aside(one) for one in await suspects.aside_of(store)],
+            "runs": await family.runs(store, turns, self._recorder.steps),
+            "now": self._app.clock.now_ms(),
         }
 
-    async def _turn(self, cls: type[Think], name: str, id: str) -> Response:
-        store = await self._store_of(cls, name)
+    async def _turn(self, address: Address, id: str) -> Response:
+        store = await self._store_of(address)
         turns = [turn for turn in await latest_turns(store, TURNS) if turn.id == id]
         if not turns:
             return refusal(404, f"{store.agent} has no turn {id!r} among its latest {TURNS}.")
-        [found] = view.turns(turns, functools.partial(self._recorder.steps, cls.__name__, name))
+        [found] = view.turns(turns, functools.partial(self._recorder.steps, address.id))
         return as_json({**found, "chunks": view.chunks(await spans(store, id))})
 
-    async def _answers(self, cls: type[Think], name: str, id: str) -> dict[str, Any]:
-        store = await self._store_of(cls, name)
+    async def _answers(self, address: Address, id: str) -> dict[str, Any]:
+        store = await self._store_of(address)
         live = await self._live(store)
         layout = await memory.layout_of(store, live, MESSAGES)
         tree = layout.tree
@@ -239,12 +277,12 @@ class Inspector:
             "active": next((place for place, version in enumerate(branches) if version in path), None),
         }
 
-    async def _go_on_from(self, cls: type[Think], name: str, body: bytes) -> Response:
+    async def _go_on_from(self, address: Address, body: bytes) -> Response:
         fields = fields_of(body)
         if fields is None:
             return refusal(400, 'Send {"message": "…"}: the id of the version to go on from.')
         wanted = fields.get("message", "")
-        chat = await self._chat(cls, name)
+        chat = await self._chat(address)
         layout = await memory.layout_of(chat.host.store, chat.session.id, MESSAGES)
         leaf = layout.tree.tip_below(layout.row(wanted))
         if leaf is None:
@@ -256,17 +294,25 @@ class Inspector:
         chat.host.feed.publish(HistoryChanged())
         return as_json({"leaf": leaf})
 
-    async def _store_of(self, cls: type[Think], name: str) -> AgentStore:
-        return AgentStore((await self._app.open()).store, Address(cls.__name__, name).id)
+    async def _stop_run(self, address: Address, body: bytes) -> Response:
+        """Stop a run of a child, as `cancel_agent_tool` does."""
+        run = (fields_of(body) or {}).get("id", "")
+        if not await self._exists(address) or not run:
+            return refusal(404, f"{address} has no run {run!r}. Nothing was changed.")
+        await (await self._actor(address)).children.runs.cancel(run, family.STOPPED)
+        return as_json({"id": run})
 
-    async def _exists(self, cls: type[Think], name: str) -> bool:
-        return await (await self._app.open()).exists(cls, name)
+    async def _store_of(self, address: Address) -> AgentStore:
+        return AgentStore((await self._app.open()).store, address.id)
 
-    async def _actor(self, cls: type[Think], name: str) -> Actor:
-        return await (await self._app.open()).reach(cls, name)
+    async def _exists(self, address: Address) -> bool:
+        return await (await self._app.open()).exists(address)
 
-    async def _chat(self, cls: type[Think], name: str) -> Chat:
-        chat = (await self._actor(cls, name)).chat
+    async def _actor(self, address: Address) -> Actor:
+        return await (await self._app.open()).reach(address)
+
+    async def _chat(self, address: Address) -> Chat:
+        chat = (await self._actor(address)).chat
         assert chat is not None
         return chat
 
@@ -310,18 +356,18 @@ class Inspector:
         if isinstance(found, Response):
             await deny(socket, receive, found)
             return
-        cls, name, _, entered = found
+        agent = found.address.id
         await socket.accept()
         connection = Connection(str(uuid.uuid4()), socket, socket)
-        connection.until = entered.until
+        connection.until = found.entered.until
         call_off = close_when_expired(connection.until, connection.close, self._app.clock)
 
         def tell(event: dict[str, Any]) -> None:
             connection.send(encode_json(event).decode())
 
-        for event in self._recorder.events(cls.__name__, name):
+        for event in self._recorder.events(agent):
             tell(event)
-        stop = self._recorder.follow(cls.__name__, name, tell)
+        stop = self._recorder.follow(agent, tell)
         pump = asyncio.create_task(connection.pump(), name=f"events {connection.id}")
         try:
             while (await socket.receive())["type"] != "websocket.disconnect":

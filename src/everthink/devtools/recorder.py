@@ -22,8 +22,6 @@ from ..observe.events import ChatStepFinish, ChatStepStart, Event
 __all__ = ["Recorder"]
 
 Follower = Callable[[dict[str, Any]], object]
-Agent = tuple[str, str]
-
 EVENTS = 2000
 """So many events of all agents together are kept."""
 TURNS = 500
@@ -34,36 +32,36 @@ class Recorder:
     """Listens to an app and remembers its latest events and the steps of its latest turns."""
 
     def __init__(self, bus: EventBus) -> None:
-        self._events: deque[tuple[Agent, dict[str, Any]]] = deque(maxlen=EVENTS)
-        self._steps: dict[tuple[Agent, str], dict[int, dict[str, Any]]] = {}
-        self._followers: dict[Agent, list[Follower]] = {}
+        self._events: deque[tuple[str, dict[str, Any]]] = deque(maxlen=EVENTS)
+        self._steps: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+        self._followers: dict[str, list[Follower]] = {}
         # An event's number alone would come again after a restart.
         self._boot, self._count = uuid.uuid4().hex[:8], 0
         bus.subscribe(self._note)
 
-    def events(self, cls: str, name: str) -> list[dict[str, Any]]:
-        """The latest events of an agent, oldest first."""
-        return [event for agent, event in self._events if agent == (cls, name)]
+    def events(self, agent: str) -> list[dict[str, Any]]:
+        """The latest events of an agent, by its id, oldest first."""
+        return [event for whose, event in self._events if whose == agent]
 
-    def steps(self, cls: str, name: str, request_id: str) -> list[dict[str, Any]] | None:
+    def steps(self, agent: str, request_id: str) -> list[dict[str, Any]] | None:
         """The steps of a turn, as far as they have come; `None` when it was not seen."""
-        found = self._steps.get(((cls, name), request_id))
+        found = self._steps.get((agent, request_id))
         return None if found is None else [found[number] for number in sorted(found)]
 
-    def follow(self, cls: str, name: str, follower: Follower) -> Callable[[], None]:
+    def follow(self, agent: str, follower: Follower) -> Callable[[], None]:
         """Tell `follower` every event of an agent from now on. Returns how to stop that."""
-        followers = self._followers.setdefault((cls, name), [])
+        followers = self._followers.setdefault(agent, [])
         followers.append(follower)
 
         def stop() -> None:
             followers.remove(follower)
             if not followers:
-                self._followers.pop((cls, name), None)
+                self._followers.pop(agent, None)
 
         return stop
 
     def _note(self, event: Event) -> None:
-        agent = (event.agent, event.name)
+        agent = event.id
         self._count += 1
         kept = {
             "id": f"{self._boot}-{self._count}",
@@ -78,7 +76,7 @@ class Recorder:
         for follower in list(self._followers.get(agent, ())):
             follower(kept)
 
-    def _note_step(self, agent: Agent, body: ChatStepStart | ChatStepFinish) -> None:
+    def _note_step(self, agent: str, body: ChatStepStart | ChatStepFinish) -> None:
         steps = self._steps.setdefault((agent, body.request_id), {})
         step: dict[str, Any] = {"number": body.step_number, "model": body.model}
         if isinstance(body, ChatStepFinish):

@@ -36,6 +36,7 @@ from ..journal.feed import (
     TurnEnded,
 )
 from ..journal.turn import (
+    SUBMITTED,
     InputFunction,
     Trigger,
     Turn,
@@ -163,7 +164,7 @@ class Door:
             message_id=host.new_id(),
             signal=signal,
             generation=host.generation if generation is None else generation,
-            admission="execute-submission" if trigger == "submission" else "queue",
+            admission="execute-submission" if trigger in SUBMITTED else "queue",
             continuation=continuation,
             input=input or [],
             compute_input=compute_input,
@@ -244,11 +245,12 @@ class Door:
             raise
         return self.enqueue(turn, ticket, external=external)
 
-    async def record(self, turn: Turn, record: Record) -> None:
-        """Write the row of a turn that is entered later: a submission. It is durable when this returns."""
+    async def record(self, turn: Turn, record: Record, more: Sequence[Statement] = ()) -> None:
+        """Write the row of a turn that is entered later: a submission. It is durable when this returns, and
+        so is `more`, which must exist together with it."""
         self._refuse_when_closed()
         try:
-            await self._accept(turn, None, None, (), record)
+            await self._accept(turn, None, None, more, record)
         except BaseException:
             self._host.aborts.remove(turn.request_id, turn.signal)
             raise
@@ -441,7 +443,7 @@ class Door:
 
     async def _body(self, admitted: Admitted) -> Outcome | Postponed:
         turn = admitted.turn
-        if turn.trigger == "submission" and turn.signal.aborted and not turn.is_started:
+        if turn.trigger in SUBMITTED and turn.signal.aborted and not turn.is_started:
             return await end_unstarted(self._host, turn, "aborted")  # cancelled while it waited
         if turn.gate is not None and not await turn.gate():
             return await end_unstarted(self._host, turn, "skipped", error="A newer message took its place.")

@@ -259,15 +259,15 @@ class Answers:
             if state == "approved"
             else queries.settled(call_id, state=state, now=host.clock.now_ms())
         )
-        await host.session.refresh()
-        holder = holder_of(reversed(host.session.path), call_id)
-        if holder is not None:
-            return await self._rewrite(holder, call_id, change, [settled, *more])
-        if host.session.is_partial:
-            async with host.session.rewriting:
+        # One after the other: each answer changes the message as the one before it has left it, also if the
+        # conversation has to be read again in between.
+        async with host.session.rewriting:
+            await host.session.refresh()
+            holder = holder_of(reversed(host.session.path), call_id)
+            if holder is None and host.session.is_partial:
                 holder = await host.session.find_call(call_id)
-                if holder is not None:
-                    return await self._rewrite(holder, call_id, change, [settled, *more])
+            if holder is not None:
+                return await self._rewrite(holder, call_id, change, [settled, *more])
         return await self._apply_to_cut_off(call_id, change, state, more)
 
     async def _rewrite(

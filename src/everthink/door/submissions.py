@@ -23,7 +23,7 @@ from ..clock import EPOCH, moment_of
 from ..current import in_active_turn
 from ..errors import InvalidTurn, SubmissionConflict
 from ..journal import queries, turn_rows
-from ..journal.turn import Turn
+from ..journal.turn import Trigger, Turn
 from ..journal.turn_input import decode_input
 from ..journal.turn_rows import TurnRow
 from ..messages import (
@@ -42,6 +42,7 @@ from ..observe.events import (
 )
 from ..session.row_size import will_be_cut
 from ..settings import check_call
+from ..store.port import Statement
 from ..surface import check_words
 from ..turn.attempt import with_stamps
 from ..turn.host import Host
@@ -49,7 +50,7 @@ from .admission import Door, Record
 from .browser import Browser
 from .submission import Status, Submission
 
-__all__ = ["INVALID_TEXT", "Submissions"]
+__all__ = ["INVALID_TEXT", "AcceptedRun", "Submissions"]
 
 log = logging.getLogger("everthink.submissions")
 
@@ -57,6 +58,16 @@ TERMINAL: frozenset[str] = frozenset({"completed", "error", "aborted", "skipped"
 INVALID_TEXT = "Stored submission messages are invalid"
 SKIPPED_TEXT = "Submission was skipped by turn reset."
 CONFLICT = "submission_id and idempotency_key refer to different submissions"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedRun:
+    """What is accepted together with a turn that a parent asks for."""
+
+    statements: Sequence[Statement]
+    """Written in the same commit."""
+    identity: Any
+    """Who asked the parent."""
 
 
 @dataclass(slots=True)
@@ -87,8 +98,9 @@ class Submissions:
         idempotency_key: str | None = None,
         metadata: dict[str, Any] | None = None,
         channel: str | None = None,
+        run: AcceptedRun | None = None,
     ) -> Submission:
-        """Accept once; the row is durable when this returns."""
+        """Accept once; the row is durable when this returns. `run`: a parent asks for it."""
         host = self._host
         if callable(messages):
             raise InvalidTurn(
@@ -104,10 +116,15 @@ class Submissions:
         marks = json_object(metadata, "metadata")
         text = None if marks is None else encode_json(marks).decode()
         record = Record(text, idempotency_key)
-        return await self._acceptances.see_through(self._accept(given, submission_id, channel, record))
+        return await self._acceptances.see_through(self._accept(given, submission_id, channel, record, run))
 
     async def _accept(
-        self, messages: list[Message], id: str | None, channel: str | None, record: Record
+        self,
+        messages: list[Message],
+        id: str | None,
+        channel: str | None,
+        record: Record,
+        run: AcceptedRun | None,
     ) -> Submission:
         host = self._host
         async with self._acceptances.lock:
@@ -117,14 +134,22 @@ class Submissions:
             if id is not None:
                 # One of that id may have been deleted while its turn still ends: its signal is not ours.
                 host.aborts.remove(id)
-            turn = self._turn(messages, id or host.new_id(), channel)
-            await self._door.record(turn, record)
+            turn = self._turn(messages, id or host.new_id(), channel, "agent-tool" if run else "submission")
+            if run is not None:
+                turn.identity = run.identity
+            await self._door.record(turn, record, run.statements if run else ())
             self._held.append(turn)
         try:
             submission = await self.inspect(turn.id)
             assert submission is not None
-            host.emit(SubmissionCreate(submission_id=turn.id, request_id=turn.id, idempotency_key=record.key))
-            await self._tell(submission)
+            if run is None:
+                created: dict[str, Any] = {
+                    "submission_id": turn.id,
+                    "request_id": turn.id,
+                    "idempotency_key": record.key,
+                }
+                host.emit(SubmissionCreate(**created))
+                await self._tell(submission)
         finally:
             self._queue_up_to(turn)
         cut = tuple(message.id for message in messages if will_be_cut(message))
@@ -136,8 +161,8 @@ class Submissions:
             held = self._held.pop(0)
             self._door.enqueue(held, self._door.queue.reserve(held.request_id, held.generation))
 
-    def _turn(self, messages: list[Message], id: str, channel: str | None) -> Turn:
-        turn = self._door.new_turn("submission", input=messages, request_id=id, id=id, channel=channel)
+    def _turn(self, messages: list[Message], id: str, channel: str | None, trigger: Trigger) -> Turn:
+        turn = self._door.new_turn(trigger, input=messages, request_id=id, id=id, channel=channel)
 
         async def prepared() -> bool:
             # What the conversation is led with when its time has come; one that was cut off keeps its own.
@@ -156,11 +181,15 @@ class Submissions:
 
         async def watch(status: str, error: str | None) -> None:
             if status == "running":
-                await self.tell(id, "running")
+                if turn.trigger == "submission":
+                    await self.tell(id, "running")
                 return
             if self._open.get(id) is known:
                 del self._open[id]
-            await self._tell_end(id, known)
+            if turn.trigger == "submission":
+                await self._tell_end(id, known)
+            else:
+                known.over.set()  # a parent sees to it
 
         turn.watch = watch
 
@@ -185,7 +214,8 @@ class Submissions:
             await self.tell(id)
             return False
         answer_id = row.answer_id
-        turn = self._turn(stored.messages, id, stored.channel)
+        turn = self._turn(stored.messages, id, stored.channel, row.trigger)
+        turn.identity = stored.identity
         turn.message_id, turn.seq, turn.created_at = answer_id, row.seq, row.created_at
         if row.stop is not None:
             host.aborts.cancel(turn.request_id, row.stop or None)

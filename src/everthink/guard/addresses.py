@@ -117,7 +117,8 @@ def leading_near(host: str, named: str) -> BlockedAddress:
     """The refusal of a host. Where it was found to lead is not said: that would be a map of our network."""
     return BlockedAddress(
         f"{host[:_SHOWN]!r} does not lead to the public web",
-        next_step=f"Use a public address. An application can allow this one by name: {named[:_SHOWN]!r}.",
+        next_step="Use a public address. An application can allow this one by name:"
+        f" App(allow_addresses=[{named[:_SHOWN]!r}]).",
     )
 
 

@@ -169,6 +169,55 @@ class HookRunner:
         """What is to become of a turn that was cut off, as it was written. Raises what the hook raises."""
         return await call_hook(self.agent.on_chat_recovery, context)
 
+    # --- children
+
+    async def on_before_sub_agent(self, request: Any, cls: type[Any], name: str) -> Any:
+        """Whether somebody may reach a child, as it was written. Raises what the hook raises."""
+        return await call_hook(self.agent.on_before_sub_agent, request, cls, name)
+
+    async def format_agent_tool_input(self, given: Any) -> Any:
+        """What a child is asked with."""
+        return await call_hook(self.agent.format_agent_tool_input, given)
+
+    async def get_agent_tool_output(self, run_id: str) -> Any:
+        """What a run gave, besides its text; `None`: nothing."""
+        return await call_hook(self.agent.get_agent_tool_output, run_id)
+
+    async def get_agent_tool_summary(self, run_id: str) -> str | None:
+        """A run in words; `None`: what was answered."""
+        summary = await call_hook(self.agent.get_agent_tool_summary, run_id)
+        if summary is not None and not isinstance(summary, str):
+            raise InvalidSettings(
+                f"get_agent_tool_summary returned {shown(summary)}.", next_step="Return text, or None."
+            )
+        return summary
+
+    async def on_agent_tool_start(self, run: Any) -> None:
+        """Show a run that begins."""
+        await self._show("on_agent_tool_start", run)
+
+    async def on_agent_tool_finish(self, run: Any, result: Any) -> None:
+        """Show a run that is over."""
+        await self._show("on_agent_tool_finish", run, result)
+
+    async def on_progress(self, run: Any, progress: Any) -> None:
+        """Show how far a run is."""
+        await self._show("on_progress", run, progress)
+
+    async def format_detached_completion(self, run: Any, result: Any) -> str:
+        """What the conversation reads of a run that nobody waited for."""
+        return await self._text("format_detached_completion", run, result)
+
+    async def format_detached_milestone(self, run: Any, milestone: Any) -> str:
+        """What the conversation reads of a milestone of such a run."""
+        return await self._text("format_detached_milestone", run, milestone)
+
+    async def _text(self, hook: str, *args: Any) -> str:
+        text = await call_hook(getattr(self.agent, hook), *args)
+        if not isinstance(text, str):
+            raise InvalidSettings(f"{hook} returned {shown(text)}.", next_step='Return text; "" for none.')
+        return text
+
     # --- an agent's life
 
     async def on_start(self, props: Any) -> None:

@@ -1,7 +1,7 @@
 """What people who look are shown of turns and calls: the newest first.
 
     devtools/inspector --> latest_turns, latest_calls, bad_endings, spans     of one agent, as values
-    cli/journal        --> TURNS_OF, LATEST_TURNS, CALLS_OF, …                beside the server, rows by name
+    cli/journal        --> turns_among, calls_among, COUNTS                   beside the server, rows by name
 
 Only looked at: nothing is decided from these.
 """
@@ -17,17 +17,17 @@ from .states import State
 __all__ = [
     "CALLS_OF",
     "COUNTS",
-    "LATEST_CALLS",
-    "LATEST_TURNS",
     "TURNS_OF",
     "BadEnding",
     "CallFacts",
     "Span",
     "TurnFacts",
     "bad_endings",
+    "calls_among",
     "latest_calls",
     "latest_turns",
     "spans",
+    "turns_among",
 ]
 
 
@@ -81,24 +81,30 @@ class Span(NamedTuple):
 
 _TURN, _CALL = ", ".join(TurnFacts._fields), ", ".join(CallFacts._fields)
 
-# Of one agent, or of all whose id is like a pattern.
 TURNS_OF = f"SELECT {_TURN} FROM turns WHERE agent = :agent ORDER BY seq DESC LIMIT ?"
-LATEST_TURNS = (
-    f"SELECT agent, {_TURN} FROM turns WHERE agent LIKE ? ESCAPE '!'"
-    " ORDER BY created_at DESC, seq DESC LIMIT ?"
-)
 CALLS_OF = (
     f"SELECT {_CALL} FROM calls WHERE agent = :agent AND tool <> ''"
-    " ORDER BY asked_at DESC, call_id DESC LIMIT ?"
-)
-LATEST_CALLS = (
-    f"SELECT agent, {_CALL} FROM calls WHERE agent LIKE ? ESCAPE '!' AND tool <> ''"
     " ORDER BY asked_at DESC, call_id DESC LIMIT ?"
 )
 COUNTS = (
     "SELECT agent, COUNT(*) AS turns, COUNT(*) - COUNT(ended_at) AS open_turns,"
     " MAX(created_at) AS last_turn_at FROM turns GROUP BY agent"
 )
+
+
+def turns_among(agents: int) -> str:
+    """The latest turns of so many agents; with 0 of all there are."""
+    return f"SELECT agent, {_TURN} FROM turns{_among(agents)} ORDER BY created_at DESC, seq DESC LIMIT ?"
+
+
+def calls_among(agents: int) -> str:
+    """The latest calls of so many agents; with 0 of all there are."""
+    which = f"{_among(agents)} {'AND' if agents else 'WHERE'} tool <> ''"
+    return f"SELECT agent, {_CALL} FROM calls{which} ORDER BY asked_at DESC, call_id DESC LIMIT ?"
+
+
+def _among(agents: int) -> str:
+    return f" WHERE agent IN ({', '.join('?' * agents)})" if agents else ""
 
 
 async def latest_turns(store: AgentStore, limit: int) -> list[TurnFacts]:

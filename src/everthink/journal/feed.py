@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .turn import Turn
 
 __all__ = [
+    "AgentLeft",
     "ChunksStored",
     "Cleared",
     "ContinuationDropped",
@@ -30,6 +31,8 @@ __all__ = [
     "HistoryChanged",
     "MessageUpdated",
     "RecoveryChanged",
+    "RunProgressed",
+    "RunTold",
     "ServersChanged",
     "SessionTold",
     "StateChanged",
@@ -117,6 +120,33 @@ class SessionTold:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentLeft:
+    """The agent has left memory: nothing more is shown. Whoever follows it reaches it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTold:
+    """Something of a child's run: `event` is what a window is told, number `sequence` of that run."""
+
+    run_id: str
+    call_id: str | None
+    sequence: int
+    event: dict[str, Any]
+    is_passing: bool = False
+    """True for what has no number of its own: it is shown to those who are there, after number `sequence`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgressed:
+    """A child says how far its run is: shown by its parent, and no part of what it says."""
+
+    run_id: str
+    progress: dict[str, Any]
+    body: str
+    """The same as a chunk, as JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cleared:
     """The conversation was emptied."""
 
@@ -153,6 +183,9 @@ FeedEvent = (
     | ContinuationDropped
     | StateChanged
     | ServersChanged
+    | RunTold
+    | RunProgressed
+    | AgentLeft
 )
 Reader = Callable[[FeedEvent], object]
 

@@ -47,7 +47,7 @@ class Asking(msgspec.Struct, frozen=True):
     @property
     def answer(self) -> Answer | None:
         """What the tool is told when it goes on."""
-        return None if self.answers is None else Answer(self.answers, self.state)
+        return None if self.answers is None else Answer(self.answers, self.state, self.forms)
 
 
 async def was_called(store: AgentStore, call_id: str) -> bool:

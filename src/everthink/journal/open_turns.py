@@ -34,6 +34,10 @@ class OpenTurns:
     def __len__(self) -> int:
         return len(self._turns)
 
+    def of(self, id: str) -> Turn | None:
+        """The turn of that id, if it runs or waits."""
+        return self._turns.get(id)
+
     def add(self, turn: Turn) -> None:
         """A turn waits for its time from now on."""
         self._turns[turn.id] = turn

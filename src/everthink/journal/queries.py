@@ -24,10 +24,13 @@ __all__ = [
     "CALL",
     "CALLS",
     "CLIENT",
+    "IS_ASKING",
     "LAST",
     "LAST_CHUNK",
+    "OPEN_ANSWER",
     "TABLES",
     "WAS_CALLED",
+    "WORKED_AT",
     "CallState",
     "abandoned",
     "accepted",
@@ -151,6 +154,19 @@ LAST_CHUNK = "SELECT COALESCE(MAX(last_seq), -1) FROM segments WHERE agent = :ag
 # Which agents have work that a process left: the index of open turns holds nothing else.
 WAITING = "SELECT DISTINCT agent FROM turns WHERE ended_at IS NULL"
 ANSWERS = "SELECT call_id, answer FROM calls WHERE agent = :agent AND turn = ? AND answer IS NOT NULL"
+WORKED_AT = (
+    "SELECT MAX(at) FROM (SELECT written_at AS at FROM segments WHERE agent = :agent"
+    " UNION ALL SELECT COALESCE(ended_at, created_at) FROM turns WHERE agent = :agent) AS times"
+)
+IS_ASKING = (
+    "SELECT 1 FROM calls WHERE agent = :agent AND state IN ('asked', 'approved') AND turn ="
+    " (SELECT id FROM turns WHERE agent = :agent ORDER BY seq DESC LIMIT 1) LIMIT 1"
+)
+# A tool of ours may settle in the very millisecond in which its turn ends; people answer after it.
+OPEN_ANSWER = (
+    "SELECT 1 FROM calls WHERE agent = :agent AND turn = ? AND (state IN ('asked', 'approved')"
+    " OR settled_at > ? OR (settled_at = ? AND (state = 'denied' OR on_interrupt LIKE 'client%'))) LIMIT 1"
+)
 # What is known of one call, the newest first: some providers use an id again in a later turn.
 CALL = (
     "SELECT turn, tool, state, on_interrupt, input, approved_by, question FROM calls"
@@ -452,11 +468,13 @@ def abandoned(turn: str, *, now: int) -> Statement:
 
 
 def pruned(*, before: int) -> Statement:
-    """Drop the chunks of turns that ended before `before`: their messages are the truth now."""
+    """Drop the chunks of turns that ended before `before`: their messages are the truth now. Those of a child
+    that ran for its parent are kept with the run: windows of the parent are told of them."""
     return Statement(
         "DELETE FROM segments WHERE agent = :agent AND turn IN"
         " (SELECT DISTINCT s.turn FROM segments s JOIN turns t ON t.agent = s.agent AND t.id = s.turn"
-        " WHERE s.agent = :agent AND t.ended_at < ? AND t.set_aside_at IS NULL)",
+        " WHERE s.agent = :agent AND t.ended_at < ? AND t.set_aside_at IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM child_runs r WHERE r.child = s.agent))",
         (before,),
     )
 
@@ -466,7 +484,8 @@ def swept(*, before: int) -> Statement:
     return Statement(
         "DELETE FROM segments WHERE EXISTS (SELECT 1 FROM turns t"
         " WHERE t.agent = segments.agent AND t.id = segments.turn AND t.ended_at < ?"
-        " AND t.set_aside_at IS NULL)",
+        " AND t.set_aside_at IS NULL)"
+        " AND NOT EXISTS (SELECT 1 FROM child_runs r WHERE r.child = segments.agent)",
         (before,),
     )
 

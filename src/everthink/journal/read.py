@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,28 @@ from .fold import Accumulator
 from .queries import CallState
 from .segments import unpack
 
-__all__ = ["CallRow", "Journal", "calls_of", "keep_answer", "last_chunk", "read_journal", "texts_of"]
+__all__ = [
+    "Below",
+    "CallRow",
+    "Journal",
+    "calls_of",
+    "has_open_answer",
+    "is_asking",
+    "keep_answer",
+    "last_chunk",
+    "read_journal",
+    "texts_of",
+    "worked_at",
+]
+
+
+class Below(NamedTuple):
+    """What the children do that a turn waits for."""
+
+    worked_at: int = 0
+    """When one of them, or of those below them, last did something (ms)."""
+    is_asking: bool = False
+    """True when one of them waits for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +124,22 @@ async def read_journal(
 async def calls_of(store: AgentStore, turn_id: str) -> list[CallRow]:
     """What the ledger says about the calls of a turn, in the order in which they were asked for."""
     return [CallRow(*row) for row in await store.fetch(queries.CALLS, turn_id)]
+
+
+async def has_open_answer(store: AgentStore, turn_id: str, *, ended_at: int) -> bool:
+    """True when a call of a turn has no answer at its end, or one of which its model does not know yet."""
+    return bool(await store.fetch(queries.OPEN_ANSWER, turn_id, ended_at, ended_at))
+
+
+async def worked_at(store: AgentStore) -> int:
+    """When an agent was last asked something, said something, or came to an end with it (ms); 0: never."""
+    [(at,)] = await store.fetch(queries.WORKED_AT)
+    return at or 0
+
+
+async def is_asking(store: AgentStore) -> bool:
+    """True when the latest turn of an agent has asked a person something, and its model knows no answer."""
+    return bool(await store.fetch(queries.IS_ASKING))
 
 
 async def texts_of(store: AgentStore, turn_id: str) -> list[str]:

@@ -16,8 +16,16 @@ from ..messages import Message
 from ..store.port import AgentStore
 from . import queries
 
-__all__ = ["UNTOLD_TOOL", "ToolErrors", "words_of"]
+__all__ = ["HAS_RUN", "MAY_HAVE_RUN", "UNTOLD_TOOL", "ToolErrors", "words_of"]
 
+HAS_RUN = (
+    "The call was not run again: it was approved once and has run. Its result is not in this conversation; "
+    "check before you call it again."
+)
+MAY_HAVE_RUN = (
+    "The tool call was interrupted while it ran and no result was recorded. It may or may not have taken "
+    "effect: check before you call it again."
+)
 UNTOLD_TOOL = "The tool failed."
 """What people read of a tool's error, unless the tool raised a `ToolError`."""
 LONGEST = 20_000

@@ -20,9 +20,11 @@ from ..tools.tool import Tool
 from .fold import Accumulator
 from .read import Journal
 
-__all__ = ["Admission", "Brings", "Failing", "InputFunction", "Trigger", "Turn"]
+__all__ = ["SUBMITTED", "Admission", "Brings", "Failing", "InputFunction", "Trigger", "Turn"]
 
-Trigger = Literal["ws-chat", "rpc", "programmatic", "submission", "auto-continuation"]
+Trigger = Literal["ws-chat", "rpc", "programmatic", "submission", "agent-tool", "auto-continuation"]
+SUBMITTED: frozenset[str] = frozenset({"submission", "agent-tool"})
+"""What is accepted now and asked about later: by the application, or by the parent of a child."""
 Admission = Literal["queue", "execute-submission"]
 InputFunction = Callable[
     [list[Message]], Sequence[MessageInput] | MessageInput | Awaitable[Sequence[MessageInput] | MessageInput]
@@ -116,5 +118,11 @@ class Turn:
     """Those of its messages that were too large for a row and are not stored as they were given."""
     usage: Usage = field(default_factory=Usage)
     """What the provider reported for its steps, in this process."""
+    say: Callable[..., None] | None = None
+    """Say a chunk of application data in it, with what is committed together with that, while it runs."""
+    afterwards: Callable[[Callable[[], object]], None] | None = None
+    """Call something once what was said so far is durable, just before it is shown, while it runs."""
+    alive: Callable[[], None] | None = None
+    """Say that it does not hang, while it runs, though it says nothing."""
     heard: asyncio.Event | None = None
     """Set once whoever streams a completed turn was told so: the response hook comes after that."""

@@ -18,6 +18,7 @@ __all__ = [
     "TurnRow",
     "all_turns",
     "last_number",
+    "of_answer",
     "of_key",
     "one",
     "stash_of",
@@ -87,13 +88,19 @@ async def one(store: AgentStore, id: str) -> TurnRow | None:
 
 async def submission(store: AgentStore, id: str) -> TurnRow | None:
     """The submission with this id."""
-    found = await _fetched(store, f"{_TURNS} AND trigger = 'submission' AND id = ?", id)
+    found = await _fetched(store, f"{_TURNS} AND trigger IN ('submission', 'agent-tool') AND id = ?", id)
     return next(iter(found), None)
 
 
 async def of_key(store: AgentStore, key: str) -> TurnRow | None:
     """The submission that was accepted under this key."""
     return next(iter(await _fetched(store, f"{_TURNS} AND idempotency_key = ?", key)), None)
+
+
+async def of_answer(store: AgentStore, message_id: str) -> TurnRow | None:
+    """The last turn that answered with this message."""
+    sql = f"{_TURNS} AND message_id = ? ORDER BY seq DESC LIMIT 1"
+    return next(iter(await _fetched(store, sql, message_id)), None)
 
 
 async def submissions(store: AgentStore) -> list[TurnRow]:

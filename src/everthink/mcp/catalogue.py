@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
@@ -28,13 +27,11 @@ __all__ = [
     "Argument",
     "Catalogue",
     "CatalogueTool",
-    "Changes",
     "Prompt",
     "Resource",
     "ResourceTemplate",
     "Skipped",
     "catalogue_of",
-    "changed",
     "decode",
     "encode",
 ]
@@ -140,32 +137,6 @@ class Catalogue(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 EMPTY = Catalogue()
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """How one catalogue differs from the one before: names of tools, and whether anything else does."""
-
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    besides: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed or self.besides)
-
-
-def changed(before: Catalogue, after: Catalogue) -> Changes:
-    """What is different in `after`. False when nothing is."""
-    old = {tool.name: tool.hash for tool in before.tools}
-    new = {tool.name: tool.hash for tool in after.tools}
-    rest = [msgspec.structs.replace(one, tools=()) for one in (before, after)]
-    return Changes(
-        added=tuple(name for name in new if name not in old),
-        removed=tuple(name for name in old if name not in new),
-        changed=tuple(name for name in new if old.get(name, new[name]) != new[name]),
-        besides=rest[0] != rest[1],
-    )
 
 
 # --- in a row

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .server import Server
 
-__all__ = ["discover", "listen", "wires_of"]
+__all__ = ["discover", "listen", "load_sdk", "wires_of"]
 
 log = logging.getLogger("everthink.mcp")
 
@@ -55,13 +55,14 @@ def wires_of(
 
     @asynccontextmanager
     async def connect(lost: Lost) -> AsyncGenerator[Client]:
-        connector = (await _loaded()).Connector(
+        connector = (await load_sdk()).Connector(
             server.name,
             server.place,
             network.version,
             loopback=network.loopback,
             allow=allow,
             auth=auth or _nobody,
+            said=server.said.append,
             options={"elicitation_callback": server.elicited, "message_handler": server.heard},
         )
         async with connector.connect(lost) as client:
@@ -70,22 +71,33 @@ def wires_of(
     return Wires(connect, discover, functools.partial(listen, clock=clock))
 
 
-async def _loaded() -> Any:
-    """The module that needs the SDK: its import takes a second, in which a loop would serve nobody."""
-    name = f"{__package__}.transports"
+async def load_sdk(kept: str = "The server is kept.") -> Any:
+    """Import what needs the SDK beside the event loop: it takes a second, in which a loop would serve nobody.
+
+    Whoever is about to import such a module of ours awaits this first. Returns the one that connects.
+    """
+    if _imported.cache_info().currsize:
+        return _imported()
     try:
-        return await asyncio.to_thread(_load, name)
-    except ImportError as error:
+        return await asyncio.to_thread(_import)
+    except (ImportError, MissingExtra) as error:
         raise MissingExtra(
             "MCP servers need the package mcp, which is not installed.",
-            kept="The server is kept.",
+            kept=kept,
             next_step='Run: pip install "everthink[mcp]"',
         ) from error
 
 
-def _load(name: str) -> Any:
+def _import() -> Any:
     with _one_at_a_time:
-        return importlib.import_module(name)
+        return _imported()
+
+
+@functools.cache
+def _imported() -> Any:
+    for name in (".calls", "..oauth.flow"):
+        importlib.import_module(name, __package__)
+    return importlib.import_module(".transports", __package__)
 
 
 def _nobody() -> None:

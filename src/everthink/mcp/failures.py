@@ -67,7 +67,8 @@ class Failure:
 def failure_of(error: BaseException, sent: Sent | None = None) -> Failure:
     """What an error of the SDK, or of what is below it, means."""
     if sent is not None and sent.error is not None:
-        return Failure(sent.error, _words(sent.error), True, sent.is_over, sent.was_not_run)
+        is_loss = sent.is_over or not sent.was_not_run
+        return Failure(sent.error, _words(sent.error), is_loss, sent.is_over, sent.was_not_run)
     cause = _cause(error)
     if isinstance(cause, AgentError):
         return Failure(cause, cause.what)
@@ -84,7 +85,10 @@ def _foreign(cause: BaseException, status: int | None) -> Failure:
 
     words = _words(cause)
     if isinstance(cause, ValidationError):
-        return Failure(cause, f"Its answer cannot be read: {words}")
+        wrong = cause.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, wrong["loc"]))
+        why = said(f"{place}: {wrong['msg']}", 200)
+        return Failure(cause, f"Its answer is none of the protocol's: {why}.")
     if isinstance(cause, MCPError):
         message = cause.error.message
         if message.startswith(_CUT):
@@ -110,5 +114,7 @@ def _cause(error: BaseException) -> BaseException:
 def _words(error: BaseException) -> str:
     if isinstance(error, AgentError):
         return error.what
+    if isinstance(error, UnicodeEncodeError) or "header" in str(error).lower():
+        return "A header cannot be sent, or read, as it is."  # libraries quote its value, which is a secret
     words = mask(said(error)) or type(error).__name__
     return words if words.endswith((".", "!", "?", "…")) else f"{words}."

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from ..errors import AgentError, BlockedAddress, NeedsAuthorization
+from ..errors import AgentError, AuthorizationFailed, BlockedAddress, NeedsAuthorization
 from ..guard.transport import GuardedTransport
 from .failures import Sent, sending
 from .link import Lost
@@ -77,9 +77,11 @@ class Requests(httpx2.AsyncClient):
         try:
             response = await self._whole(await super().send(request, **options))
         except Exception as error:
+            is_elsewhere = _is_elsewhere(error, request)
             sent.error = error
-            sent.was_not_run = isinstance(error, _UNSENT)
-            sent.is_over = isinstance(error, (*_UNREACHABLE, NeedsAuthorization))
+            sent.was_not_run = is_elsewhere or isinstance(error, _UNSENT)
+            sent.is_over = isinstance(error, NeedsAuthorization)
+            sent.is_over = sent.is_over or (isinstance(error, _UNREACHABLE) and not is_elsewhere)
             self._note(request, sent)
             if not self._watch.is_standing or request.method != "POST" or self._has_one_way_back:
                 raise
@@ -133,3 +135,10 @@ class Requests(httpx2.AsyncClient):
         return httpx2.Response(
             response.status_code, headers=headers, content=bytes(found), request=response.request
         )
+
+
+def _is_elsewhere(error: Exception, request: httpx2.Request) -> bool:
+    """True when a request for authorization failed: this one was not sent, or was refused for lack of it."""
+    if isinstance(error, httpx2.RequestError):
+        return error.request is not request
+    return isinstance(error, AuthorizationFailed)

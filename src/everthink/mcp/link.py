@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .catalogue import Catalogue
 
-__all__ = ["Link", "LinkState", "Lost", "Timeouts", "Wires"]
+__all__ = ["Call", "Link", "LinkState", "Lost", "Timeouts", "Wires"]
 
 log = logging.getLogger("everthink.mcp")
 
@@ -52,6 +52,8 @@ CONNECTING = 60.0
 DISCOVERY = 15.0
 BETWEEN_LISTS = 1.0
 """Seconds after which a server that says that its lists have changed is asked once more."""
+MOST_TRIES = 4
+"""Of a call that may be repeated; at most two of them reach a server."""
 LEAVING = 5.0
 """Seconds that a client gets to hang up."""
 LAST_ANSWERS = 1.0
@@ -65,6 +67,15 @@ class Timeouts:
     silence: float = 60.0
     """Seconds without a sign of life; each progress begins them anew."""
     most: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool to be called."""
+
+    tool: str
+    may_repeat: bool = False
+    """True for one that only reads, or may be run twice: it is called once more when its server goes away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,8 @@ class Link:
         """Set once the first connection is made or has failed for good."""
         self._wires, self._clock, self._changed, self._attempts = wires, clock, changed, attempts
         self._task: asyncio.Task[None] | None = None
+        self.gone: str | None = None
+        """Why it was stopped, for those who still wait for an answer."""
         self._calls: set[asyncio.Future[Any]] = set()
         self._stopping, self._stale, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._moved = asyncio.Event()
@@ -127,8 +140,9 @@ class Link:
             self._become("connecting")
         self._task = asyncio.create_task(self._run(), name=f"mcp server {self.name}")
 
-    async def stop(self) -> None:
-        """Hang up. Whoever waits for an answer is told that the connection is gone."""
+    async def stop(self, why: str | None = None) -> None:
+        """Hang up. Whoever waits for an answer is told why, or that the connection is gone."""
+        self.gone = why
         self._stopping.set()
         self._wake()
         if self._task is not None:
@@ -290,17 +304,28 @@ class Link:
     # --- what others ask of it
 
     async def call(
-        self, ask: Callable[[Client, Callable[[], None]], Awaitable[T]], timeouts: Timeouts, what: str
+        self,
+        ask: Callable[[Client, Callable[[], None]], Awaitable[T]],
+        timeouts: Timeouts,
+        what: str,
+        *,
+        may_repeat: bool = False,
     ) -> T:
         """Ask the server something: `ask` is given the client, and what to call at each sign of life.
 
         Waits for the connection if there is none just now, and asks once more when the connection was gone
-        before the server could have begun. Raises `ToolError` with words for a model.
+        before the server could have begun, or in the middle of what may be repeated. Raises `ToolError` with
+        words for a model.
         """
         ends_at = self._clock.monotonic() + timeouts.most
-        is_second = False
+        first: ToolError | None = None
+        tries = begun = 0
         while True:
-            client = await self._connected(min(self._clock.monotonic() + timeouts.silence, ends_at))
+            until = min(self._clock.monotonic() + timeouts.silence, ends_at)
+            try:
+                client = await self._connected(until, is_patient=begun > 0)
+            except ToolError as unreachable:
+                raise first or unreachable from None
             sent, alive = Sent(), asyncio.Event()
             work = asyncio.ensure_future(_asked(ask, client, alive.set, sent))
             self._calls.add(work)
@@ -316,9 +341,15 @@ class Link:
             failure = failure_of(error, sent)
             if failure.is_over and self._client is client:
                 self._lose(self._scope, failure.error)
-            if is_second or not (failure.is_over and failure.was_not_run):
-                raise _told(failure, self.name, what) from error
-            is_second = True
+            told = _told(failure, self.name, what, self.gone)
+            tries, begun = tries + 1, begun + (not failure.was_not_run)
+            is_unheard = failure.is_over and failure.was_not_run
+            is_again = is_unheard or (may_repeat and failure.is_loss and begun < 2)
+            if not is_again or tries >= (MOST_TRIES if may_repeat else 2) or not self._is_running:
+                raise told from error
+            first = told if begun else None
+            if not failure.was_not_run:
+                await self._clock.sleep(FIRST_PAUSE)  # what dies may still take a connection and drop it
 
     def _ended(self, work: asyncio.Future[Any]) -> None:
         self._calls.discard(work)
@@ -357,19 +388,26 @@ class Link:
         finally:
             self._is_asking, self._answered_at = False, self._clock.monotonic()
 
-    async def _connected(self, until: float) -> Client:
-        """The client, once there is one. A server that is away is tried again for whoever needs it."""
+    async def _connected(self, until: float, *, is_patient: bool = False) -> Client:
+        """The client, once there is one. A server that is away is tried again for whoever needs it: once, and
+        as long as there is time for who `is_patient`."""
         hurried: int | None = None
         while self._client is None:
             left = until - self._clock.monotonic()
             is_vain = self._is_pausing and hurried is not None and self._over > hurried
-            if is_vain or left <= 0 or self.state == "authenticating" or not self._is_running:
+            is_too_late = left <= 0 or (is_vain and not is_patient)
+            if is_too_late or self.state == "authenticating" or not self._is_running:
                 raise _unreachable(self)
             if self._is_pausing and hurried is None:
                 hurried = self._over
                 self._hurry.set()
             await _first(self._moved.wait(), self._clock.sleep(left))
         return self._client
+
+    @property
+    def attempt(self) -> int:
+        """Which connection in its life is, or was last, tried."""
+        return self._over
 
     @property
     def _is_running(self) -> bool:
@@ -399,14 +437,14 @@ async def _first(*waits: Awaitable[Any]) -> None:
 def _unreachable(link: Link) -> ToolError:
     if link.state == "authenticating":
         return ToolError(f"The MCP server {link.name!r} waits for a person to authorise it. Nothing was run.")
-    why = link.error or "It has not answered yet."
+    why = link.gone or link.error or "It has not answered yet."
     return ToolError(f"The MCP server {link.name!r} cannot be reached: {why} Nothing was run.")
 
 
-def _told(failure: Failure, name: str, what: str) -> ToolError:
+def _told(failure: Failure, name: str, what: str, gone: str | None) -> ToolError:
     effect = "Nothing was run." if failure.was_not_run else "It may or may not have taken effect."
     if failure.is_loss:
-        return ToolError(f"The MCP server {name!r} went away during {what}: {failure.words} {effect}")
+        return ToolError(f"The MCP server {name!r} went away during {what}: {gone or failure.words} {effect}")
     if failure.was_not_run:
         return ToolError(f"The MCP server {name!r} did not take {what}: {failure.words} {effect}")
     return ToolError(failure.words)

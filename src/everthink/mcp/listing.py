@@ -50,6 +50,8 @@ def told(servers: Iterable[tuple[McpServer, Catalogue | None]]) -> dict[str, Any
     """All of them, as JSON: how each stands, then what they offer together."""
     told: dict[str, Any] = {"servers": {}, "tools": [], "prompts": [], "resources": []}
     for server, offer in servers:
+        if server.id in told["servers"]:
+            continue  # one of the app that came later: the agent's own is meant by that id
         told["servers"][server.id] = {
             "name": server.name,
             "server_url": mask(server.url),

@@ -19,15 +19,19 @@ log = logging.getLogger("everthink.mcp")
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
-def mend(result: dict[str, Any]) -> None:
-    """Mend the tools of an answer in place, if it lists any."""
+def mend(result: dict[str, Any], server: str) -> None:
+    """Mend the tools of an answer of a server in place, if it lists any."""
     if not isinstance(result.get("tools"), list):
         return
     tools = cast("list[Any]", result["tools"])
     kept = [tool for tool in tools if _is_usable(tool)]
     if len(kept) < len(tools):
         left = [_name(tool) for tool in tools if not _is_usable(tool)]
-        log.warning("tools of an MCP server are left out, they take no JSON object: %s", ", ".join(left[:20]))
+        log.warning(
+            "tools of the MCP server %s are left out, they take no JSON object: %s",
+            server,
+            ", ".join(left[:20]),
+        )
     for tool in kept:
         _put_right(tool)
     result["tools"] = kept

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from ..errors import InvalidSettings
 from ..oauth.sealing import Sealer
 from ..settings import as_settings, check_fields, shown
+from ..surface import check_function
 from ..words import said
 
 __all__ = [
@@ -71,6 +72,8 @@ class HttpServer(_Used):
 
     def __post_init__(self) -> None:
         check_fields(self, "HttpServer")
+        _check_approval(self.approval, "HttpServer")
+        _check_headers(self.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class StdioServer(_Used):
 
     def __post_init__(self) -> None:
         check_fields(self, "StdioServer")
+        _check_approval(self.approval, "StdioServer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ class LocalServer(_Used):
 
     def __post_init__(self) -> None:
         check_fields(self, "LocalServer")
+        _check_approval(self.approval, "LocalServer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +139,11 @@ class McpServer:
     """True for one of the app's, which every agent has."""
 
 
+def _check_approval(approval: Any, where: str) -> None:
+    if callable(approval):
+        check_function(f"{where}.approval", approval, ("tool", "input"))
+
+
 def check_added(name: str, place: HttpServer) -> None:
     """Raise `InvalidSettings` about what cannot be kept, or sent, of a server that is added by an agent."""
     if len(name) > LONGEST_NAME or said(name) != name:
@@ -147,17 +157,30 @@ def check_added(name: str, place: HttpServer) -> None:
             'Say "never", "destructive" or "always"; or give the server to the app, which has the function'
             " each time: App(mcp_servers={…: HttpServer(url, approval=function)}).",
         )
-    for header, value in place.headers.items():
-        if not _TOKEN.fullmatch(header) or not value.isascii() or not value.isprintable():
-            raise _refused(f"the header {header[:60]!r} cannot be sent as it is", "Headers are plain ASCII.")
-        if header.lower() in _NOT_OURS:
-            raise _refused(f"the header {header!r} is the transport's own", "Leave it out.")
-    if sum(len(header) + len(value) for header, value in place.headers.items()) > MOST_HEADER_BYTES:
-        raise _refused(f"headers has more than {MOST_HEADER_BYTES} bytes", "Servers do not take that many.")
 
 
 def _refused(what: str, next_step: str) -> InvalidSettings:
     return InvalidSettings(f"add_mcp_server: {what}.", kept="Nothing was added.", next_step=next_step)
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Raise about what nobody can send. Values are secrets: no word of one is said."""
+    for header, value in headers.items():
+        if not _TOKEN.fullmatch(header) or not value.isascii() or not value.isprintable():
+            raise InvalidSettings(
+                f"HttpServer.headers: the header {header[:60]!r} cannot be sent as it is.",
+                next_step="Headers are one line of plain ASCII. If it was read from a file, strip() it.",
+            )
+        if header.lower() in _NOT_OURS:
+            raise InvalidSettings(
+                f"HttpServer.headers: the header {header!r} is the transport's own.",
+                next_step="Leave it out.",
+            )
+    if sum(len(header) + len(value) for header, value in headers.items()) > MOST_HEADER_BYTES:
+        raise InvalidSettings(
+            f"HttpServer.headers has more than {MOST_HEADER_BYTES} bytes.",
+            next_step="Servers do not take that many.",
+        )
 
 
 def place_of(given: Any, where: str) -> Place:

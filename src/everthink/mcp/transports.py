@@ -9,6 +9,7 @@ connection is known when it comes and not at the next call.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -25,14 +26,22 @@ from mcp_types import Implementation, JSONRPCResponse
 from mcp import Client
 
 from ..errors import AgentError
+from ..programs import leashed, logged
 from .failures import failure_of
 from .http import MAX_ANSWER, READING, Requests, Watch
 from .link import Lost
 from .mending import mend
+from .pipes import ANSWERS, Printed, printing
 from .places import HttpServer, LocalServer, Place, StdioServer
-from .stderr import logged
 
 __all__ = ["Connector"]
+
+log = logging.getLogger("everthink.mcp")
+
+_sdk = logging.getLogger("mcp.client")
+if _sdk.level == logging.NOTSET:
+    # It names no server. What it would say is in our own lines, which do.
+    _sdk.setLevel(logging.CRITICAL)
 
 _ELSEWHERE = frozenset({404, 405, 501})
 """Answers to a streamable request by a server that only knows server-sent events."""
@@ -52,6 +61,8 @@ class Connector:
     """Who lets us in, made for each connection."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """More for the SDK's client: its callbacks."""
+    said: Callable[[str], object] = lambda line: None
+    """Given each line that a process says beside its answers."""
 
     @asynccontextmanager
     async def connect(self, lost: Lost) -> AsyncGenerator[Client]:
@@ -104,14 +115,15 @@ class Connector:
     @asynccontextmanager
     async def _streamable(self, place: HttpServer, watch: Watch, http: Requests) -> AsyncGenerator[Client]:
         transport = streamable_http_client(place.url, http_client=http, max_sse_event_size=MAX_ANSWER)
-        async with http, self._client(_watched(transport, watch)) as client:
+        async with http, self._client(_watched(transport, watch, self.name)) as client:
             yield client
 
     def _events(self, place: HttpServer, watch: Watch, http: Requests) -> Client:
         def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> Requests:
             return http
 
-        return self._client(_watched(sse_client(place.url, httpx_client_factory=made), watch))
+        events = sse_client(place.url, httpx_client_factory=made)
+        return self._client(_watched(events, watch, self.name))
 
     def _plainly(self, error: Exception, status: int | None) -> Exception:
         """Why nobody could be reached, in words, if it was more than that."""
@@ -122,9 +134,9 @@ class Connector:
             status = cause.response.status_code
         if status == 401 and self.auth() is None:
             return AgentError(
-                f"The MCP server {self.name!r} wants to know who we are (401).",
+                "It wants to know who we are (401): give headers={'Authorization': '…'}.",
                 kept="The server is kept.",
-                next_step="Give headers={'Authorization': '…'}, or callback_host= so that a person can.",
+                next_step="Where a person has to allow access, an agent adds it: add_mcp_server().",
             )
         if status in _ELSEWHERE:
             return AgentError(
@@ -139,14 +151,18 @@ class Connector:
     # --- a process
 
     async def _process(self, place: StdioServer, watch: Watch, stack: AsyncExitStack) -> Client:
+        env = {**{name: os.environ[name] for name in place.inherit if name in os.environ}, **place.env}
+        command, args = stack.enter_context(leashed(place.command, place.args, env.get("PATH")))
         server = StdioServerParameters(
-            command=place.command,
-            args=list(place.args),
-            env={**{name: os.environ[name] for name in place.inherit if name in os.environ}, **place.env},
+            command=command,
+            args=args,
+            env=env,
             cwd=place.cwd,
+            encoding=ANSWERS,
         )
-        errlog = stack.enter_context(logged(self.name))
-        client = self._client(_watched(stdio_client(server, errlog=errlog), watch))
+        errlog = stack.enter_context(logged(log, self.name, self.said))
+        printing.set(Printed(self.name, self.said))
+        client = self._client(_watched(stdio_client(server, errlog=errlog), watch, self.name))
         try:
             return await stack.enter_async_context(client)
         except OSError as error:
@@ -176,17 +192,17 @@ def _not_started(place: StdioServer, error: OSError) -> AgentError:
 
 
 @asynccontextmanager
-async def _watched(transport: Any, watch: Watch) -> AsyncGenerator[Any]:
+async def _watched(transport: Any, watch: Watch, name: str) -> AsyncGenerator[Any]:
     """The same transport, which tells when nothing more comes from the server."""
     async with transport as (read, write):
-        yield _Watched(read, watch), write
+        yield _Watched(read, watch, name), write
 
 
 class _Watched:
     """A stream that is read from."""
 
-    def __init__(self, stream: Any, watch: Watch) -> None:
-        self._stream, self._watch = stream, watch
+    def __init__(self, stream: Any, watch: Watch, name: str) -> None:
+        self._stream, self._watch, self._name = stream, watch, name
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -202,7 +218,7 @@ class _Watched:
             raise
         message = getattr(item, "message", None)
         if isinstance(message, JSONRPCResponse):
-            mend(message.result)
+            mend(message.result, self._name)
         return item
 
     async def __aenter__(self) -> _Watched:

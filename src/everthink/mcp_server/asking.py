@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .. import chunks as ui
+from ..clock import Clock
 from ..door.admission import Admitted
 from ..door.chat_request import ChatRequest, Dropped
 from ..errors import UNTOLD, CommitInDoubt, LeaseLost, TurnInterrupted
 from ..hooks.values import PendingCall, TurnResult
+from ..journal import turn_rows
 from ..journal.feed import ChunksStored, FeedEvent, TurnEnded
 from ..journal.turn import Turn
 from ..messages import Message, user_message
@@ -34,8 +36,11 @@ log = logging.getLogger("everthink.mcp")
 CHANNEL = "mcp"
 """What turns and messages of MCP clients are stamped with."""
 
-Progress = Callable[[int, str | None], Awaitable[None]]
+Progress = Callable[[float, str | None], Awaitable[None]]
 """Tells the client how many chunks there are, and the words that are new."""
+
+SILENCE = 1.0
+"""Seconds after which a client that hears nothing is told that the agent is still at it."""
 
 Status = Literal["completed", "waiting", "error", "aborted", "skipped", "interrupted"]
 
@@ -74,7 +79,7 @@ async def ask(
 ) -> Answered:
     """Ask, and wait for the end. `begun` is given what stops the turn, once there is one."""
     host, id = chat.host, chat.host.new_id()
-    listening = _Listening(lambda turn: turn.request_id == id, tell)
+    listening = _Listening(lambda turn: turn.request_id == id, tell, host.clock)
     leave = host.feed.join(listening.take)
     try:
         accepted = await _accepted(chat, caller, id, text)
@@ -110,7 +115,7 @@ async def _accepted(chat: Chat, caller: Connection, id: str, text: str) -> Admit
 
 async def look(chat: Chat, *, tell: Progress) -> Answered:
     """The last answer of a conversation, once what runs or waits there now has ended."""
-    listening = _Listening(lambda turn: True, tell)
+    listening = _Listening(lambda turn: True, tell, chat.host.clock)
     leave = chat.host.feed.join(listening.take)
     try:
         await listening.until(list(chat.door.running.values()))
@@ -126,6 +131,10 @@ async def look(chat: Chat, *, tell: Progress) -> Answered:
         return Answered("error", text, failure.error)
     if last.role != "assistant":
         return Answered("skipped", error=NO_ANSWER)
+    turn = await turn_rows.of_answer(chat.host.store, last.id)
+    if turn is not None and turn.status == "aborted":
+        # A call that was cut with it looks like one that a browser is to answer, and nobody will.
+        return Answered("aborted", text, STOPPED)
     return _whole(last)
 
 
@@ -155,8 +164,9 @@ def _whole(message: Message) -> Answered:
 class _Listening:
     """What is said in turns while somebody waits for their end."""
 
-    def __init__(self, wants: Callable[[Turn], bool], tell: Progress) -> None:
-        self._wants, self._tell = wants, tell
+    def __init__(self, wants: Callable[[Turn], bool], tell: Progress, clock: Clock) -> None:
+        self._wants, self._tell, self._clock = wants, tell, clock
+        self._beats: int = 0
         self._arrived = asyncio.Event()
         self._count: int = 0
         self._told: int = 0
@@ -180,13 +190,26 @@ class _Listening:
             one.add_done_callback(self._rouse)
         try:
             while not all(one.done() for one in ended):
-                await self._arrived.wait()
+                if await self._silent():
+                    # The number has to grow, and that of the chunks is not to be overtaken.
+                    self._beats += 1
+                    await self._tell(self._told + 1 - 1 / (1 + self._beats), None)
                 self._arrived.clear()
                 await self._tell_news()
             await self._tell_news()  # what was said while the last words were on their way
         finally:
             for one in ended:
                 one.remove_done_callback(self._rouse)
+
+    async def _silent(self) -> bool:
+        """Wait for something to tell. True when there was nothing for a while."""
+        timer = self._clock.call_later(SILENCE, self._arrived.set)
+        told = self._count
+        try:
+            await self._arrived.wait()
+        finally:
+            timer.cancel()
+        return self._count == told == self._told
 
     def _rouse(self, _: object) -> None:
         self._arrived.set()
@@ -195,7 +218,7 @@ class _Listening:
         if self._count == self._told:
             return
         words = "".join(self._new)
-        self._told = self._count
+        self._told, self._beats = self._count, 0
         self._new.clear()
         self.text += words
         await self._tell(self._count, words or None)

@@ -1,12 +1,15 @@
 """Call an `@exposed` method for an MCP client: as a call over a socket, with arguments by name.
 
 Visit --CallMethod--> server/rpc.py --CallResult, or several of a streaming method--> Called
+
+A caller has so many calls of one agent at once, as a socket has: a request stands alone, so they are counted
+by who calls, or by the address of whoever is nobody in particular.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +22,7 @@ from .asking import Progress
 from .callers import Caller
 from .in_flight import Begun
 
-__all__ = ["Called", "call_method"]
+__all__ = ["Called", "Running", "call_method"]
 
 STOPPED = "The call was stopped."
 
@@ -34,6 +37,32 @@ class Called:
     error: str | None = None
 
 
+class Running:
+    """The methods that run: how many of each caller, at each agent."""
+
+    def __init__(self) -> None:
+        self._calls = Counter[tuple[str, str]]()
+
+    def is_full(self, actor: Actor, caller: Caller) -> bool:
+        """True when a caller has as many as one may have."""
+        return self._calls[_whose(actor, caller)] >= actor.limits.calls_at_once
+
+    def note(self, actor: Actor, caller: Caller, call: asyncio.Future[Any]) -> None:
+        """Count a call until it has ended, whether its caller waits for that or not."""
+        whose = _whose(actor, caller)
+        self._calls[whose] += 1
+        call.add_done_callback(lambda _: self._forget(whose))
+
+    def _forget(self, whose: tuple[str, str]) -> None:
+        self._calls[whose] -= 1
+        if not self._calls[whose]:
+            del self._calls[whose]
+
+
+def _whose(actor: Actor, caller: Caller) -> tuple[str, str]:
+    return actor.id, caller.mark or caller.address or ""
+
+
 async def call_method(
     actor: Actor,
     caller: Caller,
@@ -42,6 +71,7 @@ async def call_method(
     *,
     tell: Progress,
     begun: Begun,
+    among: Running,
 ) -> Called:
     """Call it, and wait for its end. What it sends on the way is progress. `begun` is given what stops it.
 
@@ -56,6 +86,7 @@ async def call_method(
     caller.hear = hear
     frame = CallMethod(caller.id, method, list(arguments))
     running = begin(answer_call(actor, caller, frame), f"{method} for an MCP client", tell=actor.emit)
+    among.note(actor, caller, running)
     running.add_done_callback(lambda _: more.set())
     actor.background(running)
     begun(running.cancel)

@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from ..access.access import Pass, address_of, raised
+from ..address import Address
 from ..limits import Limits
 from ..messages import decode_json, encode_json
 from ..server.asgi import Answers, Gate
@@ -175,7 +176,8 @@ class Endpoint:
         why = await self._in_time(post, checks, "call", tool.cls, name)
         if why is not None:
             who = {"identity": entered.who, "address": address_of(post.request), "target": tool.method}
-            self._access.audit.refused(tool.cls.__name__, name, "call", "not authorized", **who)
+            agent = Address(tool.cls.__name__, name)
+            self._access.audit.refused(agent, "call", "not authorized", **who)
             raise _Refused(PlainTextResponse(why, 403))
 
 

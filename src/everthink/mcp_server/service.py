@@ -26,7 +26,7 @@ from ..mcp_endpoint import McpEndpoint
 from ..runtime.actor import Actor
 from .asking import Progress, ask, look
 from .callers import Caller, caller_of
-from .calling import call_method
+from .calling import Running, call_method
 from .catalogue import ANSWER_SCHEMA, AskTool, Catalogue, MethodTool, Offered
 from .in_flight import Begun, InFlight
 from .results import Result, of_answer, of_call, refused
@@ -66,6 +66,7 @@ class Service:
     def __init__(self, offering: Offering, operator: Pass | None = None) -> None:
         self.offering, self.catalogue = offering, offering.catalogue
         self.in_flight = InFlight()
+        self._running = Running()
         self.operator = operator or Pass()
         """Who calls when there is no request: the one who has started this process."""
         self.server: Server[Any] = Server(
@@ -88,7 +89,7 @@ class Service:
         if isinstance(visit, Unfit):
             return _told(refused(visit.words))
 
-        async def tell(count: int, words: str | None) -> None:
+        async def tell(count: float, words: str | None) -> None:
             await ctx.session.report_progress(count, message=words)
 
         key = (visit.line, str(ctx.request_id))
@@ -117,12 +118,12 @@ class Service:
     async def answer(self, visit: Visit, tell: Progress, begun: Begun) -> Result:
         """Do what a visit is for."""
         wanted = visit.wanted
-        cls, name = wanted.tool.cls, wanted.name
         try:
             directory = await self.offering.open()
-            if wanted.action == "read" and not await directory.exists(cls, name):
+            address = directory.address(wanted.tool.cls, wanted.name)
+            if wanted.action == "read" and not await directory.exists(address):
                 return refused(NO_SUCH)
-            actor = await directory.reach(cls, name)
+            actor = await directory.reach(address)
             with actor.hold():
                 caller = await caller_of(visit, actor)
                 if isinstance(wanted.tool, MethodTool):
@@ -134,7 +135,7 @@ class Service:
         except AgentSetAside as error:
             return refused(str(error))
         except Exception as error:
-            log.exception("%s %r could not answer an MCP client", cls.__name__, name)
+            log.exception("%s %r could not answer an MCP client", wanted.tool.cls.__name__, wanted.name)
             return refused(str(error) if is_for_people(error) else UNTOLD)
 
     async def _question(
@@ -167,8 +168,14 @@ class Service:
         if not tool.info.reads and not caller.may("call"):
             self._audit(actor, caller, "call", tool.method, "no permission")
             return refused(READONLY if caller.is_readonly else NOT_ALLOWED)
+        if self._running.is_full(actor, caller):
+            most = actor.limits.calls_at_once
+            self._audit(actor, caller, "call", tool.method, f"{most} calls at once")
+            return refused(f"{most} calls of yours run already; wait for one of them")
         self._audit(actor, caller, "call", tool.method)
-        called = await call_method(actor, caller, tool.method, wanted.arguments, tell=tell, begun=begun)
+        called = await call_method(
+            actor, caller, tool.method, wanted.arguments, tell=tell, begun=begun, among=self._running
+        )
         return of_call(called)
 
     def _audit(
@@ -179,12 +186,12 @@ class Service:
         target: str | None = None,
         reason: str | None = None,
     ) -> None:
-        audit, cls = self.offering.access.audit, actor.cls.__name__
+        audit, agent = self.offering.access.audit, actor.address
         who = {"identity": caller.who, "connection_id": caller.id, "address": caller.address}
         if reason is None:
-            audit.did(cls, actor.name, action, target=target, **who)
+            audit.did(agent, action, target=target, **who)
         else:
-            audit.refused(cls, actor.name, action, reason, target=target, **who)
+            audit.refused(agent, action, reason, target=target, **who)
 
 
 def _described(tool: Offered) -> Tool:

@@ -131,15 +131,18 @@ class EventBus:
         """
         return Listener(self, channel=channel, type=type, buffer=buffer)
 
-    def emit(self, agent: str, name: str, body: EventBody) -> None:
-        """Publish `body` for the instance `name` of the agent class called `agent`. Never raises."""
+    def emit(self, agent: str, name: str, body: EventBody, parents: tuple[tuple[str, str], ...] = ()) -> None:
+        """Publish `body` for the instance `name` of the agent class called `agent`. Never raises.
+
+        `parents` are class and name of those above it, for a child."""
         kind = body.__class__
         route = self._routes.get(kind) or self._route(kind)
         logs = route.logger.isEnabledFor(kind.level)
         if not (logs or route.subscribers):
             return
         try:
-            event = Event(kind.type, kind.channel, agent, name, masked(body.payload()), self._now_ms(), body)
+            told, at = masked(body.payload()), self._now_ms()
+            event = Event(kind.type, kind.channel, agent, name, told, at, body, parents)
             if logs:
                 _log(route.logger, event)
         except Exception:
@@ -322,7 +325,7 @@ def _log(logger: logging.Logger, event: Event) -> None:
     payload = {key: _loggable(value) for key, value in event.payload.items()}
     fields = "".join(f" {key}={_short(value)}" for key, value in payload.items())
     extra = {"event": {**event.to_json(), "payload": payload}}
-    logger.log(event.body.level, "%s %s/%s%s", event.type, event.agent, event.name, fields, extra=extra)
+    logger.log(event.body.level, "%s %s%s", event.type, event.id, fields, extra=extra)
 
 
 def _loggable(value: Any) -> Any:

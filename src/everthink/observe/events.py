@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 import msgspec
 
+from ..address import Address
 from ..masking import mask
 from ..models.port import AssistantMessage, Request, Usage
 
@@ -186,6 +187,13 @@ class Event:
     """Milliseconds since 1970."""
     body: EventBody
     """The typed value the payload was made from."""
+    parents: tuple[tuple[str, str], ...] = ()
+    """Class and name of those above the agent, the outermost first, when it is a child."""
+
+    @property
+    def id(self) -> str:
+        """The agent's address: its class and its name, below those of its parents."""
+        return Address(self.agent, self.name, self.parents).id
 
     def to_json(self) -> dict[str, Any]:
         """The event as it is published to other processes."""
@@ -195,6 +203,7 @@ class Event:
             "name": self.name,
             "payload": self.payload,
             "timestamp": self.timestamp,
+            **({"parents": [list(one) for one in self.parents]} if self.parents else {}),
         }
 
 

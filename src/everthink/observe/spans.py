@@ -21,7 +21,6 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.util.types import AttributeValue
 
-from ..address import Address
 from ..models.port import Usage
 from . import gen_ai
 from .events import (
@@ -71,7 +70,7 @@ class SpanRecorder:
     def __init__(self, tracer: Tracer, *, record_content: bool) -> None:
         self._tracer = tracer
         self._record_content = record_content
-        self._turns: dict[tuple[str, str, str], _Turn] = {}
+        self._turns: dict[tuple[str, str], _Turn] = {}
 
     def __call__(self, event: Event) -> None:
         """Follow one event. Those that make no span are ignored."""
@@ -103,11 +102,11 @@ class SpanRecorder:
     # --- turns ---
 
     def _turn_started(self, event: Event, body: ChatTurnStart) -> None:
-        key = (event.agent, event.name, body.request_id)
+        key = (event.id, body.request_id)
         if left_open := self._turns.pop(key, None):
             for opened in (*left_open.children(), left_open.own):
                 self._end(opened, _truncate)
-        instance = Address(event.agent, event.name).id
+        instance = event.id
         attributes: dict[str, AttributeValue] = {
             gen_ai.OPERATION: "invoke_agent",
             gen_ai.AGENT_NAME: event.agent,
@@ -121,7 +120,7 @@ class SpanRecorder:
         self._turns[key] = _Turn(own)
 
     def _turn_finished(self, event: Event, body: ChatTurnFinish) -> None:
-        turn = self._turns.pop((event.agent, event.name, body.request_id), None)
+        turn = self._turns.pop((event.id, body.request_id), None)
         if turn is None:
             return
         mark = _outcome(body.status, body.error_type)
@@ -143,7 +142,7 @@ class SpanRecorder:
         attributes: dict[str, AttributeValue] = {
             gen_ai.OPERATION: "chat",
             gen_ai.REQUEST_MODEL: model,
-            gen_ai.CONVERSATION_ID: Address(event.agent, event.name).id,
+            gen_ai.CONVERSATION_ID: event.id,
             gen_ai.STEP: body.step_number,
         }
         if provider is not None:
@@ -218,7 +217,7 @@ class SpanRecorder:
     # --- spans ---
 
     def _turn(self, event: Event, request_id: str) -> _Turn | None:
-        return self._turns.get((event.agent, event.name, request_id))
+        return self._turns.get((event.id, request_id))
 
     def _start(
         self, name: str, kind: SpanKind, parent: _Open | None, attributes: dict[str, AttributeValue]

@@ -184,8 +184,10 @@ def evaluate(
     now: int,
     settings: ChatRecovery,
     awaiting: bool,
+    worked_at: int = 0,
 ) -> Assessment:
-    """Count an interruption. `progress` is what the turn has produced, `awaiting` that it waits for a person.
+    """Count an interruption. `progress` is what the turn has produced, `awaiting` that it waits for a person,
+    `worked_at` when the children that it waits for last did something.
 
     A turn that waits for a person is never given up.
     """
@@ -205,7 +207,7 @@ def evaluate(
             work_baseline=progress,
         )
         return Assessment(incident, True, None, False)
-    progressed = progress > known.progress
+    progressed = progress > known.progress or worked_at > known.last_attempt_at
     last_progress = now if progressed or awaiting else known.last_progress_at
     attempt = 1 if progressed else known.attempt + 1
     incident = replace(

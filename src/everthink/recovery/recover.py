@@ -29,11 +29,12 @@ from ..journal.feed import (
     FeedEvent,
     HistoryChanged,
     RecoveryChanged,
+    RunTold,
     TurnEnded,
 )
 from ..journal.interactions import is_pending
-from ..journal.read import Journal, last_chunk
-from ..journal.turn import Turn
+from ..journal.read import Below, Journal, last_chunk
+from ..journal.turn import SUBMITTED, Turn
 from ..journal.turn_input import schema_of
 from ..masking import mask
 from ..messages import Part, copy_json, decode_json, is_tool_part, text_of
@@ -191,14 +192,19 @@ class Recovery:
         return await self._decide_from(turn, journal)
 
     def _watch(self, turn: Turn, trial: Trial) -> None:
-        """Let the next suspect go as soon as this turn has said something, or is over."""
-        if not trial.holds_place:
-            return
+        """Let the next suspect go as soon as this turn has said something, or is over.
+
+        One that waits for a child takes nothing down, and the child may be a suspect that waits for a place.
+        """
+        calls = turn.journal.calls if turn.journal is not None else {}
 
         def see(shown: FeedEvent) -> None:
             if isinstance(shown, ChunksStored | TurnEnded) and shown.turn is turn:
                 self._trials.lives(trial)
                 leave()
+            elif isinstance(shown, RunTold) and shown.call_id in calls:
+                leave()
+                self._host.background(self._trials.undo(trial))
 
         leave = self._host.feed.join(see)
 
@@ -208,7 +214,7 @@ class Recovery:
             return await end_where_cut(self._host, turn, journal, "aborted", reason_of(turn))
         settings = self.settings
         if settings is None:
-            text = SUBMISSION_TEXT if turn.trigger == "submission" else TERMINAL_MESSAGE
+            text = SUBMISSION_TEXT if turn.trigger in SUBMITTED else TERMINAL_MESSAGE
             return await self._fail(turn, journal, TurnGivenUp(text, "recovery_off"))
         incident, reason = await self._assess(turn, journal, settings)
         if reason is not None:
@@ -243,6 +249,7 @@ class Recovery:
         await host.store.apply([queries.forget_old_incidents(before=now - INCIDENT_TTL_MS)])
         rows = await host.store.fetch(queries.ONE, id)
         kind: Kind = "continue" if journal.fold.has_content else "retry"
+        below = Below() if host.below is None else await host.below(turn.id)
         assessment = evaluate(
             queries.incident_of(rows[0]) if rows else None,
             id=id,
@@ -251,7 +258,8 @@ class Recovery:
             progress=progress_of(journal.segments),
             now=now,
             settings=settings,
-            awaiting=self._awaits_person(turn, journal),
+            awaiting=below.is_asking or self._awaits_person(turn, journal),
+            worked_at=below.worked_at,
         )
         incident, reason = assessment.incident, assessment.exhausted
         await host.store.apply([queries.save_incident(incident)])

@@ -16,7 +16,7 @@ from ..door.browser import Browser
 from ..door.submissions import INVALID_TEXT, Submissions
 from ..errors import StoreError, Unreadable
 from ..journal import turn_rows
-from ..journal.turn import Failing, Turn
+from ..journal.turn import SUBMITTED, Failing, Turn
 from ..journal.turn_input import decode_input
 from ..journal.turn_rows import TurnRow
 from ..messages import decode_json
@@ -81,7 +81,7 @@ class Waking:
                 turn.is_interrupted = True  # it is ended where it was, and nobody waits for more
             else:
                 self._recovery.interrupt(turn)
-        elif row.trigger == "submission":
+        elif row.trigger in SUBMITTED:
             await self._submissions.resume(row)
             return
         else:
@@ -96,12 +96,12 @@ class Waking:
         host, id = self._host, row.id
         now = host.clock.now_ms()
         suspect = Suspect(agent=host.id, turn=id, strikes=0, first_at=moment_of(now), last_at=moment_of(now))
-        text = INVALID_TEXT if row.trigger == "submission" else UNREADABLE_TEXT
+        text = INVALID_TEXT if row.trigger in SUBMITTED else UNREADABLE_TEXT
         statements = put_aside(host, self._trials, id, suspect, text, error)
         failure = Failure(row.request_id, id, text, continuation=row.continuation)
         await host.store.apply([*statements, host.last_failure.note(failure)])
         tell_aside(host, id, row.request_id, suspect, error)
-        if row.trigger == "submission":
+        if row.trigger in SUBMITTED:
             await self._submissions.tell(id)
 
     def _turn(self, row: TurnRow) -> Turn:
@@ -128,7 +128,7 @@ class Waking:
             self._host.aborts.cancel(turn.request_id, row.stop or None)
         if row.trigger == "ws-chat":
             turn.brings = self._browser.bringing(turn, stored.client_tools)
-        if row.trigger == "submission":
+        if row.trigger in SUBMITTED:
             turn.body = self._browser.body  # as when it began
             self._submissions.watch(turn)
         return turn

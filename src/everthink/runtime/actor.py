@@ -14,6 +14,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from ..address import Address
+from ..children.children import Children
+from ..children.parts import Child, Kin
+from ..children.parts import Parts as ChildrenParts
+from ..children.runs import RUNS
 from ..clock import Clock
 from ..cluster.fence import Fence
 from ..current import current_turn
@@ -23,11 +27,12 @@ from ..fibers.values import as_json
 from ..holds import Hold, Holds
 from ..hooks.runner import HookRunner
 from ..journal import queries as turns
-from ..journal.feed import Feed, ServersChanged
+from ..journal.feed import AgentLeft, Feed, ServersChanged
+from ..journal.read import Below
 from ..limits import Limits
+from ..mcp.own_server import Parts as McpParts
 from ..mcp.places import Network
 from ..mcp.servers import McpServers
-from ..mcp.servers import Parts as McpParts
 from ..mcp.shared import SharedServers
 from ..messages import bounded_json
 from ..models.port import Model
@@ -63,11 +68,14 @@ class Actor:
         "__dict__",
         "__weakref__",
         "_bus",
+        "_children",
+        "_kin",
         "_mcp",
         "_network",
         "_shared_servers",
         "_tasks",
         "_unreadable",
+        "address",
         "agent",
         "alarms",
         "chat",
@@ -77,6 +85,7 @@ class Actor:
         "feed",
         "fence",
         "fibers",
+        "has_runs",
         "holds",
         "hooks",
         "id",
@@ -92,7 +101,7 @@ class Actor:
     def __init__(
         self,
         cls: type[Any],
-        name: str,
+        address: Address,
         *,
         base: type[Any],
         store: AgentStore,
@@ -106,17 +115,22 @@ class Actor:
         waker: Callable[[int, str | None], None],
         network: Network,
         shared_servers: SharedServers,
+        kin: Kin,
     ) -> None:
-        self.id = Address(cls.__name__, name).id
-        self.name, self.cls = name, cls
+        self.address, self.id = address, address.id
+        self.name, self.cls = address.name, cls
         self.fence = fence
         """What `store` writes through: shut when nothing more may be written."""
         self.store, self.clock, self.limits, self._bus = store, clock, limits, bus
         self.new_id, self._waker = new_id, waker
         self._network, self._shared_servers = network, shared_servers
         self._mcp: McpServers | None = None
+        self._kin = kin
+        self._children: Children | None = None
+        self.has_runs = False
+        """True when children have run as its tools: windows are told of them."""
         self.agent: Any = cast("Any", cls).__new__(cls)
-        self.hooks = HookRunner(self.agent, base, name)
+        self.hooks = HookRunner(self.agent, base, self.name)
         self.feed = Feed()
         self.holds = Holds()
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -170,6 +184,7 @@ class Actor:
         """The tasks that it declares, for one that chats."""
         if issubclass(cls, base):
             self.chat = Chat(parts, resolve_model=resolve_model, trials=trials, mcp=self.used_servers)
+            self.chat.host.below = self._below
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""
@@ -184,7 +199,7 @@ class Actor:
         """Load, let the developer's start code run, and put right what an earlier process left."""
         rows = cast("list[tuple[str, str]]", await self.store.fetch(queries.VALUES))
         kept = KeptValues(dict(rows), self._unreadable)
-        state = kept.get("state", dict[str, Any])
+        state, self.has_runs = kept.get("state", dict[str, Any]), RUNS in kept
         if self.chat is not None:
             self.chat.restore(kept)
         await self.state.load(state, is_lost="state" in kept and state is None)
@@ -199,6 +214,8 @@ class Actor:
             await self.chat.attempt("scheduled-task-reconcile", self.declared.reconcile())
             await self.chat.wake(kept)
         await self.jobs.open()
+        if self.has_runs:
+            self.background(self.children.runs.reconcile())
 
     def cut(self) -> None:
         """Cut running turns where they are, at once. `stop` follows."""
@@ -224,6 +241,7 @@ class Actor:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
+        self.feed.publish(AgentLeft())
 
     def left_work(self) -> list[asyncio.Future[Any]]:
         """What runs without anybody having asked: fibers and jobs, those of an earlier process among them."""
@@ -235,6 +253,64 @@ class Actor:
         is_alone = self.sockets is None or not self.sockets.connections
         is_at_rest = self.chat is None or self.chat.is_at_rest
         return is_alone and is_at_rest and not (self.holds.count or self._tasks)
+
+    # --- children
+
+    @property
+    def children(self) -> Children:
+        """The agents below it."""
+        if self._children is None:
+            chat = self.chat
+            self._children = Children(
+                ChildrenParts(
+                    address=self.address,
+                    store=self.store,
+                    clock=self.clock,
+                    hooks=self.hooks,
+                    feed=self.feed,
+                    kin=self._kin,
+                    new_id=self.new_id,
+                    emit=self.emit,
+                    background=self.background,
+                    hold=self.hold,
+                    mark=self._mark_runs,
+                    aborts=None if chat is None else chat.host.aborts,
+                    turns=None if chat is None else chat.host.turns,
+                    submit=None if chat is None else chat.submissions.accept,
+                    add=None if chat is None else chat.add,
+                )
+            )
+        return self._children
+
+    async def _mark_runs(self) -> None:
+        """Its start looks for runs from now on."""
+        if not self.has_runs:
+            await self.store.apply([self.save_value(RUNS, True)])
+            self.has_runs = True
+
+    async def _below(self, turn_id: str) -> Below:
+        return await self.children.runs.below(turn_id) if self.has_runs else Below()
+
+    def as_child(self) -> Child:
+        """It, as its parent looks into it. It chats."""
+        chat = self.chat
+        assert chat is not None
+        return Child(
+            address=self.address,
+            store=self.store,
+            hooks=self.hooks,
+            feed=self.feed,
+            submissions=chat.submissions,
+            answers=chat.answers,
+            save_value=self.save_value,
+            expect=chat.expect,
+            expected=lambda: chat.host.tool_output,
+            text_of=chat.text_of,
+            is_to_go_on=chat.is_to_go_on,
+            until_stable=chat.until_stable,
+            cancel_all=chat.cancel_all,
+            hold=self.hold,
+        )
 
     # --- MCP servers
 
@@ -255,6 +331,7 @@ class Actor:
                     changed=self._servers_changed,
                     network=self._network,
                     shared=self._shared_servers,
+                    is_starting=lambda: self.alarms.is_starting,
                 )
             )
         return self._mcp
@@ -268,9 +345,15 @@ class Actor:
 
     # --- what its parts ask for
 
+    @property
+    def outermost(self) -> tuple[type[Any], str]:
+        """Class and name of the outermost of those above it: whom checks are asked about."""
+        root = self.address.root
+        return self._kin.classes()[root.cls_name], root.name
+
     def emit(self, event: EventBody) -> None:
         """Tell observers."""
-        self._bus.emit(self.cls.__name__, self.name, event)
+        self._bus.emit(self.address.cls_name, self.name, event, self.address.parents)
 
     def save_value(self, key: str, value: Any) -> Statement:
         """A statement that keeps a small JSON value (`None` forgets it)."""

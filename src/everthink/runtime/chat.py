@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..calling import awaited
+from ..children.runs import TOOL_OUTPUT
 from ..current import in_active_turn
 from ..door import stopping
 from ..door.admission import Door
@@ -32,10 +33,11 @@ from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError
 from ..journal import queries
 from ..journal.feed import Cleared, HistoryChanged, SessionTold
 from ..journal.tool_errors import ToolErrors
+from ..journal.turn import SUBMITTED
 from ..json_values import plain_json, without_objects
 from ..mcp.servers import McpServers
 from ..messages import UNSET, Message, Unset, as_messages, copy_json
-from ..models.port import Model
+from ..models.port import Model, OutputSchema
 from ..models.timeout import Patient
 from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, MessageClear, MessageCut
 from ..recovery.recover import Recovery
@@ -92,6 +94,7 @@ class Chat:
         "_mcp",
         "_parts",
         "_sessions",
+        "_sources",
         "_tools",
         "_windowed",
         "answers",
@@ -155,6 +158,7 @@ class Chat:
         self._sessions: Sessions | None = None
         self._evictor: Evictor | None = None
         self._tools: dict[str, Tool] | None = None
+        self._sources: Sequence[ToolSource] | None = None
         self._windowed: tuple[int, int] | None = None
 
     # --- life
@@ -171,6 +175,8 @@ class Chat:
             }
         )
         self.host.last_failure.value = kept.get("lastFailure", Failure)
+        if (output := kept.get(TOOL_OUTPUT, OutputSchema)) is not None:
+            self.expect(output)
 
     async def load(self, kept: KeptValues) -> None:
         """Read the conversation. Before the agent's own start code, which may send turns already."""
@@ -243,6 +249,24 @@ class Chat:
                 return
             await changed.wait()
 
+    def is_to_go_on(self) -> bool:
+        """True while it waits for a person, or goes on because of an answer."""
+        return (
+            self.answers.is_waiting_for_person() or not self.continuations.is_at_rest or bool(self.host.turns)
+        )
+
+    # --- as a tool of a parent
+
+    def expect(self, output: OutputSchema) -> None:
+        """Its answers are to be of this shape."""
+        self.host.tool_output = output
+
+    async def text_of(self, message_id: str) -> str:
+        """The text of a message, its parts in lines."""
+        message = await self.session.get_message(message_id)
+        parts = [] if message is None else message.parts
+        return "\n".join(part["text"] for part in parts if part.get("type") == "text" and part.get("text"))
+
     # --- stopping and clearing
 
     def cancel(self, request_id: str, reason: object = None) -> Stop:
@@ -257,7 +281,7 @@ class Chat:
         """Stop the running turn, skip those that wait, and start with an empty queue."""
         stopped = queries.all_stopped(reason=RESET)
         rows = await self.host.store.apply([self._stop(), stopped, self.continuations.forget()])
-        await self.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
+        await self.submissions.skipped([row[0] for row in rows[0] if row[1] in SUBMITTED])
 
     def _stop(self) -> Statement:
         """Stop what runs and what waits. The statement ends the rows of the latter."""
@@ -276,7 +300,7 @@ class Chat:
         await host.session.refresh_system_prompt("cleared")
         host.feed.publish(Cleared())
         host.emit(MessageClear())
-        await self.submissions.skipped([row[0] for row in rows[0] if row[1] == "submission"])
+        await self.submissions.skipped([row[0] for row in rows[0] if row[1] in SUBMITTED])
 
     async def _cleared(self) -> list[Any]:
         """The one commit that clears. It is asked for without an await: what was accepted before it goes."""
@@ -466,12 +490,14 @@ class Chat:
         return self._tools
 
     def _tool_sources(self) -> Sequence[ToolSource]:
-        return (
-            ToolSource("memory", self.host.session.tools),
-            ToolSource("get_tools", self.host.hooks.get_tools),
-            ToolSource("methods", self._methods),
-            ToolSource("mcp", self._mcp_tools, self._hidden_mcp_tools),
-        )
+        if self._sources is None:
+            self._sources = (
+                ToolSource("memory", lambda: self.host.session.tools()),
+                ToolSource("get_tools", self.host.hooks.get_tools),
+                ToolSource("methods", self._methods),
+                ToolSource("mcp", self._mcp_tools, self._hidden_mcp_tools),
+            )
+        return self._sources
 
     async def _methods(self) -> Mapping[str, Tool]:
         return self.own_tools()

@@ -1,10 +1,10 @@
 """The agents of this process that are in memory, and how to reach one.
 
-    handle, socket, alarm --(class, name)--> Directory --> Actor
+    handle, socket, alarm --Address--> Directory --> Actor
 
 At most one live instance exists per address. Callers that arrive while it starts share that
 start; a start that fails leaves nothing behind, so the next caller tries again. Where other processes use
-the same database an agent is claimed before it starts and given back when it leaves memory (`cluster/`).
+the same database an agent is claimed before it starts and given back when it leaves memory (claims.py).
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import logging
 import secrets
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ..address import Address
+from ..address import Address, kebab
+from ..children import queries as child_queries
+from ..children.parts import Child, Kin
 from ..clock import Clock, Timer
 from ..cluster import queries as cluster_queries
 from ..cluster.fence import Fence, Loss
@@ -41,16 +43,17 @@ from ..mcp.shared import SharedServers
 from ..models.port import Model
 from ..oauth.sealing import Sealer
 from ..observe.bus import EventBus
-from ..observe.events import Audit, Destroy, Released, SetAside, TaskFailed
+from ..observe.events import Audit, Destroy, EventBody, Released, SetAside, TaskFailed
 from ..recovery import suspects
 from ..recovery.suspects import Suspect
 from ..recovery.trials import Trial, Trials
 from ..schedules import alarm_queries, job_queries
-from ..store.port import AgentStore, Store
+from ..store.port import Store
 from ..tasks import begin
 from ..turn.ending import SEGMENT_GRACE_MS
 from . import cleaning, queries
 from .actor import Actor
+from .claims import Claims
 from .erasing import erased, rows_erased
 from .introduced import Introduced
 from .retention import Retention
@@ -61,8 +64,14 @@ __all__ = ["Directory", "new_id"]
 log = logging.getLogger("everthink.runtime")
 
 MAX_NAME = 512
+MAX_DEPTH = 4
+"""So many levels of children there may be below an agent."""
+MAX_ID = 1024
+"""So many bytes the id of a child may have: it stands in every index."""
 ERASED = (4410, "Erased")
 """How the sockets of an agent that is erased are closed."""
+DELETED = (1001, "Sub-agent deleted")
+"""How those of a child are closed that is deleted: clients may come back, to an empty one."""
 RESTART = (1012, "Service restart")
 """How those of an agent are closed that has to leave memory: clients come back."""
 STARTS = 3
@@ -100,8 +109,10 @@ class Directory:
         membership: Membership | None = None,
         network: Network | None = None,
         mcp_servers: Mapping[str, Place] | None = None,
+        handle: Callable[[type[Any], Address], Any] | None = None,
     ) -> None:
-        self._classes = classes
+        self.classes = dict(classes)
+        """The agent classes that are known, by name: those of the app, and those of children."""
         self._parts: dict[str, Any] = {
             "base": base,
             "store": store,
@@ -117,16 +128,15 @@ class Directory:
             mcp_servers or {}, network, store=store, clock=clock, tell=lambda failed: bus.emit("", "", failed)
         )
         """The MCP servers that every agent may use."""
-        self._parts |= {"network": network, "shared_servers": self.shared_servers}
+        self._parts |= {"network": network, "shared_servers": self.shared_servers, "kin": self._kin(handle)}
         self.store, self._clock, self._bus = store, clock, bus
         self.membership = membership
         """This process among those that share the database; `None` when it has one owner anyway."""
         if membership is not None:
             membership.on_lost, membership.on_change = self._lose_all, self._look_again
-        # The way to the store of each agent that is ours.
-        self._fences: dict[str, Fence] = {}
-        self.trials = Trials(store, clock, store_of=self._store_of)
+        self.trials = Trials(store, clock, store_of=lambda agent: self._claims.store_of(agent))
         """Counts what is tried, and knows what took earlier processes down."""
+        self._claims = Claims(store, membership, learn=self.trials.learn, lost=self._lost)
         self._parts["trials"] = self.trials
         # The agents that are reached for what is due.
         self._reached_for_due: set[str] = set()
@@ -140,7 +150,7 @@ class Directory:
         self._left: set[str] = set()
         self._retention = None
         if retention is not None:
-            self._retention = Retention(retention, store=store, clock=clock, classes=classes)
+            self._retention = Retention(retention, store=store, clock=clock, classes=self.classes)
         self._idle_after = idle_after
         self._sweep: Timer | None = None
         # Chunks of ended turns are dropped now and then, for all agents at once.
@@ -151,9 +161,17 @@ class Directory:
         self.waker = Waker(
             store=store,
             clock=clock,
-            classes=classes,
+            classes=self.classes,
+            find=self._address_of,
             reach=self._run_due,
-            left=(turn_queries.WAITING, queries.TO_CONTINUE, fiber_queries.WAITING, job_queries.LEFT),
+            left=(
+                turn_queries.WAITING,
+                queries.TO_CONTINUE,
+                fiber_queries.WAITING,
+                job_queries.LEFT,
+                child_queries.LEFT,
+                child_queries.OWED,
+            ),
             rank=self.trials.rank,
             elsewhere=membership.elsewhere if membership is not None else None,
         )
@@ -162,35 +180,111 @@ class Directory:
     def __len__(self) -> int:
         return len(self._live)
 
-    async def exists(self, cls: type[Any], name: str) -> bool:
-        """True when there is such an agent: in memory, or because something of it is kept."""
-        return await self._is_there(self._key(cls, name))
+    # --- addresses
 
-    async def reach(self, cls: type[Any], name: str, props: Any = None) -> Actor:
+    def address(self, cls: type[Any], name: str, *, below: Address | None = None) -> Address:
+        """The address of an agent, a child of the one it is `below`. Raises when there can be none."""
+        if below is not None:
+            self.learn(cls)
+        elif self.classes.get(cls.__name__) is not cls:
+            known = ", ".join(sorted(self.classes)) or "none"
+            raise AgentError(
+                f"{cls.__name__} is not an agent of this app (it has: {known}).",
+                next_step=f"Add it: App({cls.__name__}, ...).",
+            )
+        _check_name(name)
+        address = Address(cls.__name__, name, () if below is None else below.path)
+        _check_place(address)
+        return address
+
+    def learn(self, cls: type[Any]) -> None:
+        """Know the class of a child from now on."""
+        known = self.classes.setdefault(cls.__name__, cls)
+        if known is not cls:
+            raise AgentError(
+                f"There are two agent classes of the name {cls.__name__}: {_where(known)} and {_where(cls)}."
+                " Rows go by that name.",
+                next_step="Give one of them another name.",
+            )
+
+    def _kin(self, handle: Callable[[type[Any], Address], Any] | None) -> Kin:
+        """How agents reach each other."""
+
+        async def known(address: Address) -> Actor:
+            actor = await self.reach(address)
+            await self.note(actor)
+            return actor
+
+        async def child(address: Address) -> Child:
+            return (await self.reach(address)).as_child()
+
+        def below(cls: type[Any], name: str, parent: Address) -> Address:
+            return self.address(cls, name, below=parent)
+
+        return Kin(
+            address=below,
+            classes=lambda: self.classes,
+            handle=handle or (lambda cls, address: address),
+            reach=known,
+            child=child,
+            exists=self.exists,
+            evict=self.evict,
+            erase=self.erase,
+        )
+
+    def in_memory(self, agent: str) -> Address | None:
+        """The address behind the id of an agent that is in memory."""
+        return self._claims.address(agent)
+
+    def children_called(self) -> dict[str, type[Any]]:
+        """The classes that may follow a `sub` in an address, by what they are called there."""
+        return {name: cls for cls in self.classes.values() for name in (kebab(cls.__name__), cls.__name__)}
+
+    async def note(self, actor: Actor) -> None:
+        """The agent is known from now on, though nothing was kept for it yet."""
+        if not await self.store.fetch(queries.IS_KNOWN, actor.id):
+            await actor.store.apply([])
+
+    async def _address_of(self, agent: str) -> Address | None:
+        """The address behind an id; `None` when there is no such agent."""
+        if (address := self.in_memory(agent)) is not None:
+            return address
+        rows = await self.store.fetch(queries.ADDRESS, agent)
+        return queries.address_of(*rows[0]) if rows else None
+
+    # --- reaching them
+
+    async def exists(self, address: Address) -> bool:
+        """True when there is such an agent: in memory, or because something of it is kept."""
+        self._check_open()
+        return await self._is_there(address)
+
+    async def reach(self, address: Address, props: Any = None) -> Actor:
         """The live agent at this address, started if need be."""
         for _ in range(STARTS):
-            if (actor := await self._reach(cls, name, props)) is not None:
+            if (actor := await self._reach(address, props)) is not None:
                 return actor
         raise LeaseLost(
-            f"{cls.__name__} {name!r} was taken away {STARTS} times while it started.",
+            f"{address} was taken away {STARTS} times while it started.",
             kept="Everything that was stored is there.",
             next_step="Reach it again: here, or in the process that has it now.",
         )
 
-    def live(self, cls: type[Any], name: str) -> Actor | None:
+    def live(self, address: Address) -> Actor | None:
         """The agent at this address, if it is in memory and serves."""
-        task = self._live.get(self._key(cls, name))
+        self._check_open()
+        task = self._live.get(address)
         return task.result() if task is not None and _is_up(task) else None
 
-    async def _reach(self, cls: type[Any], name: str, props: Any) -> Actor | None:
+    async def _reach(self, key: Address, props: Any) -> Actor | None:
         """The live agent; `None` when it had to be dropped while it started, and may be tried again."""
-        key = self._key(cls, name)
+        self._check_open()
         task = self._live.get(key)
         if self._is_closing and (task is None or not _is_up(task)):
             raise _not_started(key)
         if task is None:
             # Only who leaves now is waited for: whoever evicts this start waits for it, not the reverse.
-            begun = self._start(cls, name, props, after=self._leaving.get(key))
+            begun = self._start(key, props, after=self._leaving.get(key) or self._ending_above(key))
             task = self._live[key] = asyncio.create_task(begun, name=f"start {key}")
             self._watch()
             self._tidy_later()
@@ -205,7 +299,7 @@ class Directory:
                 del self._live[key]
             if isinstance(error, asyncio.CancelledError) and task.cancelled() and key in self._erasing:
                 raise AgentError(
-                    f"{cls.__name__} {name!r} was erased while it started.",
+                    f"{key} was erased while it started.",
                     kept="Nothing was stored.",
                     next_step="Reach it again to begin from nothing.",
                 ) from None
@@ -216,55 +310,40 @@ class Directory:
                 return None
             raise
 
-    def _key(self, cls: type[Any], name: str) -> Address:
-        """The address of an agent, if there can be one."""
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed("The app is closed.", next_step="Use the agent inside `async with App(...)`.")
-        if self._classes.get(cls.__name__) is not cls:
-            known = ", ".join(sorted(self._classes)) or "none"
-            raise AgentError(
-                f"{cls.__name__} is not an agent of this app (it has: {known}).",
-                next_step=f"Add it: App({cls.__name__}, ...).",
-            )
-        _check_name(name)
-        return Address(cls.__name__, name)
 
-    async def _start(
-        self, cls: type[Any], name: str, props: Any, *, after: asyncio.Future[Any] | None
-    ) -> Actor:
+    async def _start(self, address: Address, props: Any, *, after: asyncio.Future[Any] | None) -> Actor:
         if after is not None:
             await asyncio.wait([after])  # what is being cut there must not be taken up here meanwhile
-        address = Address(cls.__name__, name)
         id = address.id
-        fence = await self._claimed(address)
+        fence = await self._claims.take(address)
         try:
-            trial = await self._counted(id, cls, name)
+            trial = await self._counted(address)
             try:
-                actor = await self._started(cls, name, props, fence)
+                actor = await self._started(address, props, fence)
             except BaseException:
                 if fence.is_lost:
                     self.trials.forget(id)
                 await self.trials.undo_all(id)  # it failed in good order: that takes nobody down
                 raise
         except BaseException:
-            await self._give_back(fence, id)
+            await self._claims.give_back(address, fence)
             raise
         if trial.is_open and id not in self._reached_for_due and not await self._has_due(id):
             self._clear_after(trial, actor.left_work())
         return actor
 
-    def _store_of(self, agent: str) -> AgentStore:
-        """An agent's way to the database: through its fence while this process has it."""
-        return self._fences.get(agent) or AgentStore(self.store, agent)
-
     async def _has_due(self, id: str) -> bool:
         """True when timers are due: the waker comes for them, and may find out what is wrong with them."""
         return bool(await self.store.fetch(alarm_queries.DUE, self._clock.now_ms(), 1, agent=id))
 
-    async def _started(self, cls: type[Any], name: str, props: Any, fence: Fence) -> Actor:
-        noted = queries.note_agent(cls=cls.__name__, name=name, now=self._clock.now_ms())
+    async def _started(self, address: Address, props: Any, fence: Fence) -> Actor:
+        now = self._clock.now_ms()
+        noted = [queries.note_agent(one, now=now) for one in address.family]
         parts: dict[str, Any] = {**self._parts, "store": Introduced(fence, noted), "fence": fence}
-        actor = Actor(cls, name, waker=self.waker.wake_at, **parts)
+        actor = Actor(self.classes[address.cls_name], address, waker=self.waker.wake_at, **parts)
         try:
             await actor.start(props)
         except BaseException:
@@ -272,14 +351,13 @@ class Directory:
             raise
         return actor
 
-    async def known(self, cls: type[Any], name: str) -> str:
-        """The id of an agent that exists. Raises when there is none."""
-        key = self._key(cls, name)
-        if not await self._is_there(key):
+    async def require(self, address: Address) -> None:
+        """Raise when there is no such agent."""
+        if not await self.exists(address):
             raise AgentError(
-                f"There is no {cls.__name__} {name!r} in this database.", kept="Nothing was changed."
+                f"There is no {address.cls_name} {address.name!r} in this database.",
+                kept="Nothing was changed.",
             )
-        return key.id
 
     async def _is_there(self, key: Address) -> bool:
         """True when an agent exists, in memory or not. Whoever is erasing it is waited for."""
@@ -292,15 +370,14 @@ class Directory:
             if key not in self._leaving:
                 return is_there
 
-    async def _run_due(self, cls: str, name: str) -> None:
+    async def _run_due(self, address: Address) -> None:
         """Reach an agent whose time has come. What is due is part of a start that was made for it."""
-        address = Address(cls, name)
         if not await self._is_there(address):
             return  # erased since somebody saw its timer
         id = address.id
         self._reached_for_due.add(id)
         try:
-            actor = await self.reach(self._classes[cls], name)
+            actor = await self.reach(address)
             await actor.alarms.run_due()
         except BaseException:
             if (trial := self.trials.running(id)) is not None:
@@ -311,38 +388,14 @@ class Directory:
         if (trial := self.trials.running(id)) is not None:
             self._clear_after(trial, actor.left_work())
 
-    # --- whose an agent is
-
-    async def _claimed(self, key: Address) -> Fence:
-        """The way to the store of an agent that is ours from now on. Raises `AgentElsewhere`."""
-        id = key.id
-        if self.membership is None:
-            fence = Fence(self.store, id)
-        else:
-            claim = await self.membership.claim(id)
-            fence = Fence(self.store, id, claim, lambda why, what: self._lost(key, fence, why, what))
-            await self.trials.learn(id)  # others may have tried it, and not survived that
-        self._fences[id] = fence
-        return fence
-
-    async def _give_back(self, fence: Fence, id: str) -> None:
-        """Others may have the agent. Behind everything that was asked for to be written about it."""
-        fence.retire()
-        if self._fences.get(id) is not fence:
-            return
-        if self.membership is not None and fence.claim is not None:
-            try:
-                await self.store.apply([self.membership.released(fence.claim)])
-            except StoreError as error:
-                log.warning("%s could not be given back and stays with this process: %s", id, error)
-        self._fences.pop(id, None)
+    # --- losing one
 
     def _lost(self, key: Address, fence: Fence, why: Loss, what: str) -> None:
         """An agent must leave memory as if the process had died: it is not ours, or not as we think."""
         log.warning("%s leaves memory: %s", key.id, what)
         # Those who are not stopped with the agent, be it gone already, must not wait for ever.
         asyncio.get_running_loop().call_later(HELD, fence.answer)
-        if self._fences.get(key.id) is fence and (start := self._live.pop(key, None)) is not None:
+        if self._claims.fence(key.id) is fence and (start := self._live.pop(key, None)) is not None:
             if _is_up(start):
                 self._hang_up(start.result())
             cutting = asyncio.create_task(self._cut(key, start, fence, why), name=f"cut {key}")
@@ -361,16 +414,15 @@ class Directory:
         if _is_up(start):
             await self._stopped(start.result())
         fence.answer()
+        self._claims.forget(key, fence)
         if why == "taken":
             self.trials.forget(id)
-            self._fences.pop(id, None)
         else:
             self.waker.wake_at(0, id)  # read it again: what was cut off goes on from what is stored
 
     def _lose_all(self) -> None:
         """Nobody knows any more that this process lives: others may have its agents."""
-        for fence in list(self._fences.values()):
-            fence.lose("taken", "this process has lost its lease")
+        self._claims.lose_all("this process has lost its lease")
 
     def _look_again(self) -> None:
         """Others came, went or died: what they had to do may be ours now."""
@@ -378,19 +430,19 @@ class Directory:
 
     # --- what takes the process down
 
-    async def _counted(self, id: str, cls: type[Any], name: str) -> Trial:
+    async def _counted(self, address: Address) -> Trial:
         """Count a start before anything of the agent is read or run. Raises `AgentSetAside`."""
-        trial = await self.trials.prepare(id, what="its start")
+        trial = await self.trials.prepare(address.id, what="its start")
         if trial.is_aside:
-            await self._set_aside(cls, name, trial.suspect)
-            raise AgentSetAside(id, trial.suspect.strikes)
+            await self._set_aside(address, trial.suspect)
+            raise AgentSetAside(address.id, trial.suspect.strikes)
         await self.trials.count(trial)
         return trial
 
-    async def _set_aside(self, cls: type[Any], name: str, suspect: Suspect) -> None:
+    async def _set_aside(self, address: Address, suspect: Suspect) -> None:
         if suspect.is_aside:
             return
-        await self._store_of(suspect.agent).apply([self.trials.aside(suspect)])
+        await self._claims.store_of(suspect.agent).apply([self.trials.aside(suspect)])
         log.error(
             "%s is set aside: the process died, or was killed, in %d of its starts. All of it is kept;"
             " `everthink release %s` tries again.",
@@ -398,7 +450,7 @@ class Directory:
             suspect.strikes,
             suspect.agent,
         )
-        self._bus.emit(cls.__name__, name, SetAside(strikes=suspect.strikes))
+        self._emit(address, SetAside(strikes=suspect.strikes))
 
     def _clear_after(self, trial: Trial, work: Collection[asyncio.Future[Any]]) -> None:
         """The agent is up: nothing speaks against it, unless what an earlier process left does it yet."""
@@ -408,20 +460,21 @@ class Directory:
         watching = asyncio.gather(*work, return_exceptions=True)
         watching.add_done_callback(lambda _: self.trials.clear(trial))
 
-    async def release(self, cls: type[Any], name: str, turn: str | None = None) -> list[str]:
+    async def release(self, key: Address, turn: str | None = None) -> list[str]:
         """Let what was set aside be tried again: one turn, or all. Returns the turns, `""` for the agent."""
-        key = self._key(cls, name)
+        self._check_open()
         id = key.id
         while (task := self._leaving.get(key) or self._live.get(key)) is not None and not task.done():
             await asyncio.wait([task])
-        if key in self._live:
-            found = await self._release(key, self._fences[id], turn)
+        fence = self._claims.fence(id)
+        if key in self._live and fence is not None:
+            found = await self._release(key, fence, turn)
         else:
             releasing = asyncio.create_task(self._release_asleep(key, turn), name=f"release {key}")
             self._note_leaving(key, releasing)  # whoever reaches it now waits for that
             found = await asyncio.shield(releasing)
         for one in found:
-            self._bus.emit(cls.__name__, name, Released(turn_id=one or None))
+            self._emit(key, Released(turn_id=one or None))
         task = self._live.get(key)
         if task is not None and _is_up(task):
             if (chat := task.result().chat) is not None:
@@ -438,11 +491,11 @@ class Directory:
         return [row[0] for row in rows]
 
     async def _release_asleep(self, key: Address, turn: str | None) -> list[str]:
-        fence = await self._claimed(key)
+        fence = await self._claims.take(key)
         try:
             return await self._release(key, fence, turn)
         finally:
-            await self._give_back(fence, key.id)
+            await self._claims.give_back(key, fence)
 
     async def set_aside(self) -> list[Suspect]:
         """What is not tried any more until it is released."""
@@ -455,6 +508,9 @@ class Directory:
             self._broom = self._clock.call_later(
                 SEGMENT_GRACE_MS / 1000, self._begin_tidying, housekeeping=True
             )
+
+    def _emit(self, address: Address, event: EventBody) -> None:
+        self._bus.emit(address.cls_name, address.name, event, address.parents)
 
     def _tell(self, failed: TaskFailed) -> None:
         """Tell of a failure that is no agent's."""
@@ -515,7 +571,7 @@ class Directory:
     async def _expire(self, key: Address, retention: Retention) -> int:
         id = key.id
         try:
-            fence = await self._claimed(key)
+            fence = await self._claims.take(key)
         except AgentElsewhere:
             await retention.seen([id])  # it is in use
             return 0
@@ -524,11 +580,11 @@ class Directory:
                 return 0
             return await self._delete(key, fence, Audit(action="erase", allowed=True, reason="retention"))
         finally:
-            await self._give_back(fence, id)
+            await self._claims.give_back(key, fence)
 
     async def _note_seen(self, retention: Retention) -> None:
         left, self._left = self._left, set()
-        await retention.seen(left | {key.id for key in self._live})
+        await retention.seen(left | {key.root.id for key in self._live})
 
     # --- leaving memory
 
@@ -553,9 +609,9 @@ class Directory:
         if self._live:
             self._watch()
 
-    async def evict(self, cls: type[Any], name: str, *, grace: float = 0.0) -> None:
+    async def evict(self, key: Address, *, grace: float = 0.0) -> None:
         """Drop an agent from memory; the next one to reach it starts it anew."""
-        task = self._live.pop(key := Address(cls.__name__, name), None)
+        task = self._live.pop(key, None)
         if task is not None:
             await asyncio.shield(self._leave(key, task, grace))
 
@@ -566,14 +622,12 @@ class Directory:
             actor = await start
             await actor.stop(grace)
             await self.trials.undo_all(actor.id)  # cut on purpose
-            await self._give_back(actor.fence, actor.id)
+            await self._claims.give_back(key, actor.fence)
 
         if self._retention is not None:
-            self._left.add(key.id)
+            self._left.add(key.root.id)
         agent = key.id
-        leaving = begin(
-            stop(), f"stopping {agent}", tell=lambda failed: self._bus.emit(key.cls_name, key.name, failed)
-        )
+        leaving = begin(stop(), f"stopping {agent}", tell=lambda failed: self._emit(key, failed))
         self._note_leaving(key, leaving)
         return leaving
 
@@ -587,53 +641,64 @@ class Directory:
 
     # --- erasing
 
-    async def erase(self, cls: type[Any], name: str, *, identity: Any = None, patience: float = 1.0) -> int:
-        """Delete an agent and everything of it. How many rows that were; 0 when there was none."""
-        key = self._key(cls, name)
+    async def erase(self, key: Address, *, identity: Any = None, patience: float = 1.0) -> int:
+        """Delete an agent, everything of it and all below it. How many rows that were; 0: there was none."""
+        self._check_open()
         task = self._erasing.get(key) or self._begin_erasing(key, identity=identity, patience=patience)
         rows = await asyncio.shield(task)
         await asyncio.gather(*(asyncio.shield(scrub) for scrub in self._scrubs))
         return rows
 
     def _begin_erasing(self, key: Address, *, identity: Any, patience: float) -> asyncio.Task[int]:
-        """From here on whoever reaches the agent waits, and finds nothing."""
-        leaving, start = self._leaving.get(key), self._live.pop(key, None)
-        erasing = self._erase(key, leaving, start, identity=identity, patience=patience)
+        """From here on whoever reaches the agent, or one below it, waits, and finds nothing."""
+        below = len(key.path)
+        family = [one for one in {*self._live, *self._leaving} if one.path[:below] == key.path]
+        leaving = [self._leaving[one] for one in family if one in self._leaving]
+        starts = [self._live.pop(one) for one in family if one in self._live]
+        erasing = self._erase(key, leaving, starts, identity=identity, patience=patience)
         task = asyncio.create_task(erasing, name=f"erase {key}", context=contextvars.Context())
         self._erasing[key] = task
-        self._note_leaving(key, task)
+        for one in {key, *family}:
+            self._note_leaving(one, task)
         task.add_done_callback(lambda _: self._erasing.pop(key, None))
         return task
+
+    def _ending_above(self, key: Address) -> asyncio.Future[Any] | None:
+        """The erasing of one that this agent is below, if that is under way."""
+        return next(
+            (task for one, task in self._erasing.items() if key.path[: len(one.path)] == one.path), None
+        )
 
     async def _erase(
         self,
         key: Address,
-        leaving: asyncio.Future[Any] | None,
-        start: asyncio.Task[Actor] | None,
+        leaving: Sequence[asyncio.Future[Any]],
+        starts: Sequence[asyncio.Task[Actor]],
         *,
         identity: Any,
         patience: float,
     ) -> int:
-        if leaving is not None:
-            await asyncio.wait([leaving])
-        if start is not None:
+        for start in starts:
             start.cancel()
-            await asyncio.wait([start])
-        actor = start.result() if start is not None and _is_up(start) else None
-        if actor is not None:
-            await self._end(actor)
-        id, closing = key.id, RESTART
+        if leaving or starts:
+            await asyncio.wait([*leaving, *starts])
+        actors = [start.result() for start in starts if _is_up(start)]
+        await asyncio.gather(*(self._end(actor) for actor in actors))
+        closing = RESTART
         try:
-            fence = self._fences.get(id) or await self._claimed(key)
+            fence = self._claims.fence(key.id) or await self._claims.take(key)
             try:
                 rows = await self._delete(key, fence, Audit(action="erase", allowed=True, identity=identity))
-                closing = ERASED
+                closing = DELETED if key.parents else ERASED
             finally:
-                await self._give_back(fence, id)
+                for actor in actors:
+                    await self._claims.give_back(actor.address, actor.fence)
+                await self._claims.give_back(key, fence)
         finally:
             # Only what is durable is told: those who hear of it stay away for good.
-            if actor is not None and actor.sockets is not None:
-                actor.sockets.close_all(*closing)
+            for actor in actors:
+                if actor.sockets is not None:
+                    actor.sockets.close_all(*closing)
         # Not by whoever asked: that may have been the agent itself, which is gone.
         scrub = begin(self.store.scrub(patience=patience), "overwriting what was erased", tell=self._tell)
         self._scrubs.add(scrub)
@@ -641,13 +706,14 @@ class Directory:
         return rows
 
     async def _delete(self, key: Address, fence: Fence, audit: Audit) -> int:
-        id = key.id
-        self.trials.forget(id)
-        await self.trials.undo_all(id)  # what is on its way about it comes first
-        rows = rows_erased(await fence.apply_last(erased(id, is_claimed=fence.claim is not None)))
-        self._bus.emit(key.cls_name, key.name, audit)
+        for (id,) in await self.store.fetch(queries.MEMBERS, key.id):
+            self.trials.forget(id)
+            await self.trials.undo_all(id)  # what is on its way about it comes first
+        is_claimed = fence.claim is not None and not key.parents
+        rows = rows_erased(await fence.apply_last(erased(key.id, is_claimed=is_claimed)))
+        self._emit(key, audit)
         if rows:
-            self._bus.emit(key.cls_name, key.name, Destroy())
+            self._emit(key, Destroy())
         return rows
 
     async def _end(self, actor: Actor) -> None:
@@ -692,8 +758,7 @@ class Directory:
         await asyncio.gather(*starting, return_exceptions=True)
         await self.shared_servers.close()
         await self.trials.undo_all()
-        for fence in self._fences.values():
-            fence.retire()
+        self._claims.retire_all()
         await self._give_all_back()
 
     async def _give_all_back(self) -> None:
@@ -717,6 +782,10 @@ def _not_started(key: Address) -> StoreClosed:
     )
 
 
+def _where(cls: type[Any]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -726,4 +795,35 @@ def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not name or len(name) > MAX_NAME or "\x00" in name:
         raise AgentError(
             f"An agent's name is text of 1 to {MAX_NAME} characters; this one is {str(name)[:40]!r}."
+        )
+
+
+def _check_place(address: Address) -> None:
+    """Refuse a child that lies too deep, or whose id no index could hold; and who would be taken for one."""
+    if not address.parents:
+        if "/sub/" in address.name:
+            raise AgentError(
+                f"{address.name!r:.80} cannot be the name of an agent: /sub/ is what parts children.",
+                kept="Nothing was made.",
+                next_step="Give it another name; a child is reached through its parent: sub_agent(…).",
+            )
+        return
+    if kebab(address.cls_name) == "sub":
+        raise AgentError(
+            f"{address.cls_name} cannot be the class of a child: /sub/ is what parts children in an address.",
+            next_step="Give the class another name.",
+        )
+    if len(address.parents) > MAX_DEPTH:
+        chain = " > ".join(f"{cls} {name!r:.40}" for cls, name in address.path)
+        raise AgentError(
+            f"Children go {MAX_DEPTH} levels deep, and this one would be below that: {chain}.",
+            kept="Nothing was made.",
+            next_step="Does an agent call itself as a tool? Let an agent further up do the work.",
+        )
+    if (size := len(address.id.encode())) > MAX_ID:
+        raise AgentError(
+            f"The id of this {address.cls_name} would have {size} bytes, and {MAX_ID} is the most: its name"
+            " and those of all above it count.",
+            kept="Nothing was made.",
+            next_step="Use shorter names.",
         )

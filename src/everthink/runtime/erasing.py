@@ -1,4 +1,4 @@
-"""What erasing an agent deletes: its rows in every table there is.
+"""What erasing an agent deletes: its rows, and those of all below it, in every table there is.
 
     Directory.erase --> it leaves memory, its fence is shut --> erased(agent), one commit --> scrub
 
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ..cluster import queries as cluster
 from ..store.migrate import tables_of
 from ..store.port import Rows, Statement
+from .queries import FAMILY
 from .schema import MIGRATIONS
 
 __all__ = ["TABLES", "erased", "rows_erased"]
@@ -21,10 +22,14 @@ TABLES = tables_of(MIGRATIONS)
 
 
 def erased(agent: str, *, is_claimed: bool = False) -> list[Statement]:
-    """Delete every row of an agent; with `is_claimed` also the one that says who runs it."""
+    """Delete every row of an agent and of all below it; with `is_claimed` also the one that says who runs it.
+
+    Who is below it is what the table of agents says: it comes last.
+    """
+    tables = sorted(TABLES, key=lambda table: table.name == "agents")
     deleted = [
-        Statement(f"{what} FROM {table.name} WHERE agent = ?", (agent,))
-        for table in TABLES
+        Statement(f"{FAMILY} {what} FROM {table.name} WHERE agent IN (SELECT agent FROM family)", (agent,))
+        for table in tables
         for what in ("SELECT COUNT(*)", "DELETE")
     ]
     return [*deleted, cluster.forgotten(agent)] if is_claimed else deleted

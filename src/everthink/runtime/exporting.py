@@ -2,9 +2,10 @@
 
     schema --> sections --page(agent)--> rows --line--> {"kind": "message", …}
 
-Like erasing it goes by the schema, so a new table is exported from its first day on, under its own name until
-it is given a better one here. Pages are small: what is in memory at a time is a few rows, however
-long the conversation. The format is described in docs/storage.md.
+What is kept of an agent's children is kept of it: they follow, each after a line of the kind `child`, and
+their lines say whose they are. Like erasing it goes by the schema, so a new table is exported from its first
+day on, under its own name until it is given a better one here. Pages are small: what is in memory at a time
+is a few rows, however long the conversation. The format is described in docs/storage.md.
 """
 
 from __future__ import annotations
@@ -17,11 +18,22 @@ import msgspec
 from ..address import Address
 from ..store.migrate import Table, tables_of
 from ..store.port import Migration, Row, Statement, Store
+from .queries import BELOW, address_of
 from .schema import MIGRATIONS
 
-__all__ = ["FORMAT", "Section", "exported", "header", "sections"]
+__all__ = [
+    "FORMAT",
+    "Section",
+    "below",
+    "child_header",
+    "exported",
+    "has_families",
+    "header",
+    "of_child",
+    "sections",
+]
 
-FORMAT = 1
+FORMAT = 2
 """Grows when a reader of exports would have to change."""
 _PAGE = 16
 
@@ -39,12 +51,14 @@ _KINDS = {
     "calls": "call",
     "incidents": "incident",
     "fibers": "fiber",
+    "milestones": "milestone",
     "alarms": "schedule",
     "jobs": "job",
     "scheduled_tasks": "task",
     "authors": "author",
     "suspects": "suspect",
     "mcp_servers": "mcp_server",
+    "child_runs": "child_run",
 }
 _SECRET = {"mcp_servers": {"secrets"}}
 """Columns that let their reader in somewhere else. They are no words of anybody's, and no export has them."""
@@ -56,15 +70,18 @@ _SPECIAL = {
 """Rows that are something else than their neighbours: table, column, its value."""
 
 _JSON = {
+    "agents": {"path"},
     "kv": {"value"},
     "messages": {"content"},
     "turns": {"input", "metadata", "stash"},
     "segments": {"chunks"},
     "calls": {"input", "answer"},
     "fibers": {"snapshot", "metadata"},
+    "milestones": {"said"},
     "alarms": {"payload", "retry"},
     "jobs": {"payload", "retry"},
     "mcp_servers": {"options", "catalogue"},
+    "child_runs": {"display", "output", "detached", "progress"},
 }
 """Columns that hold JSON: they are exported as values."""
 
@@ -113,22 +130,60 @@ def sections(migrations: Sequence[Migration] = MIGRATIONS) -> list[Section]:
     return [Section(table, _ORDER.get(table.name, table.key[1:])) for table in tables_of(migrations)]
 
 
-def header(agent: str, *, schema: int, now: int) -> dict[str, Any]:
+def header(address: Address, *, schema: int, now: int) -> dict[str, Any]:
     """The first line of an export."""
-    address = Address.parse(agent)
     return {
         "kind": "export",
         "format": FORMAT,
         "class": address.cls_name,
         "name": address.name,
+        **({"parents": [list(one) for one in address.parents]} if address.parents else {}),
         "schema": schema,
         "exported_at": now,
     }
 
 
-async def exported(store: Store, agent: str, *, now: int) -> AsyncIterator[dict[str, Any]]:
-    """The lines of an agent. What changes meanwhile is seen as it was before or after the change."""
-    yield header(agent, schema=MIGRATIONS[-1].number, now=now)
+def child_header(child: Address) -> dict[str, Any]:
+    """The line that begins what is kept of a child."""
+    parents = [list(one) for one in child.parents]
+    return {
+        "kind": "child",
+        "agent": child.id,
+        "class": child.cls_name,
+        "name": child.name,
+        "parents": parents,
+    }
+
+
+def of_child(child: Address, line: dict[str, Any]) -> dict[str, Any]:
+    """A line of a child: it says whose it is."""
+    return {"kind": line["kind"], "agent": child.id, **line}
+
+
+def below(address: Address, rows: Sequence[Row]) -> list[Address]:
+    """The agents below one, from what `queries.BELOW` gives: parents before their children."""
+    found = [address_of(cls, name, path) for _, cls, name, path in rows]
+    return sorted((one for one in found if one != address), key=lambda one: len(one.parents))
+
+
+def has_families(migrations: Sequence[Migration]) -> bool:
+    """True for a database with these steps that knows children."""
+    return any("parent" in table.columns for table in tables_of(migrations) if table.name == "agents")
+
+
+async def exported(store: Store, address: Address, *, now: int) -> AsyncIterator[dict[str, Any]]:
+    """The lines of an agent and of all below it. What changes meanwhile is seen as it was before or after the
+    change."""
+    yield header(address, schema=MIGRATIONS[-1].number, now=now)
+    async for line in _lines(store, address.id):
+        yield line
+    for child in below(address, await store.fetch(BELOW, address.id)):
+        yield child_header(child)
+        async for line in _lines(store, child.id):
+            yield of_child(child, line)
+
+
+async def _lines(store: Store, agent: str) -> AsyncIterator[dict[str, Any]]:
     for section in sections():
         after: tuple[Any, ...] | None = ()
         while after is not None:

@@ -3,12 +3,14 @@
     actor --commit--> Introduced --commit and "it exists"--> store
 
 Whoever only looks at an agent that does not exist leaves nothing behind: the row of an agent is written in
-the same commit as the first thing that is kept for it.
+the same commit as the first thing that is kept for it. A child's brings those of all above it: nobody is the
+child of an agent that is not there.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from ..store.port import AgentStore, Commit, Rows, Statement
 
@@ -16,11 +18,11 @@ __all__ = ["Introduced"]
 
 
 class Introduced(AgentStore):
-    """The store of one agent. `known` is the statement that makes the agent known, as often as it is run."""
+    """The store of one agent. `known` makes the agent and those above it known, as often as it is run."""
 
     __slots__ = ("_is_known", "_known", "_store")
 
-    def __init__(self, store: AgentStore, known: Statement) -> None:
+    def __init__(self, store: AgentStore, known: Sequence[Statement]) -> None:
         super().__init__(store.database, store.agent)
         self._store, self._known = store, known
         self._is_known = False
@@ -29,7 +31,7 @@ class Introduced(AgentStore):
         """Write a commit; see `Store.apply`."""
         if self._is_known:
             return self._store.apply(commit)
-        written = self._store.apply([*commit, self._known])
+        written = self._store.apply([*commit, *self._known])
         told: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
 
         def tell(done: asyncio.Future[list[Rows]]) -> None:
@@ -42,7 +44,7 @@ class Introduced(AgentStore):
             elif error is not None:
                 told.set_exception(error)
             else:
-                told.set_result(done.result()[:-1])
+                told.set_result(done.result()[: -len(self._known)])
 
         written.add_done_callback(tell)
         return told

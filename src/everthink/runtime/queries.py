@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..address import Address
+from ..messages import decode_json, encode_json
 from ..store.port import Statement
 
 __all__ = [
+    "ADDRESS",
     "AGENTS",
+    "AGENTS_IN_FAMILIES",
+    "BELOW",
+    "FAMILIES",
+    "FAMILY",
     "IS_KNOWN",
     "IS_TO_CONTINUE",
     "LATEST",
+    "MEMBERS",
     "RECOVERY",
     "SEEN",
     "TABLES",
     "TO_CONTINUE",
     "VALUES",
+    "address_of",
+    "below",
     "note_agent",
     "note_seen",
     "remove_value",
@@ -50,14 +60,37 @@ SEEN = (
     "CREATE INDEX agents_by_seen ON agents (seen_at)",
 )
 
+# Migration 17: children. `path` is class and name of those above, outermost first: nobody takes an id apart.
+FAMILIES = (
+    "ALTER TABLE agents ADD COLUMN parent TEXT",
+    "ALTER TABLE agents ADD COLUMN root TEXT",
+    "ALTER TABLE agents ADD COLUMN path TEXT",
+    "CREATE INDEX agents_by_parent ON agents (parent, class, name) WHERE parent IS NOT NULL",
+    "CREATE INDEX agents_by_root ON agents (root) WHERE root IS NOT NULL",
+)
+
 TO_CONTINUE = "SELECT agent FROM kv WHERE name = 'continuation'"
 IS_TO_CONTINUE = "SELECT 1 FROM kv WHERE agent = ? AND name = 'continuation'"
 
 IS_KNOWN = "SELECT 1 FROM agents WHERE agent = ?"
+ADDRESS = "SELECT class, name, path FROM agents WHERE agent = ?"
+
+FAMILY = (
+    "WITH RECURSIVE family (agent) AS (SELECT CAST(? AS TEXT) UNION ALL"
+    " SELECT a.agent FROM agents a JOIN family f ON a.parent = f.agent)"
+)
+"""An agent and all below it."""
+MEMBERS = f"{FAMILY} SELECT agent FROM family"
+BELOW = (
+    f"{FAMILY} SELECT a.agent, a.class, a.name, a.path FROM agents a JOIN family f ON a.agent = f.agent"
+    " WHERE a.parent IS NOT NULL ORDER BY a.created_at, a.agent"
+)
+"""An agent, if it is a child, and all below it."""
 
 AGENTS = "SELECT agent, class, name, created_at FROM agents"
+AGENTS_IN_FAMILIES = "SELECT agent, class, name, created_at, parent, path FROM agents"
 
-LATEST = "SELECT name FROM agents WHERE class = ? ORDER BY seen_at DESC, agent LIMIT ?"
+LATEST = "SELECT name FROM agents WHERE class = ? AND parent IS NULL ORDER BY seen_at DESC, agent LIMIT ?"
 
 VALUES = "SELECT name, value FROM kv WHERE agent = :agent"
 
@@ -67,13 +100,30 @@ def values_of(agents: int) -> str:
     return f"SELECT agent, value FROM kv WHERE name = ? AND agent IN ({', '.join('?' * agents)})"
 
 
-def note_agent(*, cls: str, name: str, now: int) -> Statement:
-    """The agent exists from now on (or did already)."""
-    return Statement(
-        "INSERT INTO agents (agent, class, name, created_at, seen_at) VALUES (:agent, ?, ?, ?, ?)"
-        " ON CONFLICT (agent) DO NOTHING",
-        (cls, name, now, now),
+def below(agents: int) -> str:
+    """All that are below so many outermost agents, the newest first: with their paths and when they came."""
+    return (
+        "SELECT agent, class, name, path, root, created_at FROM agents"
+        f" WHERE root IN ({', '.join('?' * agents)}) ORDER BY created_at DESC, agent DESC LIMIT ?"
     )
+
+
+def note_agent(address: Address, *, now: int) -> Statement:
+    """The agent exists from now on (or did already)."""
+    parent = address.parent
+    above = (None, None, None)
+    if parent is not None:
+        above = (parent.id, address.root.id, encode_json(address.parents).decode())
+    return Statement(
+        "INSERT INTO agents (agent, class, name, created_at, seen_at, parent, root, path)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent) DO NOTHING",
+        (address.id, address.cls_name, address.name, now, now, *above),
+    )
+
+
+def address_of(cls: str, name: str, path: str | None) -> Address:
+    """The address that a row says."""
+    return Address(cls, name, () if path is None else tuple((one[0], one[1]) for one in decode_json(path)))
 
 
 def note_seen(agents: Sequence[str], *, now: int) -> Statement:
@@ -85,9 +135,12 @@ def note_seen(agents: Sequence[str], *, now: int) -> Statement:
 
 
 def unseen(classes: Sequence[str], *, before: int, limit: int) -> Statement:
-    """Agents of these classes that were last seen before a time, the longest ago first: class and name."""
+    """Agents of these classes that were last seen before a time, the longest ago first: class and name.
+
+    Children go with the outermost of their family."""
     return Statement(
-        f"SELECT class, name FROM agents WHERE seen_at < ? AND class IN ({', '.join('?' * len(classes))})"
+        f"SELECT class, name FROM agents WHERE seen_at < ? AND parent IS NULL"
+        f" AND class IN ({', '.join('?' * len(classes))})"
         " ORDER BY seen_at, agent LIMIT ?",
         (before, *classes, limit),
     )

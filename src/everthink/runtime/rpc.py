@@ -20,7 +20,6 @@ __all__ = [
     "check_exposed",
     "exposed",
     "exposed_method",
-    "exposed_methods",
     "fitting",
     "has_method",
 ]
@@ -82,18 +81,11 @@ def _marked(
     return method
 
 
-def exposed_methods(cls: type) -> dict[str, ExposedMethod]:
-    """The methods of a class that clients may call; the most derived definition decides."""
-    found: dict[str, ExposedMethod] = {}
-    for name in dir(cls):
-        info = _info(getattr(cls, name, None))
-        if info is not None:
-            found[name] = info
-    return found
-
-
 def exposed_method(cls: type, name: str) -> ExposedMethod | None:
-    """What is known of the method `name`, if clients may call it. Nothing of the agent runs to find out."""
+    """What is known of the method `name`, if clients may call it; the most derived definition decides.
+
+    Nothing of the agent runs to find out.
+    """
     return _info(inspect.getattr_static(cls, name, None))
 
 

@@ -5,6 +5,7 @@ Numbers only grow. A step that a release has shipped is never changed: add the n
 
 from __future__ import annotations
 
+from ..children import queries as children
 from ..cluster import queries as cluster
 from ..context import queries as context
 from ..fibers import queries as fibers
@@ -44,4 +45,5 @@ MIGRATIONS = (
     Migration(14, "how turns fail", turn.FAILING),
     Migration(15, "MCP servers", mcp.TABLES),
     Migration(16, "questions of tools", turn.QUESTIONS),
+    Migration(17, "families", (*runtime.FAMILIES, *children.TABLES)),
 )

@@ -1,6 +1,6 @@
 """Sleep until the earliest timer of all agents is due, then reach the agents concerned. One per process.
 
-    alarms rows --earliest--> Waker --call_later--> reach(class, name) --> the agent runs what is due
+    alarms rows --earliest--> Waker --call_later--> reach(address) --> the agent runs what is due
     schedule() --wake_at---^
 
 Nothing polls: the database is read when the process starts, and when the time has come that somebody
@@ -39,7 +39,8 @@ LONGEST_NAP = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 """Seconds until an agent that failed is tried again: doubled each time, up to the second."""
 
-Reach = Callable[[str, str], Awaitable[object]]
+Find = Callable[[str], Awaitable[Address | None]]
+Reach = Callable[[Address], Awaitable[object]]
 
 
 @dataclass(slots=True)
@@ -53,10 +54,11 @@ class _Failing:
 class Waker:
     """Reaches agents when their time has come.
 
-    `reach(class_name, name)` starts the agent if need be and lets it run what is due. `left` are queries
-    for agents to which an earlier process left work: their ids, and the time if it is not at once. They are
-    asked when we start. `rank(agent)` is low for those that are reached first. `elsewhere` names the agents
-    that other processes have: they see to them.
+    `find(agent)` gives the address of an id, if there is such an agent. `reach(address)` starts it if need
+    be and lets it run what is due. `left` are queries for agents to which an earlier process left work: their
+    ids, and the time if it is not at once. They are asked when we start. `rank(agent)` is low for those that
+    are reached first. `elsewhere` names the agents that other processes have, with all below them: they see
+    to them.
     """
 
     def __init__(
@@ -65,13 +67,14 @@ class Waker:
         store: Store,
         clock: Clock,
         classes: Collection[str],
+        find: Find,
         reach: Reach,
         left: Sequence[str] = (),
         rank: Callable[[str], int] = lambda agent: 0,
         elsewhere: Callable[[], Awaitable[Collection[str]]] | None = None,
     ) -> None:
         self._store, self._clock, self._classes = store, clock, classes
-        self._reach, self._left, self._rank = reach, left, rank
+        self._find, self._reach, self._left, self._rank = find, reach, left, rank
         # Those of `left` that were not asked yet.
         self._unasked: list[str] = []
         self._ask_elsewhere = elsewhere
@@ -233,12 +236,15 @@ class Waker:
 
     async def _go(self, agent: str) -> None:
         """Reach an agent as soon as there is room."""
-        address = Address.parse(agent)
-        cls, name = address.cls_name, address.name
-        if cls not in self._classes:
-            self._warn(cls)
-            return
         if agent in self._met or agent in self._elsewhere:
+            return
+        address = await self._find(agent)
+        if address is None:
+            return  # erased since somebody saw what it has to do
+        if address.cls_name not in self._classes:
+            self._warn(address.cls_name)
+            return
+        if address.root.id in self._elsewhere:
             return
         self._met.add(agent)
         if agent in self._busy:
@@ -249,7 +255,7 @@ class Waker:
         if failing is not None and failing.until > self._clock.now_ms():
             return
         await self._slots.acquire()
-        task = asyncio.create_task(self._wake(agent, cls, name), name=f"wake {agent}")
+        task = asyncio.create_task(self._wake(agent, address), name=f"wake {agent}")
         self._busy[agent] = task
         task.add_done_callback(lambda _: self._done(agent))
 
@@ -260,11 +266,11 @@ class Waker:
             self.wake_at()
         self._rested.set()
 
-    async def _wake(self, agent: str, cls: str, name: str) -> None:
+    async def _wake(self, agent: str, address: Address) -> None:
         slot = _Slot(self._slots)
         timer = self._clock.call_later(PATIENCE, slot.leave)
         try:
-            await self._reach(cls, name)
+            await self._reach(address)
             self._failing.pop(agent, None)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is None or task.cancelling():

@@ -110,7 +110,8 @@ class Alarms:
         self._creating = asyncio.Lock()
         self._pass: asyncio.Task[None] | None = None
         self._is_stopping = False
-        self._is_starting = False
+        self.is_starting = False
+        """True while the agent's `on_start` runs."""
         self._warned: set[str] = set()
         self._unwritten: list[_Unwritten] = []
 
@@ -132,7 +133,7 @@ class Alarms:
         """
         name = callback if is_ours else callback_name(self._parts.agent, callback)
         due = moment(when, now=self._parts.clock.now_ms(), callback=name)
-        if self._is_starting and idempotent is None and due.type != "cron" and name not in self._warned:
+        if self.is_starting and idempotent is None and due.type != "cron" and name not in self._warned:
             self._warned.add(name)
             log.warning(
                 "%s schedules %r in on_start: each start adds another row. Say idempotent=True to keep one,"
@@ -239,11 +240,11 @@ class Alarms:
     @contextmanager
     def starting(self) -> Generator[None]:
         """While the agent's `on_start` runs."""
-        self._is_starting = True
+        self.is_starting = True
         try:
             yield
         finally:
-            self._is_starting = False
+            self.is_starting = False
 
     async def stop(self, grace: float) -> None:
         """Begin nothing more; a callback that runs gets `grace` seconds and is then cancelled."""

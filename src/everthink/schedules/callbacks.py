@@ -67,8 +67,11 @@ def short_id() -> str:
 # --- when it is stored
 
 
-def callback_name(agent: Any, callback: Any) -> str:
-    """The name to store for a callback: that of a method, or the agent's own method itself."""
+def callback_name(agent: Any, callback: Any, takes: tuple[str, str] = ("payload", "item")) -> str:
+    """The name to store for a callback: that of a method, or the agent's own method itself.
+
+    `takes` is what it is called with, in words of its parameters.
+    """
     name = callback if isinstance(callback, str) else _own_name(agent, callback)
     if not isinstance(name, str):
         raise InvalidCallback(
@@ -81,15 +84,15 @@ def callback_name(agent: Any, callback: Any) -> str:
         raise InvalidCallback(
             f"self.{name} is not a function.",
             kept="Nothing was stored.",
-            next_step=_rather(agent, name),
+            next_step=_rather(agent, name, takes[0]),
         )
     if (what := role_of(agent, name)) is not None:
         raise InvalidCallback(
             f"self.{name} is {what}, and no method of your own.",
             kept="Nothing was stored.",
-            next_step=f"Write one that does it: `async def {name.strip('_')}_later(self, payload)`.",
+            next_step=f"Write one that does it: `async def {name.strip('_')}_later(self, {takes[0]})`.",
         )
-    _check_called(method, name)
+    _check_called(method, name, *takes)
     return name
 
 
@@ -113,18 +116,18 @@ def _own_name(agent: Any, callback: Any) -> str | None:
     )
 
 
-def _rather(agent: Any, name: str) -> str:
+def _rather(agent: Any, name: str, first: str) -> str:
     near = nearest_method(agent, name)
     meant = f"Did you mean {near!r}? " if near else ""
-    return f"{meant}Add a method {name}(self, payload) to {type(agent).__name__}."
+    return f"{meant}Add a method {name}(self, {first}) to {type(agent).__name__}."
 
 
-def _check_called(method: Callable[..., Any], name: str) -> None:
+def _check_called(method: Callable[..., Any], name: str, first: str, second: str) -> None:
     if is_tool(method):
         raise InvalidCallback(
-            f"self.{name} is a tool, which is called with its own arguments and not with a payload.",
+            f"self.{name} is a tool, which is called with its own arguments and not with a {first}.",
             kept="Nothing was stored.",
-            next_step=f"Write a method that calls it: `async def {name}_later(self, payload)`.",
+            next_step=f"Write a method that calls it: `async def {name}_later(self, {first})`.",
         )
     if yields(method):
         raise InvalidCallback(
@@ -135,9 +138,9 @@ def _check_called(method: Callable[..., Any], name: str) -> None:
     if can_take(method, 2):
         return
     raise InvalidCallback(
-        f"{name}{parameters_of(method)} cannot be called later: it gets the payload, and what it belongs to.",
+        f"{name}{parameters_of(method)} cannot be called later: it gets the {first}, and the {second}.",
         kept="Nothing was stored.",
-        next_step=f"Write it as {name}(self, payload) or {name}(self, payload, item).",
+        next_step=f"Write it as {name}(self, {first}) or {name}(self, {first}, {second}).",
     )
 
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..access.access import Access
 from ..access.expiry import EXPIRED, is_expired
 from ..access.permissions import answer_to, needed, refused, target_of
 from ..address import kebab
+from ..children.showing import RunViews
 from ..current import current_connection
 from ..errors import InvalidSettings
-from ..journal.feed import FeedEvent, ServersChanged, StateChanged
+from ..journal.feed import FeedEvent, RunTold, ServersChanged, StateChanged
 from ..messages import encode_json
 from ..observe.events import Connect, Disconnect, StateUpdate
 from ..runtime.actor import Actor
@@ -47,11 +48,12 @@ class AgentSockets:
     def __init__(self, actor: Actor, access: Access, audience: Audience | None = None) -> None:
         self.actor = actor
         self._present = audience or Audience(actor.limits)
-        self._audit = AgentAuditor(access.audit, actor.cls.__name__, actor.name)
+        self._audit = AgentAuditor(access.audit, actor.address)
         self._calls = Calls(actor, access, self._audit)
         # True while the agent is being erased: nobody is heard, and nobody told before it is so.
         self._is_deaf = False
         self._tells_servers = False
+        self._runs: RunViews[Connection] = RunViews(_send_together)
         # How connections were closed when the agent left memory.
         self._closed: tuple[int, str] | None = None
         actor.feed.join(self._see)
@@ -77,6 +79,8 @@ class AgentSockets:
             self._tell_state(event)
         elif isinstance(event, ServersChanged):
             self._tell_servers_soon()
+        elif isinstance(event, RunTold):
+            self._runs.tell(event, [one for one in self.connections if one.wants_protocol])
 
     # --- coming and going
 
@@ -91,6 +95,11 @@ class AgentSockets:
         if (servers := self.actor.used_servers()) is not None:
             await servers.open()
         self._greet(connection)
+        if connection.wants_protocol and self.actor.has_runs:
+            try:
+                await self._runs.greet(connection, self.actor.children.runs)
+            except Exception:  # who connects must not be refused because of what was once said
+                log.exception("%s: the runs of its children are not shown", self.actor.id)
         self.actor.emit(Connect(connection_id=connection.id))
         token = current_connection.set(connection)
         try:
@@ -261,3 +270,9 @@ class AgentSockets:
             ):
                 connection.send_all(parcel)
         self.actor.emit(StateUpdate())
+
+
+def _send_together(connections: Sequence[Connection], frames: Sequence[wire.ServerFrame]) -> None:
+    parcel = Parcel([encode(frame) for frame in frames])
+    for connection in connections:
+        connection.send_all(parcel)

@@ -13,8 +13,11 @@ import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -27,18 +30,22 @@ from ..access.access import (
     address_of,
     raised,
 )
+from ..access.audit import NOBODY
 from ..access.crowd import Crowd, place_of
 from ..access.expiry import close_when_expired
-from ..address import from_address, kebab
+from ..address import Address, from_address, kebab
 from ..calling import awaited
+from ..children.declared import children_of
+from ..children.paths import BadName, Called, read_hops
 from ..clock import Clock
 from ..current import current_origin, origin_of
-from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
+from ..errors import UNTOLD, AgentElsewhere, AgentError, AgentSetAside, LeaseLost
 from ..limits import Limits
 from ..messages import encode_json
 from ..oauth.callback import Callback, read_callback
 from ..runtime.actor import Actor
 from ..runtime.directory import MAX_NAME
+from ..settings import is_ours
 from .agent_sockets import AgentSockets
 from .answers import Answer, Told, as_response, with_headers, with_headers_on
 from .authorizing import came_back, strange
@@ -70,7 +77,6 @@ FROM_ANYWHERE = ("GET", "HEAD")
 """Methods that pages of other origins may use: what is answered they cannot read."""
 READING = ("GET", "HEAD", "POST")
 """Methods for the conversation."""
-NO_CHILDREN = "An agent has no agents below it here: the address goes on after its name with /sub/."
 AT_A_TIME = 8
 """After so many frames of one socket others have their turn."""
 GOODBYE = 1.0
@@ -87,8 +93,8 @@ T = TypeVar("T")
 
 Answers = Callable[[Request, Found[Any]], Awaitable[Response]]
 """What a row for HTTP does."""
-Admits = Callable[[WebSocket, Any, str], Awaitable[tuple[Any, str, Pass] | Response]]
-"""What a row for sockets does: who comes in to the agent of this class and name, or why not."""
+Admits = Callable[[WebSocket, "_Place"], Awaitable["tuple[_Place, Pass] | Response"]]
+"""What a row for sockets does: who comes in to the agent at this place, or why not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +115,34 @@ class Served:
     """True for a class whose agents have a conversation."""
     other: Callable[[Request], Awaitable[Response]]
     """Answers what is not about an agent."""
+    called: Called | None = None
+    """What children are called in an address, besides their classes."""
     more: Callable[[Gate], Sequence[Route[Answers]]] | None = None
     """Further rows for HTTP, which stand above those of the agents."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Whom an address names."""
+
+    cls: type[Any]
+    """The class of the outermost agent: it and its name are what the checks are asked about."""
+    name: str
+    address: Address
+    """Of the agent itself."""
+    target: type[Any]
+    """Its class."""
+    rest: tuple[str, ...]
+    """The segments that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Barred:
+    """Why somebody does not reach a child."""
+
+    response: Response
+    by_parent: bool = True
+    """False when it is for want of room, and nobody was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +164,13 @@ class Gate:
         self._crowd = Crowd(served.limits, served.clock)
         self._buffers = Buffers(served.limits.buffered_bytes)
         agent = "/".join([*served.prefix, "{class}", "{name}"])
+        self._everything: Route[Answers] = Route(f"{agent}/**", self._on_request)
         self._requests: Routes[Answers] = Routes(
             *(served.more(self) if served.more else ()),
-            Route(f"{agent}/sub/**", self._no_children),
             Route(f"{agent}/**/get-messages", self._conversation, READING),
-            Route(f"{agent}/**", self._on_request),
+            self._everything,
         )
-        self._sockets: Routes[Admits] = Routes(
-            Route(f"{agent}/sub/**", self._no_child), Route(f"{agent}/**", self._admit_to)
-        )
+        self._sockets: Routes[Admits] = Routes(Route(f"{agent}/**", self._admit_to))
         # Each belongs to its actor, and goes when that leaves memory.
         self._met: weakref.WeakValueDictionary[str, AgentSockets] = weakref.WeakValueDictionary()
 
@@ -187,9 +217,10 @@ class Gate:
         if isinstance(found, Response):
             await deny(socket, receive, found)
             return
-        cls, name, entered = found
+        place, entered = found
         try:
-            sockets = await self._sockets_of(socket, cls, name)
+            barred = await self._barred(socket, place, "connect", entered)
+            sockets = barred.response if barred is not None else await self._sockets_of(socket, place)
         except AgentSetAside:
             await socket.accept()
             await socket.close(1013, SET_ASIDE)
@@ -200,12 +231,15 @@ class Gate:
             await socket.close(1013, ELSEWHERE)
             return
         except Exception:
-            log.exception("%s %r could not be started", cls.__name__, name)
+            log.exception("%s could not be started", place.address)
             await socket.accept()
             await socket.close(1011, "The agent could not be started")
             return
         if isinstance(sockets, Response):
-            await deny(socket, receive, sockets)
+            if barred is not None and barred.by_parent:
+                await _close_refused(socket, sockets.status_code)
+            else:
+                await deny(socket, receive, sockets)
             return
         await socket.accept()
         if (wants_raw := getattr(transport, "wants_raw", None)) is not None:
@@ -235,8 +269,8 @@ class Gate:
 
     # --- finding the agent
 
-    def _agent(self, connection: HTTPConnection, values: Mapping[str, str]) -> tuple[Any, str] | Response:
-        """Class and name of the agent that an address names; or a refusal."""
+    async def _place(self, connection: HTTPConnection, values: Mapping[str, str]) -> _Place | Response:
+        """The agent that an address names; or a refusal."""
         kind, written = values["class"], values["name"]
         name, cls = from_address(written), self._served.classes.get(kind)
         if cls is None:
@@ -244,19 +278,99 @@ class Gate:
             return _refused(
                 connection, 400, "Invalid request", f"there is no agent {kind!r} (known: {known})"
             )
-        # As it is written: a client is told the name that it has asked for.
-        connection.scope["everthink.name"] = written
         if len(name) > MAX_NAME:
             return _refused(
                 connection, 400, "Invalid request", f"its name is longer than {MAX_NAME} characters"
             )
-        return cls, name
+        directory = await self._served.open()
+        address = directory.address(cls, name)
+        following = segments_of(connection.scope)[len(self._served.prefix) + 2 :]
+        try:
+            hops, rest = read_hops(following, directory.children_called(), cls, self._served.called)
+        except BadName as error:
+            return _refused(connection, 400, "Bad Request", f"the name of a child in it is none: {error}")
+        if not hops:
+            # As it is written: a client is told the name that it has asked for.
+            connection.scope["everthink.name"] = written
+            return _Place(cls, name, address, cls, rest)
+        try:
+            for child, called in hops:
+                address = directory.address(child, called, below=address)
+        except AgentError as error:
+            return _refused(connection, 400, "Bad Request", error.what)
+        return _Place(cls, name, address, hops[-1][0], rest)
 
-    async def _sockets_of(self, connection: HTTPConnection, cls: Any, name: str) -> AgentSockets | Response:
+    async def _barred(
+        self,
+        connection: HTTPConnection,
+        place: _Place,
+        action: Action,
+        entered: Pass,
+        *,
+        is_nobody: bool = False,
+    ) -> _Barred | None:
+        """Why somebody may not reach a child: what its parents say, each of the next; `None`: they may.
+
+        `is_nobody`: there is no such child, and none is made. Then no parent is made to be asked, either.
+        """
+        directory = await self._served.open()
+        for above, below in pairwise(place.address.family):
+            parent, child = (directory.classes[one.cls_name] for one in (above, below))
+            if child not in children_of(parent) and not await directory.exists(below):
+                why = f"a {parent.__name__} has no {child.__name__} of that name"
+                return _Barred(_refused(connection, 404, "Not Found", why))
+            if not _decides(parent):
+                continue
+            if not await directory.exists(above):
+                if is_nobody:
+                    return None
+                if (full := self._may_create(connection, above)) is not None:
+                    return _Barred(full, by_parent=False)
+            answer = await self._gated(connection, place, action, above, below)
+            if answer is not None:
+                self._access.audit.refused(
+                    place.address,
+                    action,
+                    "refused by a parent",
+                    identity=entered.who,
+                    address=address_of(connection),
+                )
+                return _Barred(answer)
+        return None
+
+    async def _gated(
+        self, connection: HTTPConnection, place: _Place, action: Action, above: Address, below: Address
+    ) -> Response | None:
+        """What a parent says of somebody who wants to reach one of its children; `None`: they may."""
+        directory = await self._served.open()
+        actor = await directory.reach(above)
+        with actor.hold():
+            asked = actor.hooks.on_before_sub_agent(connection, directory.classes[below.cls_name], below.name)
+            try:
+                answer = await self.in_time(connection, asked, action, place.cls.__name__, place.name)
+            except HTTPException as error:
+                return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
+        if isinstance(answer, Response):
+            return answer
+        if answer is False:
+            return PlainTextResponse("Forbidden", 403)
+        if answer is None or answer is True:
+            return None
+        raise AgentError(
+            f"{above.cls_name}.on_before_sub_agent returned {answer!r}.",
+            kept="Nobody was let in.",
+            next_step="Return None or True to go on, False or a response to refuse.",
+        )
+
+    async def _sockets_of(self, connection: HTTPConnection, place: _Place) -> AgentSockets | Response:
         """Where to meet the agent, which is made if need be; or why it is not."""
-        if (refused := await self.may_begin(connection, cls, name)) is not None:
+        directory, address = await self._served.open(), place.address
+        is_new = not await directory.exists(address)
+        if is_new and (refused := self._may_create(connection, address)) is not None:
             return refused
-        actor = await (await self._served.open()).reach(cls, name)
+        actor = await directory.reach(address)
+        if address.parents:
+            await directory.note(actor)
         sockets = self._met.get(actor.id)
         if sockets is None or sockets.actor is not actor:
             sockets = _meet(actor, self._access)
@@ -266,18 +380,20 @@ class Gate:
     async def may_begin(self, connection: HTTPConnection, cls: Any, name: str) -> Response | None:
         """Why somebody may not reach an agent that does not exist yet: they have made too many."""
         directory = await self._served.open()
-        if await directory.exists(cls, name):
-            return None
+        address = directory.address(cls, name)
+        return None if await directory.exists(address) else self._may_create(connection, address)
+
+    def _may_create(self, connection: HTTPConnection, address: Address) -> Response | None:
         refused = self._crowd.may_create(place_of(address_of(connection)))
         if refused is not None:
-            self._no_room(connection, refused, cls.__name__, name)
+            self._no_room(connection, refused, address)
         return refused
 
-    def _no_room(self, connection: HTTPConnection, refused: Response, cls: str = "", name: str = "") -> None:
+    def _no_room(self, connection: HTTPConnection, refused: Response, agent: Address = NOBODY) -> None:
         """Tell observers of somebody for whom there is no room."""
-        action = "create" if name else "connect"
+        action = "connect" if agent is NOBODY else "create"
         reason = bytes(refused.body).decode()
-        self._access.audit.refused(cls, name, action, reason, address=address_of(connection))
+        self._access.audit.refused(agent, action, reason, address=address_of(connection))
 
     async def _entered(
         self, connection: HTTPConnection, action: Action, cls: Any, name: str
@@ -302,7 +418,8 @@ class Gate:
             seconds = self._served.limits.handshake_seconds
             text = "It took too long to find out who you are. Please try again."
             address = address_of(connection)
-            self._access.audit.refused(cls, name, action, "the checks took too long", address=address)
+            agent = Address(cls, name) if name else NOBODY
+            self._access.audit.refused(agent, action, "the checks took too long", address=address)
             return _refused(connection, 503, text, f"its checks took longer than {seconds} seconds")
 
     # --- HTTP
@@ -322,28 +439,33 @@ class Gate:
             return answer
         return PlainTextResponse("Not Found", 404) if answer is None else JSONResponse(answer)
 
-    async def _no_children(self, request: Request, found: Found[Any]) -> Response:
-        agent = self._agent(request, found.values)
-        return agent if isinstance(agent, Response) else _no_children(request)
-
     async def _conversation(self, request: Request, found: Found[Any]) -> Response:
-        if not self._served.chats(self._served.classes.get(found.values["class"])):
-            return await self._on_request(request, found)
+        place = await self._place(request, found.values)
+        if isinstance(place, Response):
+            return place
+        if not self._served.chats(place.target):
+            return await self._asked(request, found, place)
+        if place.address.parents and not place.rest:  # a child is called that
+            return await self._asked(request, Found(self._everything, found.values), place)
 
         async def tell(sockets: AgentSockets) -> Response:
             assert isinstance(sockets, ChatSockets)
             await sockets.chat.session.refresh()
             return Told(sockets.told)
 
-        return await self._agent_http(request, found, _Way("read", tell, JSONResponse([]), makes_none=True))
+        way = _Way("read", tell, JSONResponse([]), makes_none=True)
+        return await self._agent_http(request, found, way, place)
 
     async def _on_request(self, request: Request, found: Found[Any]) -> Response:
+        place = await self._place(request, found.values)
+        return place if isinstance(place, Response) else await self._asked(request, found, place)
+
+    async def _asked(self, request: Request, found: Found[Any], place: _Place) -> Response:
         callback = read_callback(request.scope["query_string"]) if request.method == "GET" else None
         # Where an agent has people come back to; `None` for its own place for that.
-        is_usual = segments_of(request.scope)[len(self._served.prefix) + 2 :] == ["callback"]
-        path = None if is_usual else path_of(request.scope)
+        path = None if place.rest == ("callback",) else path_of(request.scope)
         if callback is not None:
-            came = await self._came_back(request, found, callback, path)
+            came = await self._came_back(request, place, callback, path)
             if came is not None:
                 return came
 
@@ -352,7 +474,8 @@ class Gate:
                 return sent_on
             token = current_origin.set(origin_of(request.url, request.scope))
             try:
-                with sockets.actor.hold(), bounded(request, self._served.limits) as given:
+                asked = _below(request, place)
+                with sockets.actor.hold(), bounded(asked, self._served.limits) as given:
                     answer = await sockets.actor.hooks.on_request(given)
             finally:
                 current_origin.reset(token)
@@ -360,20 +483,17 @@ class Gate:
                 return PlainTextResponse("Not implemented", 404)
             return as_response(answer, sockets.actor.cls)
 
-        chats = self._served.chats(self._served.classes.get(found.values["class"]))
+        chats = self._served.chats(place.target)
         nobody = PlainTextResponse(f"{NOT_YET} {BEGINS if chats else BEGINS_PLAINLY}", 404)
         way = _Way("request", answer, nobody, makes_none=request.method in SAFE)
-        return await self._agent_http(request, found, way)
+        return await self._agent_http(request, found, way, place)
 
     async def _came_back(
-        self, request: Request, found: Found[Any], callback: Callback, path: str | None
+        self, request: Request, place: _Place, callback: Callback, path: str | None
     ) -> Response | None:
         """Somebody comes back from an authorization server. `None`: it is nobody who was sent there."""
-        agent = self._agent(request, found.values)
-        if isinstance(agent, Response):
-            return None
         try:
-            return await came_back(await self._served.open(), agent, callback, path)
+            return await came_back(await self._served.open(), place.address, callback, path)
         except AgentSetAside as error:
             return PlainTextResponse(str(error), 503)
         except (AgentElsewhere, LeaseLost) as error:
@@ -382,11 +502,8 @@ class Gate:
         except Exception as error:  # noqa: BLE001 - what it says stays here
             return raised(request, "on_start", error)
 
-    async def _agent_http(self, request: Request, found: Found[Any], way: _Way) -> Response:
-        agent = self._agent(request, found.values)
-        if isinstance(agent, Response):
-            return agent
-        return await self.with_cors(request, lambda: self._answered(request, found.route, way, *agent))
+    async def _agent_http(self, request: Request, found: Found[Any], way: _Way, place: _Place) -> Response:
+        return await self.with_cors(request, lambda: self._answered(request, found.route, way, place))
 
     async def with_cors(self, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
         """An answer that pages of other origins may read, if the app says so. A preflight does nothing."""
@@ -396,9 +513,8 @@ class Gate:
             response.headers.update(CORS if cors is True else cors)
         return response
 
-    async def _answered(
-        self, request: Request, route: Route[Any], way: _Way, cls: Any, name: str
-    ) -> Response:
+    async def _answered(self, request: Request, route: Route[Any], way: _Way, place: _Place) -> Response:
+        cls, name = place.cls, place.name
         if request.method not in FROM_ANYWHERE and self._access.is_foreign(request):
             return self._access.wrong_origin(request, way.action, cls, name)
         if not route.has(request.method):
@@ -408,9 +524,14 @@ class Gate:
         if isinstance(entered, Response):
             return entered
         try:
-            if way.makes_none and not await (await self._served.open()).exists(cls, name):
+            directory = await self._served.open()
+            is_nobody = way.makes_none and not await directory.exists(place.address)
+            barred = await self._barred(request, place, way.action, entered, is_nobody=is_nobody)
+            if barred is not None:
+                return barred.response
+            if is_nobody:
                 return way.nobody
-            sockets = await self._sockets_of(request, cls, name)
+            sockets = await self._sockets_of(request, place)
             return sockets if isinstance(sockets, Response) else await way.answer(sockets)
         except AgentSetAside as error:
             return PlainTextResponse(str(error), 503)
@@ -422,22 +543,18 @@ class Gate:
 
     # --- sockets
 
-    async def _admit(self, socket: WebSocket) -> tuple[Any, str, Pass] | Response:
-        """The class and the name a socket asks for and who it is, or why it may not come in."""
+    async def _admit(self, socket: WebSocket) -> tuple[_Place, Pass] | Response:
+        """The agent that a socket asks for and who it is, or why it may not come in."""
         if not self._access.is_named(socket):
             return self._access.wrong_host(socket)
         found = self._sockets.find(segments_of(socket.scope))
         if found is None:
             return _refused(socket, 404, "Not Found", "no agent is at this address")
-        agent = self._agent(socket, found.values)
-        if isinstance(agent, Response):
-            return agent
-        return await found.route.handler(socket, *agent)
+        place = await self._place(socket, found.values)
+        return place if isinstance(place, Response) else await found.route.handler(socket, place)
 
-    async def _no_child(self, socket: WebSocket, cls: Any, name: str) -> Response:
-        return _no_children(socket)
-
-    async def _admit_to(self, socket: WebSocket, cls: Any, name: str) -> tuple[Any, str, Pass] | Response:
+    async def _admit_to(self, socket: WebSocket, place: _Place) -> tuple[_Place, Pass] | Response:
+        cls, name = place.cls, place.name
         if self._access.is_foreign(socket):
             return self._access.wrong_origin(socket, "connect", cls, name)
         most = self._served.limits.id_chars
@@ -447,7 +564,7 @@ class Gate:
         if socket.query_params.get("__agents_transport") == "capnweb":
             return _refused(socket, 501, NO_CAPNWEB, "it asks for the Cap'n Web transport")
         entered = await self._entered(socket, "connect", cls, name)
-        return entered if isinstance(entered, Response) else (cls, name, entered)
+        return entered if isinstance(entered, Response) else (place, entered)
 
     async def _serve(
         self, socket: WebSocket, sockets: AgentSockets, entered: Pass, transport: asyncio.Transport | None
@@ -522,12 +639,30 @@ class Gate:
 
 def _refused(connection: HTTPConnection, status: int, text: str, why: str) -> Response:
     """Our own refusal. The client gets the text, the log the reason; queries may hold secrets."""
-    log.warning("%s is refused with %d: %s.", connection.url.path, status, why)
+    log.warning("%s is refused with %d: %s.", path_of(connection.scope), status, why)
     return PlainTextResponse(text, status)
 
 
-def _no_children(connection: HTTPConnection) -> Response:
-    return _refused(connection, 404, NO_CHILDREN, "it is an address of an agent below another one")
+def _decides(cls: type[Any]) -> bool:
+    """True for a class that says who may reach its children."""
+    hook = "on_before_sub_agent"
+    return not is_ours(next(base for base in cls.__mro__ if hook in vars(base)))
+
+
+def _below(request: Request, place: _Place) -> Request:
+    """The request as a child has it: its path begins after the child's name."""
+    if not place.address.parents:
+        return request
+    raw = "/" + "/".join(place.rest)
+    scope = {**request.scope, "path": unquote(raw), "raw_path": raw.encode(), "root_path": ""}
+    return Request(scope, request.receive)
+
+
+async def _close_refused(socket: WebSocket, status: int) -> None:
+    """Tell a client that a parent refused it. Its library reads the code, and sees no failed handshake."""
+    await socket.accept()
+    code = 4000 + status if 400 <= status < 500 else 1011
+    await socket.close(code, f"Sub-agent connection rejected ({status})")
 
 
 async def deny(socket: WebSocket, receive: Receive, response: Response) -> None:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 
 from ..access.audit import Auditor
+from ..address import Address
 from ..chunks import NOTHING_NEW
 from ..journal.feed_state import FeedState
 from ..limits import Limits
@@ -200,8 +201,8 @@ class ChatAudience(Audience):
 class AgentAuditor:
     """Tells the observers of one agent's app."""
 
-    def __init__(self, auditor: Auditor, agent: str, name: str) -> None:
-        self._auditor, self._agent, self._name = auditor, agent, name
+    def __init__(self, auditor: Auditor, agent: Address) -> None:
+        self._auditor, self._agent = auditor, agent
 
     def tell(
         self, connection: Connection, action: str, target: str | None = None, reason: str | None = None
@@ -209,6 +210,6 @@ class AgentAuditor:
         """Tell observers what somebody did; with a `reason`, why they may not."""
         who = {"identity": connection.who, "connection_id": connection.id, "address": connection.address}
         if reason is None:
-            self._auditor.did(self._agent, self._name, action, target=target, **who)
+            self._auditor.did(self._agent, action, target=target, **who)
         else:
-            self._auditor.refused(self._agent, self._name, action, reason, target=target, **who)
+            self._auditor.refused(self._agent, action, reason, target=target, **who)

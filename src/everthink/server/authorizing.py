@@ -12,7 +12,7 @@ error.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from starlette.responses import RedirectResponse, Response
@@ -41,14 +41,13 @@ TROUBLE = "It could not be finished. Please try again."
 
 
 async def came_back(
-    directory: Directory, agent: tuple[type[Any], str], callback: Callback, path: str | None
+    directory: Directory, agent: Address, callback: Callback, path: str | None
 ) -> Response | None:
     """Answer somebody who comes back to `path`; `None` stands for the agent's own place for that.
 
     Returns `None` when nobody has been sent away with that state: then it is a request like any other.
     """
-    cls, name = agent
-    stored = await callback_of(directory.store, Address(cls.__name__, name).id, callback.server_id)
+    stored = await callback_of(directory.store, agent.id, callback.server_id)
     if stored is None or not _is_there(path, stored[0]) or stored[1] is None:
         return None
     try:
@@ -58,7 +57,7 @@ async def came_back(
         return None
     if not is_ours:
         return None
-    actor = await directory.reach(cls, name)
+    actor = await directory.reach(agent)
     with actor.hold():
         return await _redeemed(actor, callback)
 

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from ..access.access import Access
 from ..access.permissions import is_about_the_view
-from ..journal.feed import FeedEvent, ServersChanged, StateChanged
+from ..journal.feed import FeedEvent, RunTold, ServersChanged, StateChanged
 from ..journal.feed_state import FeedState
 from ..recovery.recover import RECOVERING_TTL_MS
 from ..runtime.actor import Actor
@@ -65,7 +65,7 @@ class ChatSockets(AgentSockets):
         return self.audience.told
 
     def _see(self, event: FeedEvent) -> None:
-        if isinstance(event, StateChanged | ServersChanged):
+        if isinstance(event, StateChanged | ServersChanged | RunTold):
             super()._see(event)
         else:
             self._publisher.see(event)

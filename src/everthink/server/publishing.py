@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Literal, assert_never
 
 from ..journal.feed import (
+    AgentLeft,
     ChunksStored,
     Cleared,
     ContinuationDropped,
@@ -20,6 +21,8 @@ from ..journal.feed import (
     HistoryChanged,
     MessageUpdated,
     RecoveryChanged,
+    RunProgressed,
+    RunTold,
     ServersChanged,
     SessionTold,
     StateChanged,
@@ -77,8 +80,10 @@ class Publisher:
                 tell(_session_frame(news))
             case ContinuationDropped():
                 self._audience.dismiss()
-            case StateChanged() | ServersChanged():
+            case StateChanged() | ServersChanged() | RunTold() | RunProgressed():
                 pass  # `AgentSockets` tells of it
+            case AgentLeft():
+                pass  # its sockets are closed by whoever made it leave
             case Cleared():
                 self._audience.dismiss()
                 tell(wire.ClearChat(), without=clearing.get())

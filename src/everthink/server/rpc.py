@@ -60,7 +60,7 @@ class Calls:
 
     async def _answer(self, connection: Connection, frame: wire.CallMethod) -> None:
         actor = self._actor
-        why = await self._access.may_call(connection.identity, actor.cls, actor.name)
+        why = await self._access.may_call(connection.identity, *actor.outermost)
         is_offered = exposed_method(actor.cls, frame.method) is not None
         reason = "not authorized" if why is not None else None if is_offered else "not callable"
         self._audit.tell(connection, "call", frame.method, reason)

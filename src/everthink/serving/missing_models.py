@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from ..agent import Agent
 from ..calling import awaited
+from ..children.declared import with_children
 from ..errors import AgentError, MissingExtra, MissingKey
 from ..think import Think
 from .target import Loaded
@@ -59,7 +60,7 @@ DEMO_HINT = 'To look around without a key, use the model "demo".'
 def use_demo_models(loaded: Loaded) -> None:
     """Let agents whose provider is not set up answer with the demo model, and note which."""
     loaded.notes += odd_keys()
-    for cls, _ in loaded.chatting:
+    for cls in _chatting(cls for cls, _ in loaded.agents):
         if cls.get_model is not Think.get_model:
             _with_fallback(cls, loaded.stand_ins)
         elif (error := _trouble(cls.model)) is None:
@@ -76,9 +77,14 @@ def what_is_missing(classes: Iterable[type[Agent]]) -> list[str]:
     """A sentence for every agent whose model cannot be asked as things are."""
     return [
         f"{cls.__name__} cannot answer. {_words(error)}"
-        for cls in classes
-        if issubclass(cls, Think) and cls.get_model is Think.get_model and (error := _trouble(cls.model))
+        for cls in _chatting(classes)
+        if cls.get_model is Think.get_model and (error := _trouble(cls.model))
     ]
+
+
+def _chatting(classes: Iterable[type[Agent]]) -> list[type[Think]]:
+    """Those that ask a model: of these classes, and of their children."""
+    return [cls for cls in with_children(classes) if issubclass(cls, Think)]
 
 
 def odd_keys() -> list[str]:

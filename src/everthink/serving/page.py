@@ -20,6 +20,7 @@ from urllib.parse import quote
 from starlette.responses import PlainTextResponse
 from starlette.websockets import WebSocket
 
+from ..access.audit import NOBODY
 from ..access.origins import Hosts
 from ..address import kebab
 from ..devtools.inspector import Inspector
@@ -90,7 +91,7 @@ class WithPage:
             if self._loaded.app:
                 address = scope["client"][0] if scope.get("client") else None
                 audit = self._loaded.app.access.audit
-                audit.refused("", "", "connect", "host not allowed", address=address)
+                audit.refused(NOBODY, "connect", "host not allowed", address=address)
             await _refuse(scope, receive, send)
             return
         if scope["type"] != "lifespan" and self._sign_in is not None and self._sign_in.is_needed:

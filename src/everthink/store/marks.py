@@ -9,8 +9,7 @@ a literal or a comment is left alone.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..errors import StoreError
 from .error_texts import shortened
@@ -35,27 +34,29 @@ class _Form(NamedTuple):
 
 def bound(commit: Commit, agent: str) -> tuple[Statement, ...]:
     """The statements of `commit` as an engine takes them."""
-    return tuple([_bound(statement, agent) for statement in commit])
+    # Every commit passes here, so this is one loop without a call for what was seen before.
+    found: list[Statement] = []
+    for statement in commit:
+        sql, params, guard, name = statement
+        form = _FORMS.get(sql) or _form(sql)
+        if form.places == _FIRST and agent:
+            statement = _MAKE(Statement, (form.sql, (agent, *params), guard, name))
+        elif form.places:
+            statement = Statement(form.sql, _filled(form, params, agent), guard, name)
+        found.append(statement)
+    return tuple(found)
 
 
 def bound_query(sql: str, params: tuple[Any, ...], agent: str) -> tuple[str, tuple[Any, ...]]:
     """A query and its parameters as an engine takes them."""
-    form = _form(sql)
+    form = _FORMS.get(sql) or _form(sql)
     return (form.sql, _filled(form, params, agent)) if form.places else (sql, params)
-
-
-def _bound(statement: Statement, agent: str) -> Statement:
-    sql, params, guard, name = statement
-    form = _form(sql)
-    if not form.places:
-        return statement
-    return Statement(form.sql, _filled(form, params, agent), guard, name)
 
 
 def _filled(form: _Form, params: tuple[Any, ...], agent: str) -> tuple[Any, ...]:
     if not agent:
         raise _nobodys(form.sql)
-    if form.places == (0,):
+    if form.places == _FIRST:
         return (agent, *params)
     filled = list(params)
     for place in form.places:
@@ -63,7 +64,13 @@ def _filled(form: _Form, params: tuple[Any, ...], agent: str) -> tuple[Any, ...]
     return tuple(filled)
 
 
-@lru_cache(maxsize=4096)
+_FIRST = (0,)
+_MAKE = cast("Any", tuple).__new__
+_FORMS: dict[str, _Form] = {}
+_MOST = 4096
+"""So many texts are remembered; they are few, unless somebody writes values into them."""
+
+
 def _form(sql: str) -> _Form:
     count = 0
     places: list[int] = []
@@ -77,7 +84,11 @@ def _form(sql: str) -> _Form:
         count += 1
         return "?"
 
-    return _Form(_MARK.sub(mark, sql), tuple(places))
+    form = _Form(_MARK.sub(mark, sql), tuple(places))
+    if len(_FORMS) >= _MOST:
+        _FORMS.clear()
+    _FORMS[sql] = form
+    return form
 
 
 def _nobodys(sql: str) -> StoreError:

@@ -81,6 +81,8 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready, self.stopping = asyncio.Event(), asyncio.Event()
+        self._connections = self.server_state.connections = _Present()
+        self._tasks = self.server_state.tasks = _Present()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -93,3 +95,44 @@ class _Uvicorn(uvicorn.Server):
     async def main_loop(self) -> None:
         await self.on_tick(0)
         await self.stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn does it, without its naps: whoever leaves last says so."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        for connection in list(self._connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                await self._connections.gone()
+                await self._tasks.gone()
+                for server in self.servers:
+                    await server.wait_closed()
+        except TimeoutError:
+            for task in self._tasks:
+                task.cancel()
+        await self.lifespan.shutdown()
+
+
+class _Present(set[Any]):
+    """Who is there, and a word when nobody is any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = asyncio.Event()
+
+    def discard(self, element: Any, /) -> None:
+        super().discard(element)
+        self._changed.set()
+
+    def remove(self, element: Any, /) -> None:
+        super().remove(element)
+        self._changed.set()
+
+    async def gone(self) -> None:
+        """Return when nobody is there."""
+        while self:
+            self._changed.clear()
+            await self._changed.wait()

@@ -35,7 +35,8 @@ class Window:
     @classmethod
     async def of(cls, app: App, agent: type[Think], name: str = "default") -> Window:
         """Open a window onto an agent of an app; it is loaded when it is not there."""
-        return cls(await (await app.open()).reach(agent, name))
+        directory = await app.open()
+        return cls(await directory.reach(directory.address(agent, name)))
 
     async def send(self, id: str, text: str, **options: Any) -> Admitted:
         """Type a message; the request has the message's id. It must be taken."""

@@ -44,7 +44,8 @@ class Witness:
         look: Callable[[FeedEvent], object] | None = None,
     ) -> Witness:
         """Watch an agent of an app; it is loaded when it is not there."""
-        return cls(await (await app.open()).reach(agent, name), look)
+        directory = await app.open()
+        return cls(await directory.reach(directory.address(agent, name)), look)
 
     @property
     def chunks(self) -> list[ui.Chunk]:

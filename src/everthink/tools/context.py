@@ -41,6 +41,7 @@ class ToolContext:
     """Who asked for this turn, as `authenticate` said, as JSON."""
 
     request_id: str = ""
+    turn_id: str = ""
     step: int = 0
 
     context: Any = None
@@ -57,6 +58,9 @@ class ToolContext:
     )
     """Ask a person while the call runs, for so many seconds; then it counts as declined. A restart loses it:
     a tool that can go on later raises the `Question` instead."""
+
+    alive: Callable[[], object] | None = field(default=None, repr=False, compare=False)
+    """Say that the call goes on, though there is nothing to show: the turn does not hang."""
 
     async def progress(self, value: Any) -> None:
         """Show `value` as a preliminary result. The next one, or the real result, replaces it."""

@@ -103,6 +103,8 @@ class _Look:
             found.append(f"{_where(path)} should be one of {_values(rules['enum'])} (got {describe(value)})")
         if "const" in rules and not self._is_among(value, [rules["const"]]):
             found.append(f"{_where(path)} should be {_values([rules['const']])} (got {describe(value)})")
+        if (why := _out_of_bounds(value, rules)) is not None:
+            found.append(f"{_where(path)} should {why}")
         if isinstance(value, dict):
             self._look_into_object(cast("dict[str, Any]", value), rules, path, depth, found)
         elif isinstance(value, list) and "items" in rules:
@@ -181,6 +183,32 @@ def _is_one(value: Any, wanted: Any) -> bool:
             return is_number and (isinstance(value, int) or value.is_integer())
         case _:
             return True
+
+
+def _out_of_bounds(value: Any, rules: dict[str, Any]) -> str | None:
+    """What a number, a text or a list should be that is out of its bounds; `None` when it is not."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, list)):
+        return None
+    if isinstance(value, (int, float)):
+        names, size, verb, of = ("minimum", "maximum"), value, "be", ""
+        for name, word in (("exclusiveMinimum", "above"), ("exclusiveMaximum", "below")):
+            bound = _bound(rules.get(name))
+            if bound is not None and (value <= bound if word == "above" else value >= bound):
+                return f"be {word} {bound:g} (got {describe(value)})"
+    elif isinstance(value, str):
+        names, size, verb, of = ("minLength", "maxLength"), len(value), "have", " characters"
+    else:
+        names, size, verb, of = ("minItems", "maxItems"), len(cast("list[Any]", value)), "have", " entries"
+    least, most = (_bound(rules.get(name)) for name in names)
+    if least is not None and size < least:
+        return f"{verb} at least {least:g}{of} (got {describe(value)})"
+    if most is not None and size > most:
+        return f"{verb} at most {most:g}{of} (got {describe(value)})"
+    return None
+
+
+def _bound(value: Any) -> int | float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _where(path: Path) -> str:

@@ -10,9 +10,11 @@ with the answer and is shown to nobody. Pure: values, and the checks of what a s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import datetime
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -59,6 +61,8 @@ class Answer(msgspec.Struct, frozen=True):
     forms: dict[str, Given]
     state: Any = None
     """What the tool had kept with its question."""
+    asked: dict[str, Form] = {}
+    """What the person was asked."""
 
 
 class Question(Exception):
@@ -124,7 +128,57 @@ def _checked(forms: Mapping[str, Form], given: dict[str, Given]) -> dict[str, Gi
     for name, one in given.items():
         if one.action != "accept" or not forms[name].schema:
             continue
-        problems = list(misfits(one.content or {}, forms[name].schema))
+        content, schema = one.content or {}, forms[name].schema
+        problems = [*misfits(content, schema), *_misspelt(content, schema)]
         if problems:
             return f"What was filled in does not fit: {problems[0]}."
     return given
+
+
+def _misspelt(content: dict[str, Any], schema: dict[str, Any]) -> list[str]:
+    """The texts of a form that are not written as they should be: an address, a day, a time."""
+    fields = schema.get("properties")
+    found: list[str] = []
+    for name, rules in cast("dict[str, Any]", fields if isinstance(fields, dict) else {}).items():
+        value, kind = content.get(name), cast("dict[str, Any]", rules).get("format") if rules else None
+        if isinstance(value, str) and kind in _FORMATS and not _FORMATS[kind](value):
+            found.append(f"{name} should be {_WRITTEN[kind]} (got {value[:60]!r})")
+    return found
+
+
+def _is_email(text: str) -> bool:
+    before, at, after = text.rpartition("@")
+    return bool(before and at and after) and not any(sign.isspace() for sign in text)
+
+
+def _is_link(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(parts.scheme and (parts.netloc or parts.path))
+
+
+def _is_time(kind: type[datetime.date]) -> Callable[[str], bool]:
+    def reads(text: str) -> bool:
+        try:
+            kind.fromisoformat(text)
+        except ValueError:
+            return False
+        return True
+
+    return reads
+
+
+_FORMATS: dict[Any, Callable[[str], bool]] = {
+    "email": _is_email,
+    "uri": _is_link,
+    "date": _is_time(datetime.date),
+    "date-time": _is_time(datetime.datetime),
+}
+_WRITTEN: dict[Any, str] = {
+    "email": "an e-mail address",
+    "uri": "a web address, such as https://my.page",
+    "date": "a day, such as 2026-12-24",
+    "date-time": "a time, such as 2026-12-24T18:30:00+01:00",
+}

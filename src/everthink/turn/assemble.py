@@ -25,6 +25,7 @@ from ..journal.feed import HistoryChanged
 from ..journal.turn import Turn
 from ..messages import Message, Unset
 from ..models import port as model
+from ..models.structured import Structured, structured
 from ..observe.events import ChatTranscriptRepaired
 from ..session.repair import repair
 from ..settings import as_settings
@@ -33,7 +34,6 @@ from ..tools.tool import Tool
 from .convert import unshared
 from .host import Host
 from .prompt import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
-from .structured import Structured, structured
 
 __all__ = [
     "Assembled",
@@ -176,7 +176,7 @@ async def _configured(
         if config.send_reasoning is None
         else config.send_reasoning,
         timeouts=_timeouts(config.timeout),
-        output=structured(config.output),
+        output=structured(config.output if config.output is not None else host.tool_output),
         stall_timeout=host.hooks.setting("chat_stream_stall_timeout")
         if config.chat_stream_stall_timeout is None
         else config.chat_stream_stall_timeout,

@@ -28,7 +28,7 @@ from ..journal.feed import (
     HistoryChanged,
     TurnStarted,
 )
-from ..journal.turn import Turn
+from ..journal.turn import SUBMITTED, Turn
 from ..journal.turn_input import encode_input
 from ..messages import Message, as_messages
 from ..observe.events import ChatStreamCut, ChatTurnFinish, ChatTurnStart
@@ -121,7 +121,8 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
     if turn.signal.aborted:
         return await end_unstarted(host, turn, _stopped(host, turn), fires_response=turn.is_applied)
     run = Run(host, turn)
-    turn.fold = run.fold
+    turn.fold, turn.say, turn.alive = run.fold, run.say, run.note_progress
+    turn.afterwards = run.writer.afterwards
     work = asyncio.ensure_future(_work(run, abort))
     run.signal.on_abort(lambda _: work.cancel())
     run.writer.on_failure = work.cancel
@@ -133,7 +134,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
         raise
     finally:
         run.unlink()
-        turn.fold = None
+        turn.fold = turn.say = turn.alive = turn.afterwards = None
     over = turn.ending = asyncio.Event()
     try:
         return await _ended(host, run, work)
@@ -281,12 +282,12 @@ def _stopped(host: Host, turn: Turn) -> TurnStatus:
 
 async def _apply_input(host: Host, turn: Turn) -> bool:
     """Put the turn's messages into the conversation and its row to `running`. False: it may not begin."""
-    if turn.trigger == "submission" and turn.signal.aborted:
+    if turn.trigger in SUBMITTED and turn.signal.aborted:
         return False
     messages: list[Message] = []
     if not turn.is_applied:
         messages = await _resolved(host, turn)
-        if turn.trigger == "submission" and turn.signal.aborted:
+        if turn.trigger in SUBMITTED and turn.signal.aborted:
             return False
     if not (turn.is_applied and turn.is_started):
         await host.session.note_stored_ids(messages)
@@ -301,7 +302,7 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
         more: list[Statement] = []
         if not turn.is_started:
             # Its body and its tools are known only now.
-            kept = encode_input(turn, is_applied=True) if turn.trigger == "submission" else None
+            kept = encode_input(turn, is_applied=True) if turn.trigger in SUBMITTED else None
             now = host.clock.now_ms()
             more = [queries.started(turn.id, question=turn.question, input=kept, now=now)]
             more += turn.brings.statements() if turn.brings is not None else []

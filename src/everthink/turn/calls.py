@@ -37,7 +37,7 @@ from ..journal import queries
 from ..journal.ledger import Asked, approval_of
 from ..journal.queries import CallState
 from ..journal.read import CallRow, Journal
-from ..journal.tool_errors import UNTOLD_TOOL, words_of
+from ..journal.tool_errors import HAS_RUN, MAY_HAVE_RUN, UNTOLD_TOOL, words_of
 from ..messages import (
     DEEPEST_GIVEN,
     Part,
@@ -59,6 +59,7 @@ from ..tools.question import Answer, Given, LiveQuestion, Question, descriptor
 from ..tools.tool import Tool, ToolContext
 from .convert import DENIED_TEXT
 from .running import Run
+from .settled import Settled
 
 __all__ = ["StepCalls"]
 
@@ -67,13 +68,11 @@ log = logging.getLogger("everthink.turn")
 MAX_INPUT = 1_000_000
 """So many characters the input of a call may have: it comes back to the model in every later prompt."""
 UNCONFIRMED = "The call was not run: nobody is known to have approved it."
-HAS_RUN = (
-    "The call was not run again: it was approved once and has run. Its result is not in this conversation; "
-    "check before you call it again."
-)
-MAY_HAVE_RUN = (
-    "The tool call was interrupted while it ran and no result was recorded. It may or may not have taken "
-    "effect: check before you call it again."
+
+
+UNANSWERED = (
+    "The call was stopped while it asked a person something. It may or may not have taken effect: check"
+    " before you call it again."
 )
 
 
@@ -280,10 +279,12 @@ class StepCalls:
             signal=self.run.signal,
             identity=self._whose(called.tool_call_id),
             request_id=self.run.turn.request_id,
+            turn_id=self.run.turn.id,
             step=self.step,
             context=self.context,
             answer=self._answers.get(called.tool_call_id),
             show=show,
+            alive=self.run.note_progress,
             ask=lambda question, seconds: self._ask_live(called, question, seconds),
         )
 
@@ -320,8 +321,10 @@ class StepCalls:
         raised_by: str | None = None
         output: Any = None
         try:
-            output = jsonable(await self._decide_and_run(called, tool, context, call), tool=tool.name)
-            self._settle(called, output)
+            given = await self._decide_and_run(called, tool, context, call)
+            own = given if isinstance(given, Settled) else Settled(given)
+            output = jsonable(own.output, tool=tool.name)
+            self._settle(called, output, own=own)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -504,8 +507,10 @@ class StepCalls:
         is_error: bool = False,
         state: CallState | None = None,
         words: str | None = None,
+        own: Settled | None = None,
     ) -> None:
-        """Say the outcome. `words` is what the model reads instead of `output`, and nobody else."""
+        """Say the outcome. `words` is what the model reads instead of `output`, and nobody else; `own` has
+        what the tool itself stores with it."""
         host, call_id = self.run.host, called.tool_call_id
         read = output if words is None else words
         self.outcomes[call_id] = ToolResult(call_id, called.tool_name, called.input, read, is_error=is_error)
@@ -520,7 +525,9 @@ class StepCalls:
         chunk = ui.ToolOutputError(call_id, output) if is_error else ui.ToolOutputAvailable(call_id, output)
         if isinstance(chunk, ui.ToolOutputAvailable) and call_id in self._shown:
             chunk.preliminary = False  # windows that watch keep the mark of what came before otherwise
-        self.run.say(chunk, ledger)
+        if own is not None and own.stored is not None and not self.run.is_closed:
+            self.run.writer.afterwards(own.stored)
+        self.run.say(chunk, ledger, *(own.statements if own is not None else ()))
 
     # --- calls that a crash or a stall cut off
 
@@ -552,7 +559,7 @@ class StepCalls:
         elif row is None or row.state == "asked":
             await self._start_or_ask(called, tool, self._context(called, tool), None)
         else:
-            await self._find_out(called, tool, part, row)
+            await self._ask_tool(called, tool, part, row)
 
     def give_up(self, half_made: Sequence[Part]) -> None:
         """The model did not make these calls again: they are over."""
@@ -560,6 +567,13 @@ class StepCalls:
             called = CalledTool(part["toolCallId"], tool_name(part), normalize_input(part.get("input")))
             self._report(called, part, began=False)
             del self.outcomes[called.tool_call_id]  # nothing the model asked for in this step
+
+    async def _ask_tool(self, called: CalledTool, tool: Tool, part: Part | None, row: CallRow) -> None:
+        """Find out what became of a call; where a function is asked, the others do not wait for it."""
+        finding = self._find_out(called, tool, part, row)
+        if not callable(tool.on_interrupt):
+            return await finding
+        self._tasks.append(asyncio.create_task(finding, name=f"on_interrupt of {tool.name}"))
 
     async def _find_out(self, called: CalledTool, tool: Tool, part: Part | None, row: CallRow) -> None:
         """The body had begun when it was cut off: what does the tool say became of it?"""
@@ -634,7 +648,7 @@ class StepCalls:
                 continue
             # A yes to a question that is not asked any more is not a yes to whatever the tool is now.
             if called.tool_call_id in begun:
-                await self._find_out(called, tool, None, begun[called.tool_call_id])
+                await self._ask_tool(called, tool, None, begun[called.tool_call_id])
             elif still_asks:
                 if asked is not None:
                     self._yes[part.id] = asked.turn
@@ -668,15 +682,19 @@ class StepCalls:
 
     async def finished(self) -> None:
         """Wait for every call that runs. Cancelled here, they go on until `abandon`."""
-        if self._tasks:
-            # Not gather: cancelled, it would wait for tools that do not let themselves be stopped.
-            await asyncio.wait(self._tasks)
-            for task in self._tasks:
-                task.result()
+        # Not gather: cancelled, it would wait for tools that do not let themselves be stopped.
+        while running := [task for task in self._tasks if not task.done()]:
+            await asyncio.wait(running)  # one that was to find something out may have begun another
+        for task in self._tasks:
+            task.result()
 
     def abandon(self) -> bool:
         """Stop what still runs. True when something did."""
         running = [task for task in self._tasks if not task.done()]
+        if self.run.turn.signal.aborted:
+            # Nobody waits for an answer any more: a form that is still shown would take one for nothing.
+            for called in [one for one in self.own if one.tool_call_id in (self.run.host.questions or {})]:
+                self._settle(called, UNANSWERED, is_error=True, state="unknown")
         for task in running:
             task.cancel()
             self.run.host.background(task)

@@ -14,9 +14,10 @@ from ..clock import Clock
 from ..hooks.runner import HookRunner
 from ..journal.feed import Feed
 from ..journal.open_turns import OpenTurns
+from ..journal.read import Below
 from ..journal.tool_errors import ToolErrors
 from ..limits import Limits
-from ..models.port import Model
+from ..models.port import Model, OutputSchema
 from ..observe.events import EventBody
 from ..session.session import Session
 from ..store.port import AgentStore, Statement
@@ -67,6 +68,10 @@ class Host:
     generation: int = 0
     """How often the conversation was cleared or reset: a turn of an older one belongs to none. Only the door
     counts it."""
+    tool_output: OutputSchema | None = None
+    """What its answers are to be as the tool of a parent."""
+    below: Callable[[str], Awaitable[Below]] | None = None
+    """What the children do that a turn waits for, by its id. Of an agent that has had any."""
     questions: dict[str, LiveQuestion] | None = None
     """What calls that run ask a person just now."""
     is_stopping: bool = False

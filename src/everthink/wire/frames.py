@@ -14,6 +14,7 @@ import msgspec
 from ..messages import Message
 
 __all__ = [
+    "AgentToolEvent",
     "ApprovalAnswered",
     "CallMethod",
     "CallResult",
@@ -261,6 +262,15 @@ class SessionError(_Frame, tag="cf_agent_session_error"):
     error: str
 
 
+class AgentToolEvent(_Frame, tag="agent-tool-event"):
+    """Something of a child's run: number `sequence` of it, live and told again."""
+
+    sequence: int
+    event: dict[str, Any]
+    parent_tool_call_id: str | None = None
+    replay: bool = False
+
+
 ServerFrame = (
     Identity
     | State
@@ -277,4 +287,5 @@ ServerFrame = (
     | Recovering
     | SessionStatus
     | SessionError
+    | AgentToolEvent
 )

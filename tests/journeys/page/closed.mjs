@@ -11,7 +11,7 @@ const browser = await chromium.connect(given.chromium);
 const tab = new Tab(await browser.newPage());
 const { page } = tab;
 page.setDefaultTimeout(20_000);
-const field = page.getByLabel("Conversation", { exact: true });
+const field = page.getByRole("textbox", { name: "Conversation", exact: true }); // the log of a conversation has that label, too
 const seen = {};
 
 await page.goto(given.page);

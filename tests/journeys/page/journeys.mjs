@@ -7,6 +7,7 @@
 import { chromium } from "playwright-core";
 import { journeys as asking } from "./asking.mjs";
 import { journeys as chatting } from "./chatting.mjs";
+import { journeys as delegating } from "./delegating.mjs";
 import { journeys as finding } from "./finding.mjs";
 import { journeys as inspecting } from "./inspecting.mjs";
 import { journeys as marking } from "./marking.mjs";
@@ -15,7 +16,17 @@ import { journeys as serving } from "./serving.mjs";
 import { journeys as signing } from "./signing.mjs";
 import { given, Tab } from "./tab.mjs";
 
-const journeys = { ...asking, ...chatting, ...finding, ...inspecting, ...marking, ...remembering, ...serving, ...signing };
+const journeys = {
+  ...asking,
+  ...chatting,
+  ...delegating,
+  ...finding,
+  ...inspecting,
+  ...marking,
+  ...remembering,
+  ...serving,
+  ...signing,
+};
 
 async function travel(browser, name) {
   const began = performance.now();
@@ -39,7 +50,7 @@ async function travel(browser, name) {
   try {
     const room = `${name.replaceAll("_", "-")}-${process.pid}`;
     if ((await journeys[name]({ tab: await another(), another, room })) === "skipped") result.skipped = true;
-    const expected = /WebSocket connection to|ERR_CONNECTION_(REFUSED|RESET)|ERR_EMPTY_RESPONSE/; // while a server is away
+    const expected = /WebSocket connection to|ERR_CONNECTION_(REFUSED|RESET)|ERR_SOCKET_NOT_CONNECTED|ERR_EMPTY_RESPONSE/; // while a server is away
     const troubles = tabs.flatMap((tab) => tab.troubles).filter((text) => !expected.test(text));
     if (troubles.length) throw new Error(`on the console: ${troubles.join("\n")}`);
   } catch (error) {

@@ -21,6 +21,7 @@ from everthink.serving.page import WithPage
 from everthink.serving.target import Loaded
 from everthink.testing import ManualClock, ScriptedModel, says
 from tests.journeys.page.asking import Concierge, Desk
+from tests.journeys.page.delegating import Office
 from tests.wire import peer
 from tests.wire.peer import words_of
 
@@ -176,6 +177,10 @@ class Demo(demo.Demo):
     model = DemoModel(pace=0.001)
 
 
+class Guide(demo.Demo):
+    """The same for the pictures, in which nobody else is, at its own pace."""
+
+
 class Archive(ThinkPeer):
     """Has conversations that one journey finds, names and deletes."""
 
@@ -323,7 +328,7 @@ def guarded(store: str) -> WithPage:
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
     agents = (ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, Walker, Desk, Concierge)
-    app = App(*agents, store=store, limits=LIMITS)
+    app = App(*agents, Office, Guide, store=store, limits=LIMITS)
     return WithPage(Loaded(app, "the journeys", app))
 
 

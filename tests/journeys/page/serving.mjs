@@ -5,7 +5,7 @@ import { Server } from "./server.mjs";
 import { given, picture, same } from "./tab.mjs";
 
 /** The Servers tab, in the words of someone who uses it. */
-class Servers extends Panel {
+export class Servers extends Panel {
   async look() {
     await this.open();
     await this.turnTo("Servers");

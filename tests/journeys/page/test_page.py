@@ -36,6 +36,7 @@ STATIC = ROOT / "src" / "everthink" / "devtools" / "static"
 PARTS = (
     "asking.mjs",
     "chatting.mjs",
+    "delegating.mjs",
     "finding.mjs",
     "inspecting.mjs",
     "marking.mjs",
@@ -58,9 +59,10 @@ def command(port: int, store: Path) -> list[str]:
 
 def own_servers(folder: Path) -> dict[str, Any]:
     """Servers that journeys start themselves, and may kill."""
-    spare, shared, common, library, shelf = (free_port() for _ in range(5))
+    spare, shared, common, library, shelf, family = (free_port() for _ in range(6))
     commands = {
         "spare": (spare, command(spare, folder / "spare.db")),
+        "family": (family, command(family, folder / "family.db")),
         "shared": (shared, [*command(shared, folder / "shared.db"), "shared"]),
         "common": (common, [*command(common, folder / "common.db"), "shared"]),
         "library": (library, [*LIBRARY, str(library)]),

@@ -113,7 +113,8 @@ class Stage(App):
             return JSONResponse({"refused": str(error)}, 400)
 
     async def _home(self) -> Actor:
-        return await (await self.open()).reach(self._agent_class, self._room)
+        directory = await self.open()
+        return await directory.reach(directory.address(self._agent_class, self._room))
 
     async def _chat(self) -> Chat:
         chat = (await self._home()).chat

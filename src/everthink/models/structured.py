@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import StructuredOutputError
-from ..models.port import OutputSchema
+from .port import OutputSchema
 
 __all__ = ["Structured", "structured"]
 

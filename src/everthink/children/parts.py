@@ -1,0 +1,94 @@
+"""What a parent works with, and what it has of a child that is in memory.
+
+runtime/directory --makes--> Parts, Child --> family.py, runs.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..abort import AbortRegistry
+from ..address import Address
+from ..clock import Clock
+from ..door.answers import Answers
+from ..door.submissions import Submissions
+from ..holds import Hold
+from ..hooks.runner import HookRunner
+from ..journal.feed import Feed
+from ..journal.open_turns import OpenTurns
+from ..models.port import OutputSchema
+from ..observe.events import EventBody
+from ..store.port import AgentStore, Statement
+
+__all__ = ["Child", "Kin", "Parts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Child:
+    """A child in memory that chats, as far as its parent looks into it."""
+
+    address: Address
+    store: AgentStore
+    hooks: HookRunner
+    feed: Feed
+    submissions: Submissions
+    answers: Answers
+    save_value: Callable[[str, Any], Statement]
+    expect: Callable[[OutputSchema], None]
+    """Say in memory what its answer is to be, as is stored."""
+    expected: Callable[[], OutputSchema | None]
+    """What it is to be, if that was said."""
+    text_of: Callable[[str], Awaitable[str]]
+    """The text of a message."""
+    is_to_go_on: Callable[[], bool]
+    """True while it waits for a person, or goes on because of an answer."""
+    until_stable: Callable[[float | None], Awaitable[bool]]
+    cancel_all: Callable[[object], Awaitable[Any]]
+    hold: Callable[[], Hold]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kin:
+    """How an agent reaches those above and below it."""
+
+    address: Callable[[type[Any], str, Address], Address]
+    """The address of a child. Raises when there can be none."""
+    classes: Callable[[], dict[str, type[Any]]]
+    """The classes that are known, by name."""
+    handle: Callable[[type[Any], Address], Any]
+    """An agent as others have it."""
+    reach: Callable[[Address], Awaitable[Any]]
+    """Have an agent in memory, known from now on. Raises what its start raises."""
+    child: Callable[[Address], Awaitable[Child]]
+    """The same for one that chats."""
+    exists: Callable[[Address], Awaitable[bool]]
+    evict: Callable[[Address], Awaitable[None]]
+    erase: Callable[[Address], Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """The parts from below that one parent's runs work with."""
+
+    address: Address
+    store: AgentStore
+    clock: Clock
+    hooks: HookRunner
+    feed: Feed
+    kin: Kin
+    new_id: Callable[[], str]
+    emit: Callable[[EventBody], None]
+    background: Callable[[Awaitable[Any]], None]
+    hold: Callable[[], Hold]
+    mark: Callable[[], Awaitable[None]]
+    """Keep with the agent that there are runs to look for."""
+    aborts: AbortRegistry | None
+    """The turns of the parent, if it chats."""
+    turns: OpenTurns | None
+    """Its turns, if it chats."""
+    submit: Callable[..., Awaitable[Any]] | None
+    """Accept a message for its conversation, if it chats: answered when its time has come."""
+    add: Callable[..., Awaitable[Any]] | None
+    """Write to its conversation, if it chats."""

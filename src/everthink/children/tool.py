@@ -1,0 +1,155 @@
+"""`agent_tool`: a child agent as a tool of its parent's model.
+
+    agent_tool(Researcher, description=…) --Tool--> the model calls it --> Runs --> what the child answered
+
+The tool may be run again after a crash: it joins the child where it is. What the model reads of a child that
+did not finish is `{"ok": false, …}`: a failure it can go on from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ..errors import ToolDefinitionError, ToolError
+from ..models.structured import structured
+from ..settings import shown
+from ..tools.context import ToolContext
+from ..tools.json_input import JsonInput
+from ..tools.tool import Origin, Tool
+from ..turn.settled import Settled
+from .values import CANCELLED, FAILED, INTERRUPTED, AgentToolResult
+
+__all__ = ["AgentTool", "agent_tool"]
+
+AGENTS = Origin(
+    "agents",
+    line="Some tools are other agents. They know nothing of this conversation: tell them all they need.",
+)
+_ERRORS = {"aborted": CANCELLED, "interrupted": INTERRUPTED}
+
+
+class AgentTool(Tool[..., Any]):
+    """A tool that is a child agent."""
+
+    child: type[Any]
+    """The class of the child."""
+    is_named = False
+    """True when its name was chosen. Otherwise it is called like the attribute that it is."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Be called like the attribute."""
+        if not self.is_named:
+            self.name = name
+        super().__set_name__(owner, name)
+
+
+def agent_tool(
+    cls: type[Any],
+    *,
+    description: str,
+    input: Any = None,
+    output: Any = None,
+    name: str | None = None,
+    display_name: str | None = None,
+    icon: str | None = None,
+    display: Mapping[str, Any] | None = None,
+) -> AgentTool:
+    """A child agent as a tool.
+
+        research = agent_tool(Researcher, description="Research a topic.", input=Topic, output=Report)
+
+    As an attribute of a class or in what `get_tools` returns. Each call is one turn of a child of its own,
+    which keeps its conversation and can be watched. `input` and `output` are types or JSON schemas; without
+    an `input` the model writes a text, `query`; without an `output` it reads what the child answered.
+    """
+    if not isinstance(cast("Any", cls), type) or not hasattr(cls, "get_model"):
+        raise ToolDefinitionError(
+            f"agent_tool() is given {shown(cls)}: a child that is a tool chats.",
+            next_step="Give a subclass of Think.",
+        )
+    wanted = structured(output)
+    shown_as = {**(display or {}), "name": display_name or (display or {}).get("name", cls.__name__)}
+    if icon is not None:
+        shown_as["icon"] = icon
+
+    async def run(given: dict[str, Any], ctx: ToolContext) -> Settled:
+        from .runs import Asked  # with the first agent, not with the import
+
+        children = getattr(ctx.agent, "_children", None)
+        if children is None:
+            raise ToolError("An agent tool is run by the model of an agent: offer it in get_tools().")
+        asked = Asked(
+            input=given,
+            run_id=f"agent-tool:{ctx.tool_call_id}",
+            call_id=ctx.tool_call_id,
+            turn=ctx.turn_id,
+            display=shown_as,
+            output=wanted,
+        )
+        settled = await children().runs.run_for_call(cls, asked, ctx.request_id, ctx.alive)
+        return Settled(_read(settled.output, wanted is not None), settled.statements, settled.stored)
+
+    made = AgentTool(
+        name or _tool_name(cls),
+        description,
+        JsonInput(_input(input)),
+        run,
+        on_interrupt="rerun",
+        origin=AGENTS,
+    )
+    made.child, made.is_named = cls, name is not None
+    return made
+
+
+def _read(result: AgentToolResult, is_structured: bool) -> Any:
+    """What the model reads of a run."""
+    if result.status == "completed":
+        return result.output if is_structured or result.output is not None else result.summary or ""
+    told: dict[str, Any] = {
+        "ok": False,
+        "status": result.status,
+        "error": result.error or _ERRORS.get(result.status, FAILED),
+        "retryable": result.is_retryable,
+    }
+    if result.reason is not None:
+        told |= {"reason": result.reason, "childStillRunning": result.child_still_running}
+    return told
+
+
+def _input(given: Any) -> dict[str, Any]:
+    """The JSON schema of what the model writes."""
+    if given is None:
+        return {
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "What the agent is to do."}},
+            "required": ["query"],
+            "additionalProperties": False,
+        }
+    if isinstance(given, Mapping):
+        return dict(cast("Mapping[str, Any]", given))
+    schema = _read_schema("input", given)
+    if schema.get("type") != "object":
+        raise ToolDefinitionError(
+            f"The input of an agent tool is an object; {shown(given)} is not.",
+            next_step="Give a dataclass, a TypedDict, a pydantic model, or a JSON schema of an object.",
+        )
+    return schema
+
+
+def _read_schema(what: str, given: Any) -> dict[str, Any]:
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return TypeAdapter(given).json_schema()
+    except PydanticUserError as error:
+        raise ToolDefinitionError(
+            f"The {what} of agent_tool() is {shown(given)}, of which no schema can be made: {error}",
+            next_step="Give a dataclass, a TypedDict, a pydantic model, or a JSON schema.",
+        ) from error
+
+
+def _tool_name(cls: type[Any]) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
