@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from pathlib import Path
 from typing import Any
 
 from everthink import App, Think, agent_tool, tool
@@ -18,9 +19,11 @@ from everthink.models.port import Request, ToolMessage, ToolResultPart
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from tests.crash.nursery import fork_for_each_line
 
-__all__ = ["ANSWER", "PAID", "TALK", "Desk", "Payer", "Talker", "family", "go_on"]
+__all__ = ["ANSWER", "DIES_PAYING", "PAID", "TALK", "Desk", "Payer", "Talker", "family", "go_on"]
 
 ANSWER, PAID, TALK = "Both are done.", "The bill is paid.", "One word after the other."
+DIES_PAYING = "dies-paying"
+"""A file of this name beside the effects: the process ends when it has paid."""
 
 
 def note(what: str) -> None:
@@ -56,8 +59,10 @@ class Payer(Think):
 
     @tool
     async def pay(self, amount: int) -> str:
-        """Pay."""
+        """Pay; and die of it where a test has said so."""
         note(f"paid {amount}")
+        if Path(os.environ["EFFECTS"]).with_name(DIES_PAYING).exists():
+            os.kill(os.getpid(), signal.SIGKILL)
         return f"Paid {amount}."
 
 

@@ -601,9 +601,7 @@ class Runs:
         self._parts.feed.publish(RunTold(row.run_id, row.call_id, sequence, event, is_passing))
 
     def _tell_end(self, row: RunRow, ended: Ended, sequence: int) -> None:
-        # One that was only left may go on, with the next piece under that number.
-        is_passing = ended.status == "interrupted"
-        self._tell(row, sequence, terminal(row.run_id, ended), is_passing=is_passing)
+        self._tell(row, sequence, terminal(row.run_id, ended))
 
 
 def _handle(row: RunRow) -> AgentToolResult:

@@ -133,7 +133,7 @@ class RunTold:
     sequence: int
     event: dict[str, Any]
     is_passing: bool = False
-    """True for what has no number of its own: it is shown to those who are there, after number `sequence`."""
+    """True for a report, a piece without a number of its own: it is shown after number `sequence`."""
 
 
 @dataclass(frozen=True, slots=True)
