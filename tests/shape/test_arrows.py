@@ -18,7 +18,7 @@ VALUES: dict[str, set[str]] = {
     "words": set(),
     "logs": {"masking", "plain"},
     "abort": set(),
-    "accepting": set(),
+    "accepting": {"causes"},
     "clock": set(),
     "address": {"errors"},
     "backoff": set(),
@@ -53,7 +53,7 @@ ROOMS: dict[str, set[str]] = {
     "postgres": {"store"},
     "open_store": {"store", "sqlite", "postgres"},
     "models": {"guard"},
-    "tools": {"models.port"},
+    "tools": {"models.port", "store.port"},
     # What happened, told to whoever listens.
     "observe": {"models.port"},
     "tasks": {"observe.events"},
