@@ -26,6 +26,7 @@ from ..tools.question import LiveQuestion
 from ..tools.tool import Tool
 from .convert import Converter
 from .last_failure import LastFailure
+from .views import Views
 
 if TYPE_CHECKING:
     from .outcome import Recoverer
@@ -61,6 +62,7 @@ class Host:
     """The live session. Exchanged when another one is opened."""
     feed: Feed
     words: ToolErrors
+    views: Views
     converter: Converter
     last_failure: LastFailure
     aborts: AbortRegistry = field(default_factory=AbortRegistry)

@@ -235,7 +235,7 @@ class Loop:
             return head
         try:
             history = await history_so_far(run.host, run.turn)
-            fresh = as_prompt(run.host, history, self._assembled.tools)
+            fresh = await as_prompt(run.host, history, self._assembled.tools)
         except Exception as error:  # noqa: BLE001 - the longer one may still fit
             run.host.hooks.log_error("context_overflow", error)
             return head
@@ -274,7 +274,7 @@ class Loop:
         calls = self._calls = StepCalls(self._run, 0, self._assembled.tools, before)
         await calls.take_approvals(said, answers)
         self.is_waiting = self.is_waiting or calls.is_waiting
-        done = calls.message()
+        done = await calls.message()
         given = {p.id: p for p in answers.content if isinstance(p, model.ToolResultPart)}
         given |= {p.id: p for p in (done.content if done else []) if isinstance(p, model.ToolResultPart)}
         order = [p.id for p in said.content if isinstance(p, model.ToolCallPart)]
@@ -313,7 +313,7 @@ class Loop:
                 await calls.finished()
             answer.close()
             self._tell_step(plan, answer, began, failure)
-        result = self._result(plan, answer, calls)
+        result = await self._result(plan, answer, calls)
         run.say(ui.FinishStep())
         self.is_waiting = calls.is_waiting
         await run.host.hooks.on_step_finish(result)
@@ -595,12 +595,12 @@ class Loop:
 
     # --- ending a step
 
-    def _result(self, plan: _StepPlan, answer: _Answer, calls: StepCalls) -> StepResult:
+    async def _result(self, plan: _StepPlan, answer: _Answer, calls: StepCalls) -> StepResult:
         finish = answer.finish or model.Finish("other")
         messages: list[model.ModelMessage] = (
             [model.AssistantMessage(answer.content)] if answer.content else []
         )
-        results = calls.message()
+        results = await calls.message()
         if results is not None:
             messages.append(results)
         return StepResult(
