@@ -63,8 +63,10 @@ ROOMS: dict[str, set[str]] = {
     "session": {"store.port", "models.port", "models.tokens", "tools", "observe.events", "context"},
     "hooks": {"models.port", "tools"},
     "journal": {"store.port", "models.port", "tools", "context", "session", "hooks"},
+    "prompt": {"models.port", "tools", "session", "journal"},
     "turn": {
         *PORTS,
+        "prompt",
         "models.timeout",
         "models.structured",
         "observe.bus",
@@ -107,6 +109,7 @@ ROOMS: dict[str, set[str]] = {
         "session",
         "hooks",
         "journal",
+        "prompt",
         "turn",
         "door",
         "recovery",

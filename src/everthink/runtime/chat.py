@@ -40,6 +40,8 @@ from ..messages import UNSET, Message, Unset, as_messages, copy_json
 from ..models.port import Model, OutputSchema
 from ..models.timeout import Patient
 from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, MessageClear, MessageCut
+from ..prompt.convert import Converter
+from ..prompt.views import Views
 from ..recovery.recover import Recovery
 from ..recovery.trials import Trials
 from ..recovery.wake import Waking
@@ -58,10 +60,8 @@ from ..settings import check_call
 from ..store.port import Statement
 from ..tools.collect import ToolSource, client_tools_from, tools_of
 from ..tools.tool import Tool
-from ..turn.convert import Converter
 from ..turn.host import Host
 from ..turn.last_failure import Failure, LastFailure
-from ..turn.views import Views
 from .cleaning import Cleaning
 from .configured import configured
 from .parts import AgentParts

@@ -27,13 +27,13 @@ from ..messages import Message, Unset
 from ..models import port as model
 from ..models.structured import Structured, structured
 from ..observe.events import ChatTranscriptRepaired
+from ..prompt.convert import unshared
+from ..prompt.wording import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
 from ..session.repair import repair
 from ..settings import as_settings
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
-from .convert import unshared
 from .host import Host
-from .prompt import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
 
 __all__ = [
     "Assembled",

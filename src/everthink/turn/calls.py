@@ -52,13 +52,13 @@ from ..messages import (
 )
 from ..models import port as model
 from ..observe.events import ToolCallFinish, ToolCallStart
+from ..prompt.convert import DENIED_TEXT
 from ..session.repair import INTERRUPTED_TEXT, mended_by
 from ..store.port import Statement
 from ..tools.ask import REPORT, RERUN
 from ..tools.output import jsonable
 from ..tools.question import Answer, Given, LiveQuestion, Question, descriptor
 from ..tools.tool import Tool, ToolContext
-from .convert import DENIED_TEXT
 from .running import Run
 
 __all__ = ["StepCalls"]

@@ -19,14 +19,14 @@ from ..journal.tool_errors import ToolErrors
 from ..limits import Limits
 from ..models.port import Model, OutputSchema
 from ..observe.events import EventBody
+from ..prompt.convert import Converter
+from ..prompt.views import Views
 from ..session.session import Session
 from ..store.port import AgentStore, Statement
 from ..tools.collect import ToolSource
 from ..tools.question import LiveQuestion
 from ..tools.tool import Tool
-from .convert import Converter
 from .last_failure import LastFailure
-from .views import Views
 
 if TYPE_CHECKING:
     from .outcome import Recoverer

@@ -46,6 +46,7 @@ from ..messages import normalize_input
 from ..models import port as model
 from ..models.timeout import asked, patient
 from ..observe.events import ChatFilesLeftOut, ChatStepFinish, ChatStepStart, ModelRetry
+from ..prompt.convert import has_approvals, paired
 from ..session.files import Mark, asks_with_files, may_be_about_files, without_files
 from ..session.omit_results import slimmed
 from ..settings import nearest
@@ -54,7 +55,6 @@ from . import overflow
 from .assemble import Assembled, as_prompt, asking, history_so_far
 from .call_ids import CallIds
 from .calls import StepCalls
-from .convert import has_approvals, paired
 from .rejoin import (
     CUT,
     made_again,

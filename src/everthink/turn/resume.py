@@ -20,9 +20,9 @@ from ..hooks.values import (
 from ..journal.read import Journal
 from ..messages import Message, Part, is_settled, is_tool_part, normalize_input, steps, tool_name
 from ..models import port as model
+from ..prompt.convert import convert
+from ..prompt.wording import CONTINUE_NUDGE
 from .calls import StepCalls
-from .convert import convert
-from .prompt import CONTINUE_NUDGE
 from .running import Run
 
 __all__ = ["PickedUp", "pick_up"]

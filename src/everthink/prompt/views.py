@@ -1,6 +1,6 @@
 """What the model sees of results whose `to_model_output` has to wait for something, or wants the context.
 
-    history --> Views.learn (async) --> Views.of --> turn/convert (pure)
+    history --> Views.learn (async) --> Views.of --> prompt/convert (pure)
 
 Made before the prompt is, once for each result, and kept along: a picture that was seen stays the one that
 was seen.

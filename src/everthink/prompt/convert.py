@@ -21,7 +21,7 @@ from ..models import port as model
 from ..session.row_size import Shortening, shorten
 from ..tools.output import ModelOutput, model_output
 from ..tools.tool import Tool
-from .prompt import EMPTY_MESSAGE, LEFT_OUT
+from .wording import EMPTY_MESSAGE, LEFT_OUT
 
 __all__ = ["Converter", "convert", "has_approvals", "paired", "prune_tool_calls", "unshared"]
 
