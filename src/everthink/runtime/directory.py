@@ -21,6 +21,7 @@ from typing import Any
 
 from ..address import Address, kebab
 from ..children import queries as child_queries
+from ..children.declared import with_children
 from ..children.parts import Child, Kin
 from ..clock import Clock, Timer
 from ..cluster import queries as cluster_queries
@@ -198,14 +199,19 @@ class Directory:
         return address
 
     def learn(self, cls: type[Any]) -> None:
-        """Know the class of a child from now on."""
-        known = self.classes.setdefault(cls.__name__, cls)
-        if known is not cls:
-            raise AgentError(
-                f"There are two agent classes of the name {cls.__name__}: {_where(known)} and {_where(cls)}."
-                " Rows go by that name.",
-                next_step="Give one of them another name.",
-            )
+        """Know the class of a child from now on, and those of its children. What is due for them is found."""
+        if self.classes.get(cls.__name__) is cls:
+            return
+        found = {one.__name__: one for one in with_children([cls])}
+        for name, one in found.items():
+            if (known := self.classes.get(name, one)) is not one:
+                raise AgentError(
+                    f"There are two agent classes of the name {name}: {_where(known)} and {_where(one)}."
+                    " Rows go by that name.",
+                    next_step="Give one of them another name.",
+                )
+        self.classes |= found
+        self.waker.look()
 
     def _kin(self, handle: Callable[[type[Any], Address], Any] | None) -> Kin:
         """How agents reach each other."""
