@@ -385,9 +385,12 @@ class Directory:
         try:
             actor = await self.reach(address)
             await actor.alarms.run_due()
-        except BaseException:
+        except BaseException as error:
             if (trial := self.trials.running(id)) is not None:
                 await self.trials.undo(trial)
+            is_stopped = isinstance(error, asyncio.CancelledError) and not _is_cancelled()
+            if is_stopped and not await self._is_there(address):
+                return  # what was due has erased it
             raise
         finally:
             self._reached_for_due.discard(id)
