@@ -142,6 +142,8 @@ class Directory:
         # The agents that are reached for what is due.
         self._reached_for_due: set[str] = set()
         self._live: dict[Address, asyncio.Task[Actor]] = {}
+        # Tasks that wait for the start of an agent, and that start.
+        self._waiting: dict[asyncio.Task[Any], asyncio.Task[Actor]] = {}
         self._leaving: dict[Address, asyncio.Future[Any]] = {}
         self._erasing: dict[Address, asyncio.Task[int]] = {}
         self._scrubs: set[asyncio.Future[bool]] = set()
@@ -298,7 +300,9 @@ class Directory:
             actor = task.result()
             actor.idle_since = None
             return actor
+        mine = self._check_circle(key, task)
         try:
+            self._waiting[mine] = task
             return await asyncio.shield(task)
         except BaseException as error:
             if task.done() and self._live.get(key) is task:
@@ -315,6 +319,24 @@ class Directory:
                     raise _not_started(key) from None
                 return None
             raise
+        finally:
+            self._waiting.pop(mine, None)
+
+    def _check_circle(self, key: Address, start: asyncio.Task[Actor]) -> asyncio.Task[Any]:
+        """Refuse to wait for a start that waits for us: we are part of a start ourselves. Who we are."""
+        mine = asyncio.current_task()
+        assert mine is not None
+        behind: asyncio.Task[Any] | None = start
+        while behind is not None:
+            if behind is mine:
+                raise AgentError(
+                    f"{key} has not started yet, and its start waits for whoever asks for it here: both would"
+                    " wait for ever.",
+                    kept="Nothing was done.",
+                    next_step="Ask for it once its on_start has returned: in a method, a tool or a timer.",
+                )
+            behind = self._waiting.get(behind)
+        return mine
 
     def _check_open(self) -> None:
         if self._closed:
