@@ -171,7 +171,7 @@ BAD = {
     "not-utf-8": "%ff",
     "half-a-pair": "%ed%a0%80",
     "too-long": "x" * 513,
-    "too-many-bytes": quote("🦊" * 400, safe=""),
+    "too-many-bytes": quote("🦊" * 512, safe=""),
 }
 
 
@@ -758,6 +758,11 @@ async def test_a_path_that_is_built_is_read_as_it_was_meant() -> None:
     assert below == "/api/v1/parent/r/sub/child/c"
     assert parse_path(below, [Parent, Child], prefix="/api/v1/") == [("Parent", "r"), ("Child", "c")]
     assert parse_path("/agents/parent/r/sub/nope/x", [Parent, Child]) == [("Parent", "r")]
+    # The outermost name is what the server takes it for: only that of a child may have slashes
+    assert parse_path("/agents/parent/a%2Fb%20c/sub/child/a%2Fb", [Parent, Child]) == [
+        ("Parent", "a%2Fb c"),
+        ("Child", "a/b"),
+    ]
     assert parse_path("/agents/nope/r", [Parent]) == []
     assert parse_path("/elsewhere", [Parent]) == []
 
@@ -771,3 +776,10 @@ async def test_a_path_that_is_built_is_read_as_it_was_meant() -> None:
 async def test_a_path_that_nobody_could_read_is_not_built(agents: Any) -> None:
     with pytest.raises(AgentError):
         build_path(*agents)
+
+
+@pytest.mark.agent_case(282)
+@pytest.mark.parametrize("written", ["%00", "%ff", "%ed%a0%80", "a%0Ab"])
+async def test_a_path_with_a_child_that_cannot_be_is_not_read(written: str) -> None:
+    with pytest.raises(AgentError, match="names a child that there cannot be"):
+        parse_path(f"/agents/parent/r/sub/child/{written}/x", [Parent, Child])
