@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import re
 import secrets
 import time
 import uuid
@@ -65,6 +66,8 @@ __all__ = ["Directory", "new_id"]
 log = logging.getLogger("everthink.runtime")
 
 MAX_NAME = 512
+_UNFIT = re.compile("[\x00\ud800-\udfff]")
+"""What no database can keep: two such names would be one."""
 MAX_DEPTH = 4
 """So many levels of children there may be below an agent."""
 MAX_ID = 1024
@@ -229,8 +232,13 @@ class Directory:
         def below(cls: type[Any], name: str, parent: Address) -> Address:
             return self.address(cls, name, below=parent)
 
+        def called(cls_name: str, name: str, parent: Address) -> Address:
+            _check_name(name)
+            return parent.child(cls_name, name)
+
         return Kin(
             address=below,
+            called=called,
             classes=lambda: self.classes,
             handle=handle or (lambda cls, address: address),
             reach=known,
@@ -823,9 +831,11 @@ def _is_cancelled() -> bool:
 
 
 def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not name or len(name) > MAX_NAME or "\x00" in name:
+    if not isinstance(name, str) or not name or len(name) > MAX_NAME or _UNFIT.search(name):
         raise AgentError(
-            f"An agent's name is text of 1 to {MAX_NAME} characters; this one is {str(name)[:40]!r}."
+            f"An agent's name is text of 1 to {MAX_NAME} characters; this one is {str(name)[:40]!r}.",
+            kept="Nothing was made.",
+            next_step="Any will do, but NUL and halves of surrogate pairs are none.",
         )
 
 
