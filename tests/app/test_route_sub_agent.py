@@ -55,6 +55,7 @@ def site(app: App) -> Starlette:
     )
 
 
+@pytest.mark.agent_case(278, 290, 558)
 async def test_requests_and_sockets_are_handed_on_to_the_child() -> None:
     app = App(Desk, store=":memory:")
     async with app, served(site(app)) as server:
@@ -67,6 +68,7 @@ async def test_requests_and_sockets_are_handed_on_to_the_child() -> None:
         assert told == (await server.http("/agents/desk/room-1/sub/clerk/a%2Fb/get-messages")).json
 
 
+@pytest.mark.agent_case(283)
 async def test_a_path_of_ones_own_says_which_child() -> None:
     app = App(Desk, store=":memory:")
     async with app, served(site(app)) as server:
@@ -75,6 +77,7 @@ async def test_a_path_of_ones_own_says_which_child() -> None:
         assert answer.text == "[('Desk', 'room-1')] /files page=2"
 
 
+@pytest.mark.agent_case(280, 284, 556)
 async def test_what_names_no_child_is_refused() -> None:
     app = App(Desk, store=":memory:")
     async with app, served(site(app)) as server:
@@ -91,6 +94,7 @@ async def test_what_names_no_child_is_refused() -> None:
         assert (await tab.until_closed())[0] == 4403
 
 
+@pytest.mark.agent_case(280)
 async def test_the_checks_are_asked_as_for_its_own_address() -> None:
     app = App(
         Desk,

@@ -651,8 +651,11 @@ class Directory:
     async def evict(self, key: Address, *, grace: float = 0.0) -> None:
         """Drop an agent from memory; the next one to reach it starts it anew."""
         task = self._live.pop(key, None)
-        if task is not None:
-            await asyncio.shield(self._leave(key, task, grace))
+        if task is None:
+            return
+        if _is_up(task) and (sockets := task.result().sockets) is not None:
+            sockets.close_all(*RESTART)  # what they would send to this one is nobody's
+        await asyncio.shield(self._leave(key, task, grace))
 
     def _leave(self, key: Address, start: asyncio.Task[Actor], grace: float) -> asyncio.Future[None]:
         """Stop an agent that cannot be reached any more. The next start at its address waits for that."""
