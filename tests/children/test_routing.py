@@ -197,7 +197,7 @@ async def test_bad_escapes_stand_for_themselves(open_app: OpenApp, written: str)
         assert (answer.status, answer.json["path"]) == (200, "/x")
 
 
-@pytest.mark.agent_case(282, 284)
+@pytest.mark.agent_case(282, 284, 556, 557)
 @pytest.mark.parametrize(
     "tail",
     ["sub/nope/x", "sub/child", "sub", "sub/sub", "a/sub/nope/x", "subs/child/x", "sub/ch%69ld/x"],
@@ -748,7 +748,7 @@ async def test_runs_that_cannot_be_read_keep_nobody_out(
 # --- paths in code
 
 
-@pytest.mark.agent_case(281, 282)
+@pytest.mark.agent_case(281, 282, 554)
 async def test_a_path_that_is_built_is_read_as_it_was_meant() -> None:
     whole = build_path((Parent, "room 1"), (Child, "a/b 100%"), ("deep", "🦊"))
     assert whole == "/agents/parent/room%201/sub/child/a%2Fb%20100%25/sub/deep/%F0%9F%A6%8A"
