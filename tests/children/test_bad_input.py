@@ -14,7 +14,7 @@ from everthink.models.port import Request, ToolMessage
 from everthink.runtime.erasing import TABLES
 from everthink.testing import ScriptedModel, calls, says
 from everthink.testing.clock import ManualClock
-from everthink.testing.scripted import Play
+from everthink.testing.scripted import Play, hangs
 from tests.conftest import OpenApp
 from tests.runtime.conftest import BOTH, Open
 from tests.support.hooks import until
@@ -75,7 +75,7 @@ async def test_a_name_that_is_none_is_refused_wherever_it_is_given(start: Open, 
     await desk.set_state({"begun": True})
     before = await rows(app)
     for call in (desk.sub_agent, desk.has_sub_agent, desk.abort_sub_agent, desk.delete_sub_agent):
-        with pytest.raises(AgentError, match="name is text|bytes|in the place of a name"):
+        with pytest.raises(AgentError, match=r"name is text|bytes|in the place of a name"):
             await call(Notes, name)
     if name != BAD_NAMES["too-many-bytes"]:  # no such child is there, and that can be said
         for call in (desk.has_sub_agent, desk.abort_sub_agent, desk.delete_sub_agent):
@@ -97,7 +97,7 @@ async def test_names_that_no_database_can_tell_apart_are_none(start: Open) -> No
 @pytest.mark.agent_case(265)
 @pytest.mark.parametrize("url", BOTH, indirect=True)
 async def test_of_names_that_look_alike_each_is_itself_on_every_engine(start: Open) -> None:
-    names = ["a", "a/b", "a%2Fb", "a%", "a_", "%", "_", "sub", "a/sub/Notes/b", "🦊", "🦊" * 200, "'; --", "A"]
+    names = ["a", "a/b", "a%2Fb", "a%", "a_", "%", "_", "sub", "a/sub/Notes/b", "🦊", "🦊" * 200, "';--", "A"]
     app = await start(Desk, Notes)
     desk: Any = app.agent(Desk, "d")
     for name in names:
@@ -112,9 +112,13 @@ async def test_of_names_that_look_alike_each_is_itself_on_every_engine(start: Op
                 assert child.state == {"name": other}
 
 
-@pytest.mark.parametrize("run_id", ["a\x00b", "\ud800", "x" * 513, "🦊" * 512], ids=["nul", "half", "long", "bytes"])
+@pytest.mark.parametrize(
+    "run_id", ["a\x00b", "\ud800", "x" * 513, "🦊" * 512], ids=["nul", "half", "long", "bytes"]
+)
 @pytest.mark.parametrize("url", BOTH, indirect=True)
-async def test_a_run_that_cannot_be_called_so_is_an_error_and_nothing_is_made(start: Open, run_id: str) -> None:
+async def test_a_run_that_cannot_be_called_so_is_an_error_and_nothing_is_made(
+    start: Open, run_id: str
+) -> None:
     app = await start(Desk, Helper)
     desk: Any = app.agent(Desk, "d")
     result = await desk.run_agent_tool(Helper, input="x", run_id=run_id)
@@ -186,7 +190,9 @@ async def test_what_is_no_class_of_agents_is_no_child(open_app: OpenApp) -> None
 
 
 @pytest.mark.agent_case(258)
-async def test_of_two_classes_of_one_name_the_second_is_refused_with_where_both_are(open_app: OpenApp) -> None:
+async def test_of_two_classes_of_one_name_the_second_is_refused_with_where_both_are(
+    open_app: OpenApp,
+) -> None:
     other = type("Notes", (Agent,), {})
     host = type("Host", (Agent,), {"sub_agents": (other,)})
     app = await open_app(Desk)
@@ -487,7 +493,7 @@ async def test_a_run_whose_class_is_not_known_yet_is_joined_once_code_names_it(
     gate = asyncio.Event()
 
     class Late(Think):
-        model = ScriptedModel(lambda request: says("Late.") if gate.is_set() else says("").then_hangs(), repeat=True)
+        model = ScriptedModel(lambda request: says("Late.") if gate.is_set() else hangs(), repeat=True)
 
     app = await start(Desk)
     asked = asyncio.ensure_future(app.agent(Desk, "d").run_agent_tool(Late, input="x", run_id="r"))

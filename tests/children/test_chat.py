@@ -124,7 +124,8 @@ async def test_windows_of_the_child_see_the_turn_and_those_of_its_parent_do_not(
 
     app = await open_app(Host)
     async with served(app, lifespan="off") as server:
-        child, parent = await server.connect("/agents/host/h/sub/talker/t"), await server.connect(Host, name="h")
+        child = await server.connect("/agents/host/h/sub/talker/t")
+        parent = await server.connect(Host, name="h")
         for tab in (child, parent):
             await tab.until_frame("cf_agent_identity")
         handle: Any = await app.agent(Host, "h").sub_agent(Talker, "t")
@@ -184,7 +185,9 @@ async def test_an_empty_answer_of_a_child_is_done_all_the_same(open_app: OpenApp
 
 @pytest.mark.agent_case(297, 298)
 @pytest.mark.parametrize("told", ["heard", "raised"])
-async def test_an_error_in_the_answer_of_a_child_ends_it_and_is_told_once(open_app: OpenApp, told: str) -> None:
+async def test_an_error_in_the_answer_of_a_child_ends_it_and_is_told_once(
+    open_app: OpenApp, told: str
+) -> None:
     hooks: list[Any] = []
 
     def on_chat_error(self: Think, error: Exception, ctx: ChatErrorContext) -> None:

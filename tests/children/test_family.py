@@ -353,9 +353,7 @@ async def test_functions_and_objects_are_given_to_children_as_they_are(open_app:
         heard[name] += [piece async for piece in child.pieces(2)]
 
     await asyncio.gather(*map(listen, heard))
-    assert heard == {
-        name: [f"{name} {number}" for number in (0, 0, 1, 2, 0, 1)] for name in heard
-    }
+    assert heard == {name: [f"{name} {number}" for number in (0, 0, 1, 2, 0, 1)] for name in heard}
 
 
 @pytest.mark.agent_case(285)

@@ -246,7 +246,9 @@ async def test_a_child_speaks_and_has_a_state_though_nobody_is_connected(open_ap
 
 
 @pytest.mark.agent_case(286)
-async def test_a_connection_of_a_child_is_the_same_object_from_its_first_to_its_last(open_app: OpenApp) -> None:
+async def test_a_connection_of_a_child_is_the_same_object_from_its_first_to_its_last(
+    open_app: OpenApp,
+) -> None:
     seen: list[Any] = []
     gone = asyncio.Event()
 

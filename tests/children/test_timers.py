@@ -189,9 +189,7 @@ async def test_a_child_that_destroys_itself_takes_everything_of_its_own_along(
 
 
 @pytest.mark.agent_case(268)
-async def test_what_is_told_of_timers_names_the_child(
-    start: Open, diary: Diary, clock: ManualClock
-) -> None:
+async def test_what_is_told_of_timers_names_the_child(start: Open, diary: Diary, clock: ManualClock) -> None:
     app = await start(cls := diary.agent())
     _, child, deep = await family(app, cls)
     events = record_events(app, "schedule:*")
@@ -275,13 +273,13 @@ async def test_fibers_of_children_are_recovered_without_their_parents(
         await self.schedule(5, "where", f"goes on with {ctx.name}")
 
     app = await start(cls := keeper(diary, on_fiber_recovered=on_fiber_recovered))
-    places = {"c": ["p", "c"], "d": ["p", "c", "d"]}
+    places, both = {"c": ["p", "c"], "d": ["p", "c", "d"]}, ("plain", "managed")
     parent, child, deep = await family(app, cls)
     gone = await parent.sub_agent(cls, "gone")
     # Given plain and managed fibers at two levels, and those of a child that is deleted
     for one in (child, deep, gone):
         agent = await live(one)
-        for kind in ("plain", "managed"):
+        for kind in both:
             work = Work(stash=1)
             if kind == "managed":
                 await agent.start_fiber(kind, work)
@@ -292,12 +290,12 @@ async def test_fibers_of_children_are_recovered_without_their_parents(
     # When the next process starts and nobody asks for anything
     app = await start(cls)
     await quiet(app)
-    assert sorted(diary.lines) == sorted((f"{k} 1", at) for k in ("plain", "managed") for at in places.values())
+    assert sorted(diary.lines) == sorted((f"{kind} 1", at) for kind in both for at in places.values())
     assert await in_memory(app) == {child.id, deep.id}
     # Then what the hook has scheduled goes on in the child
     diary.lines.clear()
     await move(app, clock, 5)
     assert sorted(diary.lines) == sorted(
-        (f"goes on with {kind}", at) for kind in ("plain", "managed") for at in places.values()
+        (f"goes on with {kind}", at) for kind in both for at in places.values()
     )
     assert await rows_of(app, gone.id) == {}

@@ -117,8 +117,8 @@ async def test_an_agent_with_something_to_come_stays(url: str, clock: ManualCloc
 
 
 async def outermost(app: App) -> list[str]:
-    store = (await app.open()).store
-    return [name for (name,) in await store.fetch("SELECT name FROM agents WHERE parent IS NULL ORDER BY name")]
+    sql = "SELECT name FROM agents WHERE parent IS NULL ORDER BY name"
+    return [name for (name,) in await (await app.open()).store.fetch(sql)]
 
 
 async def test_a_family_stays_while_something_is_to_come_for_one_of_it(url: str, clock: ManualClock) -> None:
