@@ -151,22 +151,21 @@ async def test_what_a_run_is_given_wrongly_is_told_before_anything_is_stored(sta
 
 
 @pytest.mark.agent_case(259)
-@pytest.mark.parametrize("called", ["Sub", "SUB", "sub", "Sub_", "SUB_"])
+@pytest.mark.parametrize("called", ["Sub", "SUB", "sub", "Sub_"])
 async def test_a_class_that_is_called_like_what_parts_children_is_none_of_theirs(
     open_app: OpenApp, called: str
 ) -> None:
     cls = type(called, (Think,), {"model": ScriptedModel()})
-    if cls.__name__ != "SUB_":  # sub- in addresses
-        for members in ({"sub_agents": (cls,)}, {"ask": agent_tool(cls, description="Ask.")}):
-            with pytest.raises(AgentError, match="/sub/ parts them"):
-                App(type("Host", (Think,), {"model": ScriptedModel(), **members}), store=":memory:")
-        app = await open_app(Desk)
-        desk: Any = app.agent(Desk, "d")
-        with pytest.raises(AgentError, match="/sub/ is what parts children"):
-            await desk.sub_agent(cls, "x")
-        result = await desk.run_agent_tool(cls, input="x")
-        assert (result.status, "/sub/ is what parts children" in result.error) == ("error", True)
-        assert set((await rows(app)).values()) == {0}
+    for members in ({"sub_agents": (cls,)}, {"ask": agent_tool(cls, description="Ask.")}):
+        with pytest.raises(AgentError, match="/sub/ parts them"):
+            App(type("Host", (Think,), {"model": ScriptedModel(), **members}), store=":memory:")
+    app = await open_app(Desk)
+    desk: Any = app.agent(Desk, "d")
+    with pytest.raises(AgentError, match="/sub/ is what parts children"):
+        await desk.sub_agent(cls, "x")
+    result = await desk.run_agent_tool(cls, input="x")
+    assert (result.status, "/sub/ is what parts children" in result.error) == ("error", True)
+    assert set((await rows(app)).values()) == {0}
 
 
 @pytest.mark.agent_case(258)
