@@ -23,13 +23,11 @@ from ..journal.read import has_open_answer, texts_of
 from ..journal.segments import readable
 from ..journal.turn import Turn
 from ..journal.turn_rows import TurnRow
-from ..models.structured import Structured
 from ..store.port import AgentStore
 from .parts import Child
-from .queries import RunRow
 from .values import InterruptedReason
 
-__all__ = ["Followed", "Following", "Windows", "stored_pieces", "turns_of"]
+__all__ = ["Following", "Windows", "stored_pieces", "turns_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +36,6 @@ class Windows:
 
     no_progress: float
     in_all: float
-
-
-@dataclass(slots=True)
-class Followed:
-    """A run that is not over, and is followed."""
-
-    row: RunRow
-    following: Following
-    output: Structured | None
-    windows: Windows | None = None
-    """For one that an earlier process began."""
-    alive: Callable[[], object] | None = None
-    """Told of each piece: the turn that waits does not hang."""
-    is_stopped: bool = False
-    reason: str | None = None
-    """Why it was stopped."""
 
 
 class Following:

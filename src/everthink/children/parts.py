@@ -1,6 +1,6 @@
 """What a parent works with, and what it has of a child that is in memory.
 
-runtime/directory --makes--> Parts, Child --> family.py, runs.py
+runtime/directory --makes--> Parts, Child --> family.py, runs.py, beginning.py, watching.py
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..calling import awaited
-from ..children.runs import TOOL_OUTPUT
+from ..children.beginning import TOOL_OUTPUT
 from ..current import in_active_turn
 from ..door import stopping
 from ..door.admission import Door
