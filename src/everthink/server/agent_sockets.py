@@ -26,9 +26,9 @@ from ..observe.events import Connect, Disconnect, StateUpdate
 from ..runtime.actor import Actor
 from ..wire import frames as wire
 from ..wire.codec import Refused, encode, misshapen
+from .arriving import RawText, decoded
 from .audience import AgentAuditor, Audience
 from .connections import Connection, Parcel
-from .reading import RawText, decoded
 from .rpc import Calls
 
 __all__ = ["AgentSockets"]
