@@ -157,7 +157,7 @@ class Beginning:
         if child is None:
             return await self._seal(row, Ended("error", error=DELETED))
         output = output or structured(child.expected())
-        wanted = Wanted(output=output, windows=self._windows(row), alive=alive)
+        wanted = Wanted(output=output, windows=self._windows(row, child), alive=alive)
         watch = Watch(parts, self._watched, row, child, wanted)
         try:
             await watch.following.catch_up()
@@ -166,9 +166,10 @@ class Beginning:
             raise
         return watch
 
-    def _windows(self, row: RunRow) -> Windows | None:
-        if row.detached is not None:
-            return None  # it has budgets of its own
+    def _windows(self, row: RunRow, child: Child) -> Windows | None:
+        """How long it is waited for: one that has budgets of its own, or was cut off by nothing, for ever."""
+        if row.detached is not None or not child.has_found_turns():
+            return None
         setting = self._parts.hooks.setting
         return Windows(
             setting("agent_tool_reattach_no_progress_timeout"), setting("agent_tool_reattach_max_window")

@@ -45,11 +45,17 @@ _GIVEN_UP: dict[InterruptedReason, str] = {
 class _Kept:
     """A run that is seen through here."""
 
+    row: RunRow
     plan: Plan
     is_given_up: bool
+    watch: Watch | None = None
     task: asyncio.Task[Any] | None = None
     gave_up: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it was tried to tell that it was given up: its end is told after that."""
+
+    def is_at_rest(self) -> bool:
+        """True when nothing happens in it before a person answers, or its time is over."""
+        return self.watch is not None and not self.is_given_up and self.watch.is_at_rest()
 
 
 class DetachedRuns:
@@ -100,9 +106,9 @@ class DetachedRuns:
             self._begin(row, lambda kept: self._taken_up(row, kept))
 
     def _begin(self, row: RunRow, work: Callable[[_Kept], Awaitable[None]]) -> None:
-        kept = self._kept[row.run_id] = _Kept(Plan.of(row), row.give_up_claimed_at is not None)
+        kept = self._kept[row.run_id] = _Kept(row, Plan.of(row), row.give_up_claimed_at is not None)
         self._count()
-        self._parts.background(self._whole(row.run_id, kept, work))
+        self._parts.background(self._whole(row.run_id, kept, work), rests=kept.is_at_rest)
 
     async def _whole(self, run_id: str, kept: _Kept, work: Callable[[_Kept], Awaitable[None]]) -> None:
         kept.task = cast("asyncio.Task[Any]", asyncio.current_task())
@@ -124,6 +130,12 @@ class DetachedRuns:
         kept = self._kept.pop(run_id, None)
         if kept is not None and kept.task is not None and kept.task is not asyncio.current_task():
             kept.task.cancel()
+
+    def leave(self) -> None:
+        """The parent leaves memory: it is back when the time of a run is over."""
+        for kept in self._kept.values():
+            if kept.plan.max_budget is not None and not kept.is_given_up:
+                self._parts.wake_at(kept.row.started_at + math.ceil(kept.plan.max_budget * 1000))
 
     # --- seeing it through
 
@@ -157,6 +169,7 @@ class DetachedRuns:
             await self._delivering.milestones(watch.row)
             if await self._is_over(watch):
                 await ending  # it was in time, however late we come
+            kept.watch = watch
             while not ending.done():
                 left, why = self._left(watch, kept)
                 if left <= 0:
@@ -165,6 +178,7 @@ class DetachedRuns:
                     await self._rest(ending, left)
             return await ending
         finally:
+            kept.watch = None
             ending.cancel()
             watch.close()
 
@@ -194,7 +208,7 @@ class DetachedRuns:
         if plan.max_budget is not None:
             budget = plan.max_budget - (now - watch.row.started_at) / 1000
         if plan.no_progress_budget is not None:
-            if not watch.has_reported or watch.following.child.answers.is_waiting_for_person():
+            if not watch.has_reported or watch.following.child.waits_for_person():
                 watch.heard_at = now  # nothing is expected of it yet
             patience = plan.no_progress_budget - (now - watch.heard_at) / 1000
         return (budget, "budget-exceeded") if budget <= patience else (patience, "no-progress")

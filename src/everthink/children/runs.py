@@ -66,7 +66,10 @@ class Runs:
         begun = await self._begun(cls, asked, signal, None if asked.detached else self._alive())
         if isinstance(begun, AgentToolResult):
             return begun
-        return await begun.kept(signal) if begun.row.detached is None else _handle(begun.row)
+        if begun.row.detached is not None:
+            return _handle(begun.row)
+        with self._parts.hold():  # nobody would call the code again that waits here
+            return await begun.kept(signal)
 
     async def run_for_call(
         self, cls: type[Any], asked: Asked, request_id: str, alive: Callable[[], object] | None = None
@@ -202,7 +205,7 @@ class Runs:
                 self._turns.add(row.turn)
                 await self._without_turn(row)
             elif self._is_left(row):
-                self._parts.background(self._left(row))
+                self._parts.background(self._left(row), rests=lambda id=row.run_id: self.is_at_rest(id))
 
     def _see(self, shown: FeedEvent) -> None:
         """A turn that is over waits for nobody: what it has asked for and nobody has stopped is stopped."""
@@ -232,6 +235,22 @@ class Runs:
         """Bring a run of code to its end that nobody waits for."""
         if isinstance(joined := await self._beginning.join(row), Watch):
             await joined.kept()
+
+    # --- waiting for a person
+
+    def rests(self, turn_id: str, call_id: str) -> bool:
+        """True when a call of a turn waits for a run in which nothing happens before a person answers."""
+        own = [watch for watch in self.watched.values() if watch.row.turn == turn_id]
+        return any(watch.row.call_id == call_id and watch.is_at_rest() for watch in own)
+
+    def is_at_rest(self, run_id: str) -> bool:
+        """True when nothing happens in a run before a person answers."""
+        watch = self.watched.get(run_id)
+        return watch is not None and watch.is_at_rest()
+
+    def leave(self) -> None:
+        """The parent leaves memory: see that it is back when something is due."""
+        self.detached.leave()
 
     async def below(self, turn_id: str) -> Below:
         """What the children do that a turn waits for, and those below them."""

@@ -62,7 +62,7 @@ class Wanted:
 
 
 class Watch:
-    """A run that is not over, and is followed."""
+    """A run that is not over, and is followed. Its child stays in memory for that."""
 
     def __init__(
         self, parts: Parts, watched: Watched, row: RunRow, child: Child, wanted: Wanted | None = None
@@ -77,14 +77,22 @@ class Watch:
         """Called when the child passes a milestone."""
         self._is_stopped = False
         self._reason: str | None = None
-        self.following = self._follow(child)
+        self.following, self._hold = self._follow(child), child.hold()
         watched[row.run_id] = self
 
     def close(self) -> None:
         """See it through no longer. The child notices nothing."""
-        self.following.close()
+        self._let_go()
         if self._watched.get(self.row.run_id) is self:
             del self._watched[self.row.run_id]
+
+    def _let_go(self) -> None:
+        self.following.close()
+        self._hold.release()
+
+    def is_at_rest(self) -> bool:
+        """True when nothing happens in it before a person answers the child, or one below it."""
+        return not (self._is_stopped or self.following.is_left) and self.following.child.rests()
 
     # --- what the child says
 
@@ -126,11 +134,10 @@ class Watch:
         ending = asyncio.ensure_future(self._to_the_end())
         fired = [] if signal is None else [asyncio.ensure_future(signal.wait())]
         try:
-            with self._parts.hold(), self.following.child.hold():
-                await asyncio.wait([ending, *fired], return_when=asyncio.FIRST_COMPLETED)
-                if signal is not None and signal.aborted and not ending.done():
-                    await self.stop(reason_of(signal))
-                return await ending
+            await asyncio.wait([ending, *fired], return_when=asyncio.FIRST_COMPLETED)
+            if signal is not None and signal.aborted and not ending.done():
+                await self.stop(reason_of(signal))
+            return await ending
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and signal is not None and signal.aborted:
                 self._parts.background(self.stopped(reason_of(signal)))
@@ -199,11 +206,11 @@ class Watch:
     async def _followed_again(self) -> bool:
         """The child left memory in the middle, and goes on when it is reached: so it is. False: it is
         gone."""
-        last, _ = self.following.last, self.following.close()
+        last, _ = self.following.last, self._let_go()
         child = await child_of(self._parts, self.row)
         if child is None:
             return False
-        self.following = self._follow(child)
+        self.following, self._hold = self._follow(child), child.hold()
         self.following.is_stopped = self._is_stopped
         await self.following.catch_up()
         log.debug("run %s is followed again, from %d on", self.row.run_id, last)
