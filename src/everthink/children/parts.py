@@ -18,6 +18,7 @@ from ..holds import Hold
 from ..hooks.runner import HookRunner
 from ..journal.feed import Feed
 from ..journal.open_turns import OpenTurns
+from ..messages import Part
 from ..models.port import OutputSchema
 from ..observe.events import EventBody
 from ..store.port import AgentStore, Statement
@@ -40,8 +41,8 @@ class Child:
     """Say in memory what its answer is to be, as is stored."""
     expected: Callable[[], OutputSchema | None]
     """What it is to be, if that was said."""
-    text_of: Callable[[str], Awaitable[str]]
-    """The text of a message."""
+    parts_of: Callable[[str], Awaitable[list[Part]]]
+    """The parts of a message."""
     is_to_go_on: Callable[[], bool]
     """True while it waits for a person, or goes on because of an answer."""
     until_stable: Callable[[float | None], Awaitable[bool]]

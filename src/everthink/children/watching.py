@@ -18,7 +18,7 @@ from ..abort import AbortSignal
 from ..current import current_connection, step_outside
 from ..errors import AgentError, StructuredOutputError
 from ..journal.feed import RunProgressed
-from ..messages import encode_json
+from ..messages import Part, encode_json, text_of
 from ..models.structured import Structured
 from ..store.port import Statement
 from ..tools.output import jsonable
@@ -199,8 +199,8 @@ class Watch:
             child = self.following.child
             if self._is_stopped and child.is_to_go_on():  # were a person to answer
                 return Ended("aborted", error=self._reason or CANCELLED)
-            if (ended := await _collected(child, self.row.run_id)) is not None:
-                return _fitted(ended, self._wanted.output)
+            if (ended := await _collected(child, self.row.run_id, self._wanted.output)) is not None:
+                return ended
             # It went on just now.
 
     async def _followed_again(self) -> bool:
@@ -238,7 +238,7 @@ async def stop_child(child: Child, run_id: str, reason: str | None) -> None:
     await child.cancel_all(reason)  # what it goes on with after a person's answer
 
 
-async def _collected(child: Child, run_id: str) -> Ended | None:
+async def _collected(child: Child, run_id: str, wanted: Structured | None) -> Ended | None:
     """How a child that is at rest has ended its run; `None` when it goes on."""
     rows = await turns_of(child.store, run_id)
     if not rows:
@@ -248,7 +248,7 @@ async def _collected(child: Child, run_id: str) -> Ended | None:
         return None
     match last.status:
         case "completed":
-            return await _answered(child, run_id, [row.answer_id for row in rows])
+            return await _answered(child, run_id, [row.answer_id for row in rows], wanted)
         case "aborted":
             return Ended("aborted", error=last.error or CANCELLED)
         case "skipped":
@@ -257,23 +257,33 @@ async def _collected(child: Child, run_id: str) -> Ended | None:
             return Ended("error", error=last.error or FAILED)
 
 
-async def _answered(child: Child, run_id: str, answers: list[str]) -> Ended:
-    said = [await child.text_of(answer) for answer in answers]
+async def _answered(child: Child, run_id: str, answers: list[str], wanted: Structured | None) -> Ended:
+    said = [await child.parts_of(answer) for answer in answers]
     own = await child.hooks.get_agent_tool_output(run_id)
-    output = None if own is None else jsonable(own, tool=run_id, by="get_agent_tool_output")
+    output = None if own is None else jsonable(own, tool=child.address.cls_name, by="get_agent_tool_output")
     summary = await child.hooks.get_agent_tool_summary(run_id)
     if summary is None:
-        summary = "\n".join(text for text in said if text)
+        summary = "\n".join(line for parts in said for line in _lines(parts))
     if not summary and output is not None:
         summary = output if isinstance(output, str) else encode_json(output).decode()
-    return Ended("completed", summary, output)
+    ended = Ended("completed", summary, output)
+    return ended if wanted is None else _fitted(ended, wanted, _final_text(said[-1]))
 
 
-def _fitted(ended: Ended, wanted: Structured | None) -> Ended:
+def _lines(parts: list[Part]) -> list[str]:
+    return [part["text"] for part in parts if part.get("type") == "text" and part.get("text")]
+
+
+def _final_text(parts: list[Part]) -> str:
+    """What was said in the last step: the words before a call are no part of the value that is asked for."""
+    steps = [at for at, part in enumerate(parts) if part.get("type") == "step-start"]
+    return text_of(parts[steps[-1] :] if steps else parts)
+
+
+def _fitted(ended: Ended, wanted: Structured, text: str) -> Ended:
     """The same with the value that was asked for; an error when what the child answered is none."""
-    if wanted is None or ended.status != "completed":
-        return ended
-    text = ended.summary if ended.output is None else encode_json(ended.output).decode()
+    if ended.output is not None:
+        text = encode_json(ended.output).decode()
     if not text:
         return replace(ended, status="error", error=NO_OUTPUT)
     try:

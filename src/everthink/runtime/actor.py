@@ -329,7 +329,7 @@ class Actor:
             save_value=self.save_value,
             expect=chat.expect,
             expected=lambda: chat.host.tool_output,
-            text_of=chat.text_of,
+            parts_of=chat.parts_of,
             is_to_go_on=chat.is_to_go_on,
             until_stable=chat.until_stable,
             rests=lambda: chat.is_resting(self._rests),

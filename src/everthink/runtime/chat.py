@@ -36,7 +36,7 @@ from ..journal.tool_errors import ToolErrors
 from ..journal.turn import SUBMITTED, Turn
 from ..json_values import plain_json, without_objects
 from ..mcp.servers import McpServers
-from ..messages import UNSET, Message, Unset, as_messages, copy_json
+from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json
 from ..models.port import Model, OutputSchema
 from ..models.timeout import Patient
 from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, MessageClear, MessageCut
@@ -311,11 +311,10 @@ class Chat:
         """Its answers are to be of this shape."""
         self.host.tool_output = output
 
-    async def text_of(self, message_id: str) -> str:
-        """The text of a message, its parts in lines."""
+    async def parts_of(self, message_id: str) -> list[Part]:
+        """The parts of a message; none when there is no such message."""
         message = await self.session.get_message(message_id)
-        parts = [] if message is None else message.parts
-        return "\n".join(part["text"] for part in parts if part.get("type") == "text" and part.get("text"))
+        return [] if message is None else message.parts
 
     # --- stopping and clearing
 
