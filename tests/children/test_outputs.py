@@ -1,4 +1,4 @@
-"""What a run gives: the value that was asked for, as the child's own turn has it; an error when it gives none."""
+"""What a run gives: the value that was asked for, as the child's own turn has it, or an error in words."""
 
 from __future__ import annotations
 
@@ -88,3 +88,80 @@ async def _asks(desk: Any, child: type[Think]) -> bool:
     below = await desk.sub_agent(child, runs[0].run_id)
     parts = [part for message in await below.get_messages() for part in message.tool_parts]
     return any(part["state"] == "approval-requested" for part in parts)
+
+
+def parent_of(child: type[Think]) -> type[Think]:
+    """An agent whose tool is a child."""
+
+    class Desk(Think):
+        model = ScriptedModel(calls("ask", query="x"), says("Never mind."))
+        ask = agent_tool(child, description="Ask.")
+
+    return Desk
+
+
+def raising(run_id: str) -> Any:
+    """A hook that fails."""
+    raise ValueError("boom")
+
+
+RUBBISH = [
+    (
+        "get_agent_tool_summary",
+        lambda self, run_id: raising(run_id),
+        "get_agent_tool_summary of Helper raised",
+    ),
+    ("get_agent_tool_summary", lambda self, run_id: 5, "get_agent_tool_summary returned 5"),
+    ("get_agent_tool_output", lambda self, run_id: raising(run_id), "get_agent_tool_output of Helper raised"),
+    (
+        "get_agent_tool_output",
+        lambda self, run_id: object(),
+        "get_agent_tool_output of tool 'Helper' returned",
+    ),
+    (
+        "format_agent_tool_input",
+        lambda self, given: raising(given),
+        "format_agent_tool_input of Helper raised",
+    ),
+    ("format_agent_tool_input", lambda self, given: 5, "int"),
+    ("on_start", lambda self: raising(""), "Helper could not start: ValueError: boom"),
+]
+
+
+@pytest.mark.parametrize(("hook", "body", "words"), RUBBISH)
+async def test_a_hook_of_the_child_that_fails_ends_the_run_in_words(
+    open_app: OpenApp, hook: str, body: Any, words: str
+) -> None:
+    child = type("Helper", (Think,), {"model": ScriptedModel(says("done"), says("done")), hook: body})
+    cls = parent_of(child)
+    app = await open_app(cls)
+    desk = app.agent(cls)
+    assert (await desk.save_messages("Go")).text == "Never mind."
+    told = (await desk.get_messages())[-1].tool_parts[0]["output"]
+    assert (told["ok"], told["status"]) == (False, "error")
+    assert words in told["error"]
+    result = await desk.run_agent_tool(child, input="x", run_id="code")
+    assert result.status == "error"
+    assert words in (result.error or "")
+    assert [run.status for run in await desk.list_agent_tool_runs()] == ["error", "error"]
+    if hook in ("format_agent_tool_input", "on_start"):
+        assert await desk.list_sub_agents() == []
+    assert await desk.clear_agent_tool_runs() == 2
+
+
+async def test_a_detached_run_whose_hook_fails_is_delivered_as_an_error(open_app: OpenApp) -> None:
+    told: list[tuple[str, str | None]] = []
+    child = type(
+        "Helper", (Think,), {"model": ScriptedModel(says("done")), "get_agent_tool_summary": lambda s, r: 5}
+    )
+
+    class Desk(Think):
+        model = ScriptedModel()
+
+        def hear(self, run: Any, result: Any) -> None:
+            told.append((result.status, result.error))
+
+    desk = (await open_app(Desk)).agent(Desk)
+    await desk.run_agent_tool(child, input="x", detached={"on_finish": "hear"})
+    await until(lambda: told)
+    assert told == [("error", "get_agent_tool_summary returned 5, an int. Return text, or None.")]

@@ -8,6 +8,7 @@ A run is never begun twice: whoever asks again under its id, also after a crash,
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ import msgspec
 
 from ..current import identity_within
 from ..door.submissions import AcceptedRun
-from ..errors import AgentError
+from ..errors import AgentElsewhere, AgentError, StoreError
 from ..messages import encode_json
 from ..models.structured import Structured, structured
 from ..store.port import AgentStore, Statement
@@ -27,9 +28,11 @@ from .parts import Child, Parts
 from .queries import RunRow
 from .telling import DELETED, OPEN, Ended, result_of, started, stored, stored_result, tell, terminal
 from .values import AgentToolResult, preview_of
-from .watching import Wanted, Watch, Watched, child_of, finished
+from .watching import Wanted, Watch, Watched, child_of, finished, in_words, of_hook
 
 __all__ = ["TOOL_OUTPUT", "Asked", "Beginning"]
+
+log = logging.getLogger("everthink.children")
 
 TOOL_OUTPUT = "toolOutput"
 """Under this name a child keeps the schema that its answer is to fit."""
@@ -82,15 +85,23 @@ class Beginning:
             )
         await parts.mark()
         row = self._row(cls, asked, address.id)
-        if (full := await self._over_cap(row)) is not None:
-            return full
-        child = await parts.kin.child(address)
+        if (error := await self._over_cap()) is not None:
+            return await self._refused(row, error)
+        try:
+            child = await parts.kin.child(address)
+        except (StoreError, AgentElsewhere):
+            raise
+        except Exception as error:
+            log.error("%s could not start for run %s", address, row.run_id, exc_info=error)
+            return await self._refused(row, f"{cls.__name__} could not start: {in_words(error)}")
         wanted = Wanted(output=asked.output, alive=alive)
         watch = Watch(parts, self._watched, row, child, wanted)  # it listens before anything is accepted
         try:
             await self._accept(child, row, asked)
-        except BaseException:
+        except BaseException as error:
             watch.close()
+            if isinstance(error, AgentError) and not isinstance(error, StoreError):
+                return await self._refused(row, str(error))
             raise
         return watch
 
@@ -117,13 +128,17 @@ class Beginning:
             ended_at=None,
         )
 
-    async def _over_cap(self, row: RunRow) -> AgentToolResult | None:
-        """The refusal when too many children run."""
+    async def _over_cap(self) -> str | None:
+        """Why not, when too many children run."""
         parts = self._parts
         most = parts.hooks.setting("max_concurrent_agent_tools")
         if math.isinf(most) or len(await queries.open_runs(parts.store)) < most:
             return None
-        error = f"max_concurrent_agent_tools ({most:g}) exceeded"
+        return f"max_concurrent_agent_tools ({most:g}) exceeded"
+
+    async def _refused(self, row: RunRow, error: str) -> AgentToolResult:
+        """A run that could not begin, kept as one that failed. Of its child nothing is."""
+        parts = self._parts
         refused = row._replace(status="error", error=error, ended_at=parts.clock.now_ms())
         await parts.store.apply([queries.began(parts.address.id, refused)])
         tell(parts.feed, refused, 0, started(refused))
@@ -132,12 +147,13 @@ class Beginning:
 
     async def _accept(self, child: Child, row: RunRow, asked: Asked) -> None:
         """One commit: the run, the child and its turn."""
+        hook = "format_agent_tool_input"
+        message = await of_hook(child, hook, child.hooks.format_agent_tool_input(asked.input))
         parent = self._parts.address.id
         began: list[Statement] = [queries.began(parent, row)]
         if asked.output is not None:
             began.append(child.save_value(TOOL_OUTPUT, msgspec.to_builtins(asked.output.schema)))
             child.expect(asked.output.schema)
-        message = await child.hooks.format_agent_tool_input(asked.input)
         run = AcceptedRun(began, identity_within(parent))
         accepted = await child.submissions.accept(message, submission_id=row.run_id, run=run)
         if not accepted.accepted:  # the child has had such a turn: only the run is new

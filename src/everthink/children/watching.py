@@ -13,10 +13,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ..abort import AbortSignal
 from ..current import current_connection, step_outside
-from ..errors import AgentError, StructuredOutputError
+from ..errors import AgentError, StoreError, StructuredOutputError
 from ..journal.feed import RunProgressed
 from ..messages import Part, encode_json, text_of
 from ..models.structured import Structured
@@ -41,10 +42,22 @@ from .telling import (
 )
 from .values import CANCELLED, FAILED, AgentToolProgress, AgentToolResult
 
-__all__ = ["Wanted", "Watch", "Watched", "child_of", "finished", "outside", "reason_of", "stop_child"]
+__all__ = [
+    "Wanted",
+    "Watch",
+    "Watched",
+    "child_of",
+    "finished",
+    "in_words",
+    "of_hook",
+    "outside",
+    "reason_of",
+    "stop_child",
+]
 
 log = logging.getLogger("everthink.children")
 
+T = TypeVar("T")
 Watched = dict[str, "Watch"]
 """The runs of one parent that are seen through here, by their ids."""
 
@@ -239,7 +252,19 @@ async def stop_child(child: Child, run_id: str, reason: str | None) -> None:
 
 
 async def _collected(child: Child, run_id: str, wanted: Structured | None) -> Ended | None:
-    """How a child that is at rest has ended its run; `None` when it goes on."""
+    """How a child that is at rest has ended its run; `None` when it goes on. What cannot be said of it, be it
+    because of a hook, is its end too: nobody would come to say it later."""
+    try:
+        return await _found(child, run_id, wanted)
+    except StoreError:
+        raise
+    except Exception as error:
+        if not isinstance(error, AgentError):
+            log.error("the end of run %s of %s cannot be told", run_id, child.address, exc_info=error)
+        return Ended("error", error=in_words(error))
+
+
+async def _found(child: Child, run_id: str, wanted: Structured | None) -> Ended | None:
     rows = await turns_of(child.store, run_id)
     if not rows:
         return Ended("error", error=DELETED)
@@ -259,9 +284,10 @@ async def _collected(child: Child, run_id: str, wanted: Structured | None) -> En
 
 async def _answered(child: Child, run_id: str, answers: list[str], wanted: Structured | None) -> Ended:
     said = [await child.parts_of(answer) for answer in answers]
-    own = await child.hooks.get_agent_tool_output(run_id)
-    output = None if own is None else jsonable(own, tool=child.address.cls_name, by="get_agent_tool_output")
-    summary = await child.hooks.get_agent_tool_summary(run_id)
+    hooks, cls = child.hooks, child.address.cls_name
+    own = await of_hook(child, "get_agent_tool_output", hooks.get_agent_tool_output(run_id))
+    output = None if own is None else jsonable(own, tool=cls, by="get_agent_tool_output")
+    summary = await of_hook(child, "get_agent_tool_summary", hooks.get_agent_tool_summary(run_id))
     if summary is None:
         summary = "\n".join(line for parts in said for line in _lines(parts))
     if not summary and output is not None:
@@ -290,6 +316,24 @@ def _fitted(ended: Ended, wanted: Structured, text: str) -> Ended:
         return replace(ended, output=jsonable(wanted.parse(text), tool=wanted.schema.name))
     except StructuredOutputError as error:
         return replace(ended, status="error", output=None, error=error.what)
+
+
+async def of_hook(child: Child, hook: str, answer: Awaitable[T]) -> T:
+    """What a hook of the child says. What it raises is logged, and told in words."""
+    try:
+        return await answer
+    except (AgentError, asyncio.CancelledError):
+        raise
+    except Exception as error:
+        child.hooks.log_error(hook, error)
+        raise AgentError(f"{hook} of {child.address.cls_name} raised {in_words(error)}") from error
+
+
+def in_words(error: Exception) -> str:
+    """What was raised, for whoever reads of the run."""
+    if isinstance(error, AgentError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 # --- whoever is told
