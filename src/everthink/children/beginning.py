@@ -27,8 +27,8 @@ from .following import Windows, stored_pieces
 from .parts import Child, Parts
 from .queries import RunRow
 from .telling import DELETED, OPEN, Ended, result_of, started, stored, stored_result, tell, terminal
-from .values import AgentToolResult, preview_of
-from .watching import Wanted, Watch, Watched, child_of, finished, in_words, of_hook
+from .values import AgentToolResult, RunStatus, preview_of
+from .watching import UnknownChild, Wanted, Watch, Watched, child_of, finished, in_words, of_hook
 
 __all__ = ["TOOL_OUTPUT", "Asked", "Beginning"]
 
@@ -169,7 +169,12 @@ class Beginning:
             return stored_result(row)
         parts = self._parts
         tell(parts.feed, row, 0, started(row))  # windows know it; others here see that a child is waited for
-        child = await child_of(parts, row)
+        try:
+            child = await child_of(parts, row)
+        except UnknownChild as error:
+            # Code that names the class may yet ask for it again; nobody asks for a detached one.
+            status: RunStatus = "interrupted" if row.detached is None else "error"
+            return await self._seal(row, Ended(status, error=str(error), is_left=row.detached is None))
         if child is None:
             return await self._seal(row, Ended("error", error=DELETED))
         output = output or structured(child.expected())
@@ -192,7 +197,7 @@ class Beginning:
         )
 
     async def _seal(self, row: RunRow, ended: Ended) -> AgentToolResult:
-        """End a run whose child is gone."""
+        """End a run whose child is gone, or whom nobody can reach."""
         parts, now = self._parts, self._parts.clock.now_ms()
         await parts.store.apply([stored(row.run_id, ended, now=now)])
         said = await stored_pieces(AgentStore(parts.store.database, row.child), row.run_id)

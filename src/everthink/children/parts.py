@@ -66,6 +66,8 @@ class Kin:
     """The address of a child. Raises when there can be none."""
     classes: Callable[[], dict[str, type[Any]]]
     """The classes that are known, by name."""
+    learn: Callable[[type[Any]], None]
+    """Know the class of a child from now on."""
     handle: Callable[[type[Any], Address], Any]
     """An agent as others have it."""
     reach: Callable[[Address], Awaitable[Any]]

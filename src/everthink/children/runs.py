@@ -9,6 +9,7 @@ children; one that only leaves memory does not, and takes up at its next start w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from .parts import Parts
 from .queries import RunRow
 from .telling import OPEN, described, result_of, started, stored_result, tell
 from .values import CANCELLED, AgentToolResult, AgentToolRun, RunStatus
-from .watching import Watch, Watched, child_of, reason_of, stop_child
+from .watching import UnknownChild, Watch, Watched, child_of, reason_of, stop_child
 
 __all__ = ["RUNS", "Runs"]
 
@@ -135,6 +136,8 @@ class Runs:
             row, asked = await self._beginning.known(asked)
             if asked.turn is not None:
                 self._turns.add(asked.turn)
+            if row is not None:
+                self._parts.kin.learn(cls)
             if row is not None and (asked.detached is not None or row.detached is not None):
                 return self._known_detached(row)
             if row is not None:
@@ -178,8 +181,9 @@ class Runs:
         if (watch := self.watched.get(run_id)) is not None:
             await watch.stop(text)
         elif row.detached is not None:
-            if (child := await child_of(self._parts, row)) is not None:
-                await stop_child(child, run_id, text)
+            with contextlib.suppress(UnknownChild):  # its end is told all the same
+                if (child := await child_of(self._parts, row)) is not None:
+                    await stop_child(child, run_id, text)
             self.detached.take_up(row)  # which delivers that it was stopped
         elif isinstance(joined := await self._beginning.join(row), Watch):
             await joined.stopped(text)

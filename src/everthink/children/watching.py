@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..abort import AbortSignal
 from ..current import current_connection, step_outside
@@ -43,6 +43,7 @@ from .telling import (
 from .values import CANCELLED, FAILED, AgentToolProgress, AgentToolResult
 
 __all__ = [
+    "UnknownChild",
     "Wanted",
     "Watch",
     "Watched",
@@ -233,16 +234,37 @@ class Watch:
 # --- the child of a run
 
 
-async def child_of(parts: Parts, row: RunRow) -> Child | None:
-    """The child that a run is a turn of, in memory; `None` when it was deleted."""
-    cls = parts.kin.classes().get(row.cls)
-    if cls is None:
-        raise AgentError(
-            f"There is no agent class {row.cls!r} for the run {row.run_id!r}.",
+class UnknownChild(AgentError):
+    """The class of a run's child is not known here: nobody has named it since the process began."""
+
+    def __init__(self, row: RunRow, why: str) -> None:
+        super().__init__(
+            f"There is no agent class {row.cls!r} for the run {row.run_id!r}{why}.",
+            kept="What the child said is stored.",
             next_step=f"Name it in the class of the parent, sub_agents = ({row.cls},), or in App(…).",
         )
+
+
+async def child_of(parts: Parts, row: RunRow) -> Child | None:
+    """The child that a run is a turn of, in memory; `None` when it was deleted. Raises `UnknownChild`."""
+    cls = parts.kin.classes().get(row.cls) or await _offered(parts, row)
     address = parts.kin.address(cls, row.run_id, parts.address)
     return await parts.kin.child(address) if await parts.kin.exists(address) else None
+
+
+async def _offered(parts: Parts, row: RunRow) -> type[Any]:
+    """The class of a child that only `get_tools` names, which nobody has asked in this process."""
+    try:
+        tools = await parts.hooks.get_tools() if parts.turns is not None else {}
+    except Exception as error:
+        parts.hooks.log_error("get_tools", error)
+        raise UnknownChild(row, f", and get_tools raised {in_words(error)}") from error
+    for tool in tools.values():
+        child = getattr(tool, "child", None)
+        if isinstance(child, type) and child.__name__ == row.cls:
+            parts.kin.learn(child)
+            return child
+    raise UnknownChild(row, "")
 
 
 async def stop_child(child: Child, run_id: str, reason: str | None) -> None:

@@ -225,6 +225,7 @@ class Directory:
         return Kin(
             address=below,
             classes=lambda: self.classes,
+            learn=self.learn,
             handle=handle or (lambda cls, address: address),
             reach=known,
             child=child,
