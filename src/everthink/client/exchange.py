@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import chunks as ui
-from ..errors import NotConnected
+from ..errors import NoSuchChild, NotConnected
 from ..messages import Message
 from ..wire import frames as wire
 from ..wire.codec import decode_told
-from .address import stored_messages
+from .address import misled, stored_messages
 from .calls import Calls
 from .line import Line, Pace
 from .received import check_frame
@@ -353,6 +353,8 @@ class Exchange:
             draft = self.transcript.draft(frame.id)  # which the end takes away
         new = self.transcript.take(frame)
         match frame:
+            case wire.Identity(name, agent):
+                self._check_whom(agent, name)
             case wire.State(state):
                 for queue in self._watching:
                     queue.put_nowait(state)
@@ -370,6 +372,11 @@ class Exchange:
                 self._respond(frame, new, draft)
             case _:
                 pass
+
+    def _check_whom(self, agent: str, name: str) -> None:
+        """Raise when it is not whom we asked for: what is said is not for others."""
+        if (child := misled(self._url, agent, name)) is not None:
+            raise NoSuchChild(*child, place=self._line.place, parent=f"{agent}/{name}")
 
     def _told(self, frame: Answered) -> None:
         """The server says where things stand, because we asked or by itself."""
