@@ -52,6 +52,7 @@
     ├── CallbackRefused             somebody came back from where nobody here has sent them
     ├── ScriptExhausted             a ScriptedModel was asked for more than its script
     ├── NotConnected                a client is not let in, finds nobody, or lost the connection for good
+    │   └── NoSuchChild             the address of a child at which its parent answers
     ├── CallFailed                  a method that a client called did not work
     ├── DiscoveryFailed             a folder of agents with mistakes in it, all of them
     └── StoreError                  the database said no
@@ -113,6 +114,7 @@ __all__ = [
     "NestedTurn",
     "NoMessages",
     "NoModel",
+    "NoSuchChild",
     "NotConnected",
     "NotInFiber",
     "NotJson",
@@ -603,6 +605,21 @@ class NotConnected(AgentError):
     ) -> None:
         super().__init__(what, kept=kept, next_step=next_step)
         self.status, self.code = status, code
+
+
+class NoSuchChild(NotConnected):
+    """The address of a child at which its parent answers: the server knows no such class of children."""
+
+    def __init__(self, kind: str, name: str, *, place: str, parent: str, near: str | None = None) -> None:
+        meant = f"Did you mean {near}? " if near else ""
+        super().__init__(
+            f"{place} names the child {kind}/{name}, and {parent} answers there:"
+            f" it has no children {kind!r}.",
+            kept="Nothing was sent.",
+            next_step=f"{meant}Check how the class is written, and that its parent names it:"
+            " sub_agents = (…,), or an agent_tool.",
+        )
+        self.kind, self.name, self.place, self.parent = kind, name, place, parent
 
 
 class CallFailed(AgentError):

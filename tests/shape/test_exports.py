@@ -108,6 +108,7 @@ FACADES: dict[str, list[str]] = {
         "NestedTurn",
         "NoMessages",
         "NoModel",
+        "NoSuchChild",
         "NotConnected",
         "NotInFiber",
         "NotJson",

@@ -1,6 +1,6 @@
 """How far a child is: what it reports while it runs for its parent.
 
-    child: report_progress(…) --> Reports --RunProgressed--> its feed --> runs.py --> the parent's windows
+    child: report_progress(…) --> Reports --RunProgressed--> its feed --> watching.py --> the parent's windows
                                      '-- a milestone: its row and its chunk in the journal, one commit
 
 Progress passes by: the latest is kept with the run, and no message holds it. At most one in 200 ms is told,

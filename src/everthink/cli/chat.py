@@ -20,7 +20,7 @@ import click
 if TYPE_CHECKING:
     from ..client import Conversation, Reply, ToolQuestion
     from ..client.fields import Field
-    from ..errors import AgentError, NotConnected
+    from ..errors import AgentError, NoSuchChild, NotConnected
     from ..tools.question import Form
     from .screen import Screen
 
@@ -77,7 +77,7 @@ HELP = """\
 def command(whom: str | None, server: str, message: str | None, yes: bool, token: str | None) -> None:
     """Chat in the terminal."""
     from ..client.line import is_closed
-    from ..errors import NotConnected
+    from ..errors import NoSuchChild, NotConnected
     from .screen import Screen
 
     if sys.stdin.isatty():
@@ -90,6 +90,8 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
     with _loop() as here:
         try:
             room = here.run(_opened(url, screen))
+        except NoSuchChild as error:
+            raise _nearest_child(error, url) from error
         except NotConnected as error:
             is_unknown = error.status in (400, 404) or is_closed(error)
             raise (_unknown(error, url) if is_unknown else _for_people(error)) from error
@@ -104,13 +106,18 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
 async def _opened(url: str, screen: Screen) -> Conversation:
     from ..client import Conversation
 
+    is_open = False
+
     def tell(text: str) -> None:
         gone = room.refusal
+        if gone is not None and not is_open:
+            return  # opening raises it
         screen.line(str(_for_people(gone)) if gone is not None else f"({text})", "dim")
 
     # Made on the loop it lives on.
     room = Conversation(url, notice=tell)
     await room.open()
+    is_open = True
     return room
 
 
@@ -594,6 +601,20 @@ def _unknown(error: NotConnected, url: str) -> AgentError:
         f"There is no agent {asked!r} at {base}." if is_agent else f"There is no agent at {whole}.",
         next_step="\n  ".join(["Did you mean the first of these?" if near else "There are:", *lines]),
     )
+
+
+def _nearest_child(error: NoSuchChild, url: str) -> NoSuchChild:
+    """The same with the class of children that was meant, if the server tells."""
+    from ..errors import NoSuchChild
+    from ..settings import nearest
+
+    parts = urlsplit(url)
+    try:
+        agents = known_agents(f"{parts.scheme}://{parts.netloc}") or []
+    except OSError:
+        agents = []
+    near = nearest(error.kind, {str(child) for agent in agents for child in agent.get("children", ())})
+    return NoSuchChild(error.kind, error.name, place=error.place, parent=error.parent, near=near)
 
 
 def known_agents(base: str) -> list[dict[str, Any]] | None:

@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket
 from ..access.audit import NOBODY
 from ..access.origins import Hosts
 from ..address import kebab
+from ..children.declared import with_children
 from ..devtools.inspector import Inspector
 from ..models.demo import DemoModel
 from ..server.answers import with_headers
@@ -165,6 +166,7 @@ class WithPage:
                 "class": cls.__name__,
                 "kebab": kebab(cls.__name__),
                 "prefix": address.rpartition("/")[0].lstrip("/"),
+                "children": [kebab(child.__name__) for child in with_children([cls])[1:]],
                 **_introduction(cls),
                 **self._stand_in(cls),
             }
