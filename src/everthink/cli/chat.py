@@ -226,9 +226,20 @@ class Chat:
 
     async def _decide(self, answers: dict[str, bool], filled: dict[str, Filled]) -> Reply:
         """Say yes or no to calls that wait, answer what they ask, and show what the agent makes of it."""
-        replies = [await self._room.approve(call, approved) for call, approved in answers.items()]
-        replies += [await self._room.reply(call, answers=given) for call, given in filled.items()]
-        return await self._shown(replies[-1])
+        from ..errors import AnsweredBefore
+
+        reply: Reply | None = None
+        for call in (*answers, *filled):
+            try:
+                if call in answers:
+                    reply = await self._room.approve(call, answers[call])
+                else:
+                    reply = await self._room.reply(call, answers=filled[call])
+            except AnsweredBefore as error:
+                self._screen.line(f"  ! {error}", "bad")
+                reply = error.reply
+        assert reply is not None  # something waited for an answer
+        return await self._shown(reply)
 
     async def _shown(self, reply: Reply) -> Reply:
         from ..chunks import encode
