@@ -118,6 +118,11 @@ class Conversation:
         return told if is_of_child(self._url, told) else from_address(told)
 
     @property
+    def chats(self) -> bool:
+        """False for an agent that has no conversation: it has a state, and methods to `call`."""
+        return self._exchange.chats
+
+    @property
     def refusal(self) -> Exception | None:
         """Why there is no coming back, once there is none."""
         return self._exchange.refusal
