@@ -394,8 +394,9 @@ class Directory:
     async def require(self, address: Address) -> None:
         """Raise when there is no such agent."""
         if not await self.exists(address):
+            where = f"below {address.parent} " if address.parent is not None else ""
             raise AgentError(
-                f"There is no {address.cls_name} {address.name!r} in this database.",
+                f"There is no {address.cls_name} {address.name!r} {where}in this database.",
                 kept="Nothing was changed.",
             )
 
@@ -516,8 +517,20 @@ class Directory:
         watching.add_done_callback(lambda _: self.trials.clear(trial))
 
     async def release(self, key: Address, turn: str | None = None) -> list[str]:
-        """Let what was set aside be tried again: one turn, or all. Returns the turns, `""` for the agent."""
+        """Let what was set aside of an agent, and of all below it, be tried again: one turn, or all.
+
+        Returns the turns, `""` for an agent.
+        """
         self._check_open()
+        members = {id for (id,) in await self.store.fetch(queries.MEMBERS, key.id)}
+        below = {one.agent for one in await self.set_aside()} & (members - {key.id})
+        found = await self._released(key, turn)
+        for id in sorted(below):
+            if (address := await self._address_of(id)) is not None:
+                found += await self._released(address, turn)
+        return found
+
+    async def _released(self, key: Address, turn: str | None) -> list[str]:
         id = key.id
         while (task := self._leaving.get(key) or self._live.get(key)) is not None and not task.done():
             await asyncio.wait([task])
