@@ -165,7 +165,7 @@ class Plan:
         was = await self._at(path)
         if was is not None and was.kind == "directory":
             raise refusals.is_folder(path, next_step="Name the file in it.")
-        if if_hash is not None and if_hash != ((was.hash or "") if was else ""):
+        if if_hash is not None and if_hash != ("" if was is None else was.hash or was.kind):
             raise refusals.changed_meanwhile(path)
         await self._make_parents(path)
         self.contents[content.hash] = content

@@ -259,7 +259,7 @@ class StoredFiles:
     async def _look_and_count(self, paths: Sequence[str]) -> Mapping[str, Entry]:
         found: dict[str, Entry] = {}
         for start in range(0, max(len(paths), 1), _PAGE):
-            some = paths[start : start + _PAGE]
+            some = paths[start : start + _PAGE] or [""]
             for row in await self._store.fetch(queries.looked(len(some)), *some):
                 if row[0] == "":
                     self._last = row[2]
