@@ -22,8 +22,8 @@ from ..store.port import AgentStore, Statement
 from . import queries, refusals
 from .contents import PART_BYTES, Content, decoded, gathered
 from .objects import ObjectContents
-from .paths import range_below, target_of
-from .plan import MOST_LINKS, ROOT, Kept, Plan, Usage, before_all, before_turn
+from .paths import range_below
+from .plan import ROOT, Kept, Plan, Usage, before_all, before_turn, followed
 from .port import UNLIMITED, Changes, Conclude, Edit, Entries, Entry, WorkspaceLimits
 
 __all__ = ["Origin", "StoredFiles"]
@@ -89,15 +89,7 @@ class StoredFiles:
 
     async def stat(self, path: str, *, follow: bool = True) -> Entry | None:
         """What is at a path, or `None`."""
-        first = path
-        for _ in range(MOST_LINKS + 1):
-            if path == "/":
-                return ROOT
-            entry = (await self._look([path])).get(path)
-            if entry is None or entry.kind != "symlink" or not follow:
-                return entry
-            path = target_of(path, entry.target or "")
-        raise refusals.looping(first)
+        return (await followed(path, self._one))[1] if follow else await self._one(path)
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes | None:
         """Bytes of a file, all or some."""
@@ -267,9 +259,11 @@ class StoredFiles:
                     found[row[0]] = queries.entry_of(row)
         return found
 
-    async def _look(self, paths: Sequence[str]) -> Mapping[str, Entry]:
-        rows = await self._store.fetch(queries.ONE, *paths)
-        return {row[0]: queries.entry_of(row) for row in rows}
+    async def _one(self, path: str) -> Entry | None:
+        if path == "/":
+            return ROOT
+        rows = await self._store.fetch(queries.ONE, path)
+        return queries.entry_of(rows[0]) if rows else None
 
     async def _below(self, folder: str) -> Sequence[Entry]:
         return [queries.entry_of(row) for row in await self._store.fetch(queries.BELOW, *range_below(folder))]

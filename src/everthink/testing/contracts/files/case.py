@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ class FilesCase:
 
 
 @contextmanager
-def refused(code: WorkspaceCode) -> Iterator[None]:
+def refused(code: WorkspaceCode) -> Generator[None]:
     """What is inside is refused with this code, and says so like a letter."""
     with pytest.raises(WorkspaceError) as caught:
         yield
