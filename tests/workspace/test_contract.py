@@ -33,6 +33,8 @@ class StoredContract(FilesContract, HistoryContract):
         return StoredFiles(AgentStore(self.database, "Assistant/room 1"), clock=SystemClock())
 
 
+# What the contract says of one backend it says of all; the index names this one.
+@pytest.mark.memory_case(*range(233, 252), *range(253, 284), 600, 601, 602, 613)
 class TestStoredInSqlite(StoredContract):
     @pytest.fixture(autouse=True)
     async def place(self, tmp_path: Path) -> AsyncIterator[None]:
