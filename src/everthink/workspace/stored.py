@@ -322,6 +322,10 @@ class StoredFiles:
                 swept += await self._objects.sweep([row[0] for row in named])
             return swept
 
+    async def erase_objects(self) -> int:
+        """Delete every object of the agent. For one that is being erased: its files are not readable then."""
+        return 0 if self._objects is None else await self._objects.sweep(())
+
     async def _sweep(self, limits: WorkspaceLimits, keep: Sequence[str] = ()) -> int:
         before = moment_of(self._clock.now_ms()) - timedelta(days=limits.history_days)
         forgotten = queries.forgotten(most=limits.history, most_bytes=limits.history_bytes, before=before)
