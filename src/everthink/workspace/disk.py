@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import logging
 import os
 import secrets
 import stat as modes
@@ -71,6 +72,8 @@ _CODES: dict[int, WorkspaceCode] = {
     errno.EROFS: "EROFS",
     errno.EXDEV: "EXDEV",
 }
+
+_log = logging.getLogger("everthink.workspace")
 
 T = TypeVar("T")
 _Stat = Callable[[str], "Entry | None"]
@@ -300,10 +303,12 @@ class _Effects:
         self._confined, self._followed, self._stat = confined, followed, one
         self._back: list[Callable[[], None]] = []
         self._trash: list[str] = []
+        self._is_alone = False
         self._touched: set[str] = set()
 
     def carry_out(self, ready: Sequence[Ready]) -> None:
         """All of them, or none."""
+        self._is_alone = len(ready) == 1
         with _told(""):
             try:
                 for edit, content in ready:
@@ -315,8 +320,11 @@ class _Effects:
                     with suppress(OSError):
                         undo()
                 raise
-            for path in self._trash:
+        for path in self._trash:
+            try:
                 self._delete(path)
+            except OSError as error:  # the edit is made; nobody sees what is left of the old
+                _log.warning("What was replaced or removed is still at %s: %s", path, error)
 
     def _one(self, edit: Edit, data: bytes) -> None:
         match edit:
@@ -371,7 +379,8 @@ class _Effects:
                     opened.write(data)
                     opened.flush()
                     os.fsync(opened.fileno())
-                self._keep_old(fd, path, name)
+                if not self._is_alone:
+                    self._keep_old(fd, path, name)
                 os.rename(fresh, name, src_dir_fd=fd, dst_dir_fd=fd)
             except BaseException:
                 with suppress(FileNotFoundError):
@@ -380,13 +389,13 @@ class _Effects:
 
     def _keep_old(self, fd: int, path: str, name: str) -> None:
         """A second name for the file that is about to be replaced, until all is done."""
-        old = _fresh_name()
+        kept = f"/{_fresh_name()}"
         try:
-            os.link(name, old, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+            with self._at(kept) as (root, old):
+                os.link(name, old, src_dir_fd=fd, dst_dir_fd=root, follow_symlinks=False)
         except FileNotFoundError:
             self._back.append(lambda: self._unlink(path))
             return
-        kept = _beside(path, old)
         self._trash.append(kept)
         self._back.append(lambda: self._rename(kept, path))
 
@@ -395,8 +404,8 @@ class _Effects:
             os.unlink(name, dir_fd=fd)
 
     def _put_away(self, path: str) -> None:
-        """Out of sight at once, whole; gone when all is done."""
-        kept = _beside(path, _fresh_name())
+        """Out of sight at once, whole; gone when all is done. In the root, which no later edit moves."""
+        kept = f"/{_fresh_name()}"
         try:
             self._rename(path, kept)
         except FileNotFoundError:
@@ -413,11 +422,11 @@ class _Effects:
             os.symlink(target, name, dir_fd=fd)
         self._back.append(lambda: self._unlink(path))
 
-    def _copy(self, source: str, path: str) -> None:
+    def _copy(self, source: str, path: str, *, follow: bool = True) -> None:
         entry = self._stat(source)
         if entry is None:
             raise refusals.not_found(source)
-        if entry.kind == "file":
+        if entry.kind == "file" and follow:
             path, _ = self._followed(path)
         if path == source:
             return
@@ -438,7 +447,7 @@ class _Effects:
                 os.close(folder)
             for name in names:
                 if self._stat(f"{source}/{name}") is not None:
-                    self._copy(f"{source}/{name}", f"{path}/{name}")
+                    self._copy(f"{source}/{name}", f"{path}/{name}", follow=False)
 
     def _delete(self, path: str) -> None:
         """Everything that is there, without following anything."""
@@ -525,10 +534,6 @@ def _is_name(name: str) -> bool:
 
 def _fresh_name() -> str:
     return f"{_OURS}{secrets.token_hex(8)}"
-
-
-def _beside(path: str, name: str) -> str:
-    return f"{parent_of(path).rstrip('/')}/{name}"
 
 
 @contextmanager
