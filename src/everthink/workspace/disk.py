@@ -2,7 +2,7 @@
 
     Workspace --edits--> DiskFiles --Plan--> temporary files, then renames --> the directory
 
-Nothing outside the directory can be reached (`confined.py`). A reader sees a file as it was or as it is, and
+Nothing outside the directory can be reached (`Confined`). A reader sees a file as it was or as it is, and
 never half of it. When an edit fails in the middle, what was done of it is taken back. A crash while there are
 several edits leaves some of them done; one alone is done or not, unless it copies a folder. What was is gone.
 """
@@ -24,9 +24,9 @@ from itertools import islice
 from typing import Any, TypeVar, assert_never
 
 from ..clock import Clock, SystemClock, moment_of
+from ..confined import Confined
 from ..errors import WorkspaceCode, WorkspaceError
 from . import refusals
-from .confined import Confined
 from .contents import Ready, gathered
 from .media import media_type_of
 from .paths import ancestors, name_of, normal, parent_of
