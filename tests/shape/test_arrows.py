@@ -47,6 +47,8 @@ ROOMS: dict[str, set[str]] = {
     "guard": set(),
     # Programs that run for us.
     "programs": set(),
+    # A directory that nothing leads out of.
+    "confined": set(),
     # Ports, each with its adapters beside it.
     "store": set(),
     "sqlite": {"store"},
@@ -57,6 +59,8 @@ ROOMS: dict[str, set[str]] = {
     # What happened, told to whoever listens.
     "observe": {"models.port"},
     "tasks": {"observe.events"},
+    # Where an agent's files are, and what may be done with them.
+    "workspace": {"confined", "store.port", "observe.events", "observe.workspace_events"},
     # The core: values and ports only.
     "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},
@@ -95,7 +99,6 @@ ROOMS: dict[str, set[str]] = {
     # How somebody lets us in: kept over restarts, sealed.
     "oauth": set(),
     "mcp": {*PORTS, "guard", "programs", "oauth", "tasks"},
-    "workspace": {"store.port"},
     "sandbox": set(),
     "cluster": {"store", "postgres"},
     "runtime": {
