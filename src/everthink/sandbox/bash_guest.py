@@ -17,7 +17,7 @@ import posixpath
 import shlex
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from .frames import PREFIX, lengths, packed
@@ -33,8 +33,6 @@ _LOOK = 0.05
 """Seconds between looks at the work that was done."""
 _LATE = 2.0
 """Seconds of work after which a script that was told to stop is given up."""
-_OWN = ("/dev", "/tmp")
-"""Folders that the shell brings along. What is in them stays here, unless the job had them."""
 _INPUT = "/dev/.stdin"
 _MOST_LINKS = 40
 
@@ -114,6 +112,8 @@ class Run:
         for path, size in job["files"]:
             self._sent[path] = body[place : place + size]
             place += size
+        self._hidden: set[str] = set()
+        """What the shell brings along (/dev, /tmp): what is in there stays here, unless the job had it."""
         self._stopped: str | None = None
         self._stop: Callable[[], None] = lambda: None
 
@@ -166,8 +166,9 @@ class Run:
         """Put the files of the job into the tree; what is wrong with them."""
         job = self._job
         given = {*job["folders"], *(path.rpartition("/")[0] for path in self._sent)} - {"", "/"}
-        if "/home" not in given:
+        if not given & {"/home", "/home/user"}:
             tree.remove("/home", recursive=True)
+        self._hidden = set(_paths(tree)) - _with_parents(job["folders"], self._sent) - self._sent.keys()
         path = "/"
         try:
             for path in sorted(given):
@@ -223,7 +224,6 @@ class Run:
     def _changes(self, tree: Any) -> tuple[dict[str, Any], list[bytes]]:
         """What differs from what was sent. A loop and no recursion: a cycle would keep the interpreter."""
         job, limits = self._job, self._job["limits"]
-        hidden = tuple(own for own in _OWN if not self._was_given(own))
         changed: list[tuple[str, int]] = []
         parts: list[bytes] = []
         folders: list[str] = []
@@ -233,7 +233,7 @@ class Run:
             folder = todo.pop()
             for entry in tree.read_dir(folder or "/"):
                 path, kind = f"{folder}/{entry['name']}", entry["metadata"]["file_type"]
-                if path in hidden or path == _INPUT:
+                if path in self._hidden or path == _INPUT:
                     continue
                 if kind == "directory":
                     todo.append(path)
@@ -267,9 +267,6 @@ class Run:
         gone = [path for path in self._sent if path not in found and self._is_collected(path)]
         return {"changed": changed, "deleted": gone, "folders": folders}, parts
 
-    def _was_given(self, own: str) -> bool:
-        return own in self._job["folders"] or any(path.startswith(f"{own}/") for path in self._sent)
-
     def _is_collected(self, path: str) -> bool:
         return any(top == "/" or path == top or path.startswith(f"{top}/") for top in self._job["collect"])
 
@@ -286,6 +283,18 @@ def _content(tree: Any, path: str, kind: str) -> bytes | None:
             return tree.read_file(path) if kind == "file" else None
         path = posixpath.normpath(posixpath.join(posixpath.dirname(path), tree.read_link(path)))
     return None  # a circle
+
+
+def _paths(tree: Any) -> Iterator[str]:
+    """Everything in a tree."""
+    todo = [""]
+    while todo:
+        folder = todo.pop()
+        for entry in tree.read_dir(folder or "/"):
+            path = f"{folder}/{entry['name']}"
+            yield path
+            if entry["metadata"]["file_type"] == "directory":
+                todo.append(path)
 
 
 def _with_parents(folders: list[str], files: dict[str, memoryview]) -> set[str]:

@@ -2,8 +2,8 @@
 
     "for i in {1..20000}" --too_many_words--> "{1..20000}"
 
-Pure. bashkit expands at most 10,000 words and says nothing when there are more: the loop above would run once,
-with the text itself. Such a script is refused before anything of it runs.
+Pure. bashkit expands at most 10,000 words and says nothing when there are more: the loop above would run
+once, with the text itself. Such a script is refused before anything of it runs.
 """
 
 from __future__ import annotations

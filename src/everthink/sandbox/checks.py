@@ -19,6 +19,7 @@ from .port import Job
 __all__ = ["BroughtBack", "brought_back", "parents_of", "refusal"]
 
 LONGEST_PATH = 4_096
+LONGEST_SOURCE = 1_000_000
 LONGEST_NAME = 255
 _COMMAND = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
@@ -48,8 +49,11 @@ def refusal(job: Job) -> str | None:
             )
     if total > limits.tree_bytes:
         return f"The files have {total:,} bytes, and {limits.tree_bytes:,} may go in (tree_bytes). {_KEPT}"
-    if len(job.stdin) > limits.tree_bytes or len(job.source) > limits.tree_bytes:
-        return f"Script and input may have {limits.tree_bytes:,} bytes each (tree_bytes). {_KEPT}"
+    if len(job.stdin) > limits.file_bytes:
+        most = f"{limits.file_bytes:,} may go in (file_bytes)"
+        return f"The input has {len(job.stdin):,} bytes, and {most}. {_KEPT}"
+    if len(job.source) > LONGEST_SOURCE:
+        return f"The script has {len(job.source):,} characters, and may have {LONGEST_SOURCE:,}. {_KEPT}"
     for path in (*job.files, *job.folders, job.cwd, *job.collect):
         if path != "/" and not _is_path(path):
             return f"{path!r} is no absolute path without detours. {_KEPT}"

@@ -5,7 +5,8 @@
              Host.call v  | JSON
 
 A guest sees the files of its job and nothing else of this machine. Whatever it does, `run` returns: an
-outcome says how it ended and which limit stopped it. Every adapter passes `everthink.testing.contracts.sandbox`.
+outcome says how it ended and which limit stopped it. Every adapter passes the suite in
+`everthink.testing.contracts.sandbox`.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class Sandbox(Protocol):
         ...
 
     async def run(self, job: Job, host: Host) -> Outcome:
-        """Run a job to its end. Nothing that a guest does raises; when cancelled, the guest is killed first."""
+        """Run a job to its end. Nothing that a guest does raises; cancelled, it kills the guest first."""
         ...
 
     async def aclose(self) -> None:
