@@ -96,7 +96,8 @@ ROOMS: dict[str, set[str]] = {
     "oauth": set(),
     "mcp": {*PORTS, "guard", "programs", "oauth", "tasks"},
     "workspace": {"store.port"},
-    "sandbox": set(),
+    # Where code runs that nobody has read: in locked children.
+    "sandbox": {"programs"},
     "cluster": {"store", "postgres"},
     "runtime": {
         "cluster",

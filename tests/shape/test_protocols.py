@@ -18,6 +18,8 @@ SEAMS = {
     "models.port.Model": "adapters: a provider",
     "store.port.Store": "adapters: a database",
     "cluster.membership.Shared": "adapters: a database that several processes use",
+    "sandbox.port.Host": "tools and users: whom a guest can ask",
+    "sandbox.port.Sandbox": "adapters: an engine that runs code nobody trusts",
     "server.connections.Socket": "libraries: what Starlette's sockets can",
     "postgres.driver.Connection": "libraries: what asyncpg's connections can",
     "postgres.driver.Pool": "libraries: what asyncpg's pools can",
