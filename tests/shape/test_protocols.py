@@ -17,6 +17,8 @@ SEAMS = {
     "door.chat_stream.StreamCallback": "users: who is told of an answer",
     "models.port.Model": "adapters: a provider",
     "store.port.Store": "adapters: a database",
+    "workspace.port.Files": "adapters: a place for files",
+    "workspace.port.History": "adapters: such a place that remembers",
     "cluster.membership.Shared": "adapters: a database that several processes use",
     "sandbox.port.Host": "tools and users: whom a guest can ask",
     "sandbox.port.Sandbox": "adapters: an engine that runs code nobody trusts",

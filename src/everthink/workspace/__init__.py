@@ -4,22 +4,29 @@ from everthink.workspace import Workspace, DiskFiles
 """
 
 from ..facades import help_from
-from .limits import WorkspaceLimits
+from .disk import DiskFiles
+from .grep import Found, Hits
 from .memory import MemoryFiles
-from .port import Change, Copy, Edit, Entry, Files, Link, MakeFolder, Move, Put, Remove
+from .mounted import MountedFiles, ReadOnly
+from .port import Change, Copy, Edit, Entry, Files, Link, MakeFolder, Move, Put, Remove, WorkspaceLimits
 from .workspace import Workspace, WorkspaceInfo
 
 __all__ = [
     "Change",
     "Copy",
+    "DiskFiles",
     "Edit",
     "Entry",
     "Files",
+    "Found",
+    "Hits",
     "Link",
     "MakeFolder",
     "MemoryFiles",
+    "MountedFiles",
     "Move",
     "Put",
+    "ReadOnly",
     "Remove",
     "Workspace",
     "WorkspaceInfo",

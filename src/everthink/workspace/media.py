@@ -1,12 +1,11 @@
-"""Which media type a file has that nobody gave one: by its name, else text or bytes.
+"""Which media type a file has that nobody gave one: by its name, or by its bytes.
 
-Pure, and the same on every machine: the tables of the system are not asked. What a picture is by its bytes is
-the affair of whoever shows it.
+Pure, and the same on every machine: the tables of the system are not asked.
 """
 
 from __future__ import annotations
 
-__all__ = ["BYTES", "TEXT", "media_type_of", "text_of"]
+__all__ = ["BYTES", "TEXT", "media_type_of", "sniffed", "text_of"]
 
 TEXT, BYTES = "text/plain", "application/octet-stream"
 
@@ -47,6 +46,29 @@ def media_type_of(path: str, data: bytes) -> str:
     if dot and (known := _BY_NAME.get(ending.lower())):
         return known
     return BYTES if text_of(data) is None else TEXT
+
+
+_BY_BEGINNING = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+
+
+def sniffed(data: bytes) -> str:
+    """What the bytes themselves say: a picture, a PDF, a text, or just bytes."""
+    for beginning, media_type in _BY_BEGINNING:
+        if data.startswith(beginning):
+            return media_type
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    if b"<svg" in data[:512]:
+        return "image/svg+xml"
+    start = data[:4096]
+    unreadable = start.decode("utf-8", "replace").count("\ufffd")
+    return TEXT if b"\0" not in start and unreadable * 100 <= len(start) else BYTES
 
 
 def text_of(data: bytes) -> str | None:

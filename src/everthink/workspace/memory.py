@@ -13,10 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from ..clock import Clock, SystemClock, moment_of
 from . import refusals
 from .contents import gathered
-from .limits import UNLIMITED, WorkspaceLimits
 from .paths import normal, range_below, target_of
 from .plan import MOST_LINKS, ROOT, Kept, Plan, Usage, before_all, before_turn
-from .port import Change, Conclude, Edit, Entry, Put
+from .port import UNLIMITED, Changes, Conclude, Edit, Entries, Entry, Put, WorkspaceLimits
 
 __all__ = ["MemoryFiles"]
 
@@ -63,7 +62,7 @@ class MemoryFiles:
             raise refusals.not_found(path)
         yield data
 
-    async def list(self, folder: str, *, limit: int = 1000, after: str = "") -> list[Entry]:
+    async def list(self, folder: str, *, limit: int = 1000, after: str = "") -> Entries:
         """What is directly in a folder, by name."""
         await self._begin()
         inside = (self._entries[path] for path in self._paths(folder))
@@ -87,20 +86,20 @@ class MemoryFiles:
         *,
         conclude: Conclude | None = None,
         limits: WorkspaceLimits = UNLIMITED,
-    ) -> list[Change]:
+    ) -> Changes:
         """Do all of the edits, or none."""
         await self._begin()
         whole = await gathered(edits, most_bytes=limits.file_bytes)
         return await self._carry_out(lambda plan: plan.edit(whole), conclude, limits)
 
-    async def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
+    async def changes(self, *, after: int = 0, limit: int = 1000) -> Changes:
         """The changes that are kept, in order."""
         await self._begin()
         return [one.change for one in self._log if one.change.seq > after][:limit]
 
     async def restore(
         self, seq: int, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
-    ) -> list[Change]:
+    ) -> Changes:
         """Bring everything to where it stood after the change `seq`."""
         await self._begin()
         first = self._log[0].change.seq if self._log else self._last + 1
@@ -111,7 +110,7 @@ class MemoryFiles:
 
     async def undo(
         self, turn: str, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
-    ) -> list[Change]:
+    ) -> Changes:
         """Take back what one turn changed: nothing here, since changes in memory belong to no turn."""
         wanted = before_turn(self._log, turn)
         return await self._carry_out(lambda plan: plan.bring_back(wanted), conclude, limits)
@@ -121,7 +120,7 @@ class MemoryFiles:
         think: Callable[[Plan], Awaitable[None]],
         conclude: Conclude | None,
         limits: WorkspaceLimits,
-    ) -> list[Change]:
+    ) -> Changes:
         now = moment_of(self._clock.now_ms())
         plan = Plan(self._look, self._below, now=now, limits=limits)
         await think(plan)

@@ -2,8 +2,8 @@
 
     what a model or a person wrote --normal--> "/notes/plan.md"
 
-Pure. A path begins at the root whether it says so or not; `.` and doubled slashes mean nothing, `..` goes up and
-stops at the root. Letters with accents have one spelling (NFC). What a path on some system could not be
+Pure. A path begins at the root whether it says so or not; `.` and doubled slashes mean nothing, `..` goes up
+and stops at the root. Letters with accents have one spelling (NFC). What a path on some system could not be
 (control characters, backslashes) is refused everywhere, so that files can move between backends.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from .limits import UNLIMITED, WorkspaceLimits
+from .port import UNLIMITED, WorkspaceLimits
 from .refusals import over, unfit
 
 __all__ = ["ancestors", "is_below", "name_of", "normal", "parent_of", "range_below", "target_of"]

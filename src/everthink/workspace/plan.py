@@ -2,8 +2,8 @@
 
     Files.apply --edits--> Plan --entries, contents, changes--> rows, a dict, system calls
 
-Decides and touches nothing: a backend says how to look (`look`, `below`), and carries out what stands here at the
-end. So all backends refuse the same edits, in the same words. Later edits of a plan see what earlier ones did.
+Decides and touches nothing: a backend says how to look (`look`, `below`), and carries out what stands here at
+the end. So all backends refuse the same edits, in the same words. Later edits of a plan see what earlier did.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from ..clock import EPOCH
 from ..errors import WorkspaceError
 from . import refusals
 from .contents import Content, Ready
-from .limits import WorkspaceLimits
 from .paths import ancestors, is_below, parent_of, target_of
-from .port import Change, Copy, Edit, Entry, Link, MakeFolder, Move, Put, Remove
+from .port import Change, Copy, Edit, Entry, Link, MakeFolder, Move, Put, Remove, WorkspaceLimits
 
 __all__ = [
     "MOST_LINKS",
@@ -362,7 +361,7 @@ def before_all(kept: Sequence[Kept]) -> dict[str, Entry | None]:
 
 
 def before_turn(kept: Sequence[Kept], turn: str) -> dict[str, Entry | None]:
-    """What the paths that a turn changed were before it. `kept` goes from its first change to the last of all.
+    """What the paths that a turn changed were before it. `kept` goes from its first change to the last.
 
     Raises `ESTALE` when somebody else has changed one of them since.
     """

@@ -3,7 +3,7 @@
     Workspace --edits--> Files.apply --changes--> log, listeners
     Workspace <--entries, bytes-- Files.stat, read, stream, list, scan
 
-Adapters: `stored` (the agent's own rows), `memory`, `disk` (a real directory), `mounted` (several in one tree).
+Adapters: `stored` (the agent's own rows), `memory`, `disk` (a real directory), `mounted` (several as one).
 Paths here are absolute and normal, as `paths.py` makes them; the root `/` is always there and is a folder.
 `apply` is the only verb that writes, and it is all or nothing: from the look at what an edit depends on to
 its end nobody else writes. Refusals are `WorkspaceError`s.
@@ -13,20 +13,25 @@ Only the last part of a path is ever followed when it is a link; a path that goe
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Literal, Protocol
 
 from ..clock import EPOCH
+from ..errors import InvalidSettings
 from ..store.port import Statement
-from .limits import UNLIMITED, WorkspaceLimits
 
 __all__ = [
+    "MIB",
+    "UNLIMITED",
     "Change",
+    "Changes",
     "Conclude",
     "Copy",
     "Edit",
+    "Entries",
     "Entry",
     "Files",
     "History",
@@ -36,13 +41,16 @@ __all__ = [
     "Move",
     "Put",
     "Remove",
+    "WorkspaceLimits",
 ]
+
+MIB = 1024 * 1024
 
 Kind = Literal["file", "directory", "symlink"]
 
 Conclude = Callable[[Sequence[Statement]], Awaitable[None]]
 """Takes the statements of an edit into a commit of its own, returns once that is durable, and raises when it
-is not. Whoever keeps files elsewhere than in the store calls it with `()` right after the edit took effect."""
+is not. Whoever keeps files elsewhere than in the store calls it with `()` right after the edit's effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +150,52 @@ class Link:
 Edit = Put | MakeFolder | Remove | Move | Copy | Link
 
 
+# --- how much
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceLimits:
+    """The bounds of one agent's files. Each has a default; raise what you need."""
+
+    path_bytes: int = 4_096
+    """Bytes of a path, and of a link's target."""
+    name_bytes: int = 255
+    """Bytes of one part of a path."""
+    depth: int = 100
+    """Parts of a path."""
+    file_bytes: int = 100 * MIB
+    """Bytes of one file."""
+    files_bytes: int = 512 * MIB
+    """Bytes of all files together. What is kept only to undo changes does not count."""
+    entries: int = 50_000
+    """Files, folders and links."""
+    history: int = 1_000
+    """Changes that are kept to be undone. The last edit can be undone however many changes it was."""
+    history_days: int = 30
+    """For how long they are kept."""
+    history_bytes: int = 512 * MIB
+    """Bytes of earlier contents that are kept for them."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidSettings(
+                    f"WorkspaceLimits({field.name}={value!r}): a limit is a whole number above 0.",
+                    next_step="Leave it out for the default, or give a large number for hardly any limit.",
+                )
+
+
+UNLIMITED = WorkspaceLimits(file_bytes=sys.maxsize, files_bytes=sys.maxsize, entries=sys.maxsize)
+"""What a backend assumes that nobody gave limits: those of paths only."""
+
+
+# --- the port
+
+Entries = list[Entry]
+Changes = list[Change]
+
+
 class Files(Protocol):
     """A place where files are. Six verbs; `everthink.testing.contracts.files` says what they promise."""
 
@@ -157,14 +211,14 @@ class Files(Protocol):
         """The bytes of a file, piece by piece. Raises `ENOENT` at its first step when there is none."""
         ...
 
-    async def list(self, folder: str, *, limit: int = 1000, after: str = "") -> list[Entry]:
+    async def list(self, folder: str, *, limit: int = 1000, after: str = "") -> Entries:
         """What is directly in a folder, by name, from behind the name `after` on. `[]` when it is none."""
         ...
 
     def scan(
         self, prefix: str = "/", *, contents: bool = False, most_bytes: int = 1 << 20
     ) -> AsyncIterator[tuple[Entry, bytes | None]]:
-        """Everything below a folder in the order of paths; with `contents` the bytes of files up to a size."""
+        """Everything below a folder, in the order of paths; with `contents` the bytes of smaller files."""
         ...
 
     async def apply(
@@ -173,7 +227,7 @@ class Files(Protocol):
         *,
         conclude: Conclude | None = None,
         limits: WorkspaceLimits = UNLIMITED,
-    ) -> list[Change]:
+    ) -> Changes:
         """Do all of the edits, in order, or none: what changed. `conclude` is called once when it is done."""
         ...
 
@@ -181,18 +235,18 @@ class Files(Protocol):
 class History(Protocol):
     """What a backend can besides that remembers: `StoredFiles` and `MemoryFiles` do."""
 
-    async def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
+    async def changes(self, *, after: int = 0, limit: int = 1000) -> Changes:
         """The changes that are kept, from behind the number `after` on, in order."""
         ...
 
     async def restore(
         self, seq: int, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
-    ) -> list[Change]:
+    ) -> Changes:
         """Bring everything to where it stood after the change `seq`. These are changes, too."""
         ...
 
     async def undo(
         self, turn: str, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
-    ) -> list[Change]:
+    ) -> Changes:
         """Take back what one turn changed. These are changes, too."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import WorkspaceError
+from ..errors import WorkspaceCode, WorkspaceError
 
 __all__ = [
     "changed_meanwhile",
@@ -108,15 +108,15 @@ def changed_meanwhile(path: str) -> WorkspaceError:
 
 def over(what: str, limit: str, most: int, path: str = "") -> WorkspaceError:
     """More than a bound allows. `limit` is its field in `WorkspaceLimits`."""
-    code = {
+    codes: dict[str, WorkspaceCode] = {
         "path_bytes": "ENAMETOOLONG",
         "name_bytes": "ENAMETOOLONG",
         "depth": "ELOOP",
         "file_bytes": "EFBIG",
-    }.get(limit, "EDQUOT")
+    }
     return WorkspaceError(
         f"{what}, and {most:,} may be ({limit}).",
-        code=code,
+        code=codes.get(limit, "EDQUOT"),
         path=path,
         kept=_KEPT,
         next_step=f"Make it less, or allow more with WorkspaceLimits({limit}=...).",

@@ -4,14 +4,15 @@
                                                   |--> on_change, workspace:* events
 
 Written once over the six verbs of `Files`: paths, limits, patterns, differences and events are here, so every
-backend behaves alike. On a class it is a definition; `bind` makes the one of an agent. An edit is durable, and
-seen by everybody, before its method returns.
+backend behaves alike. On a class it is a definition; `bind` makes the one of an agent. An edit is durable
+before its method returns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import hashlib
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -27,14 +28,34 @@ from ..observe.workspace_events import (
     WorkspaceMkdir,
     WorkspaceMv,
     WorkspaceRead,
+    WorkspaceRestore,
     WorkspaceRm,
     WorkspaceWrite,
 )
 from ..store.port import AgentStore
 from . import refusals
-from .limits import WorkspaceLimits
+from .diff import unified
+from .glob import Glob
+from .grep import Hits, Search
+from .memory import MemoryFiles
+from .objects import ObjectContents
 from .paths import normal
-from .port import Change, Conclude, Copy, Edit, Entry, Files, Link, MakeFolder, Move, Put, Remove
+from .port import (
+    Change,
+    Conclude,
+    Copy,
+    Edit,
+    Entry,
+    Files,
+    History,
+    Link,
+    MakeFolder,
+    Move,
+    Put,
+    Remove,
+    WorkspaceLimits,
+)
+from .stored import Origin, StoredFiles
 
 __all__ = ["Workspace", "WorkspaceInfo"]
 
@@ -42,6 +63,7 @@ _log = logging.getLogger("everthink.workspace")
 
 SPILL_FROM = 1_500_000
 _TRIES = 100
+_PAGE, _PAGE_BYTES = 500, 8 << 20
 
 OnChange = Callable[[Change], object]
 
@@ -51,7 +73,6 @@ class WorkspaceInfo:
     """How much a workspace holds."""
 
     file_count: int
-    """Files and links."""
     directory_count: int
     """Folders, the root included."""
     total_bytes: int
@@ -101,11 +122,18 @@ class Workspace:
         *,
         clock: Clock,
         emit: Callable[[EventBody], None] | None = None,
-        origin: Callable[[], tuple[str | None, str | None]] | None = None,
+        origin: Origin | None = None,
     ) -> Workspace:
-        """The workspace of the agent whose `store` this is. `origin` says which call, of which turn, edits."""
+        """The workspace of the agent whose `store` this is. `origin` says which call of which turn asks."""
         bound = copy.copy(self)
         bound._emit, bound._lock = emit, asyncio.Lock()
+        if self._own_files is None:
+            objects = None
+            if self._objects is not None:
+                objects = ObjectContents(self._objects, prefix=self._prefix, agent=store.agent)
+            bound._files = StoredFiles(
+                store, clock=clock, origin=origin, objects=objects, spill_from=self._spill_from
+            )
         return bound
 
     def concluding(self, conclude: Conclude) -> Workspace:
@@ -192,11 +220,123 @@ class Workspace:
 
     async def get_workspace_info(self) -> WorkspaceInfo:
         """How much there is."""
+        if isinstance(self.files, StoredFiles):
+            counts, size, spilled = await self.files.counts()
+            return WorkspaceInfo(counts.get("file", 0), counts.get("directory", 0) + 1, size, spilled)
         files, folders, size = 0, 1, 0
         async for entry, _ in self.files.scan():
-            files, folders = files + (entry.kind != "directory"), folders + (entry.kind == "directory")
+            files, folders = files + (entry.kind == "file"), folders + (entry.kind == "directory")
             size += entry.size
         return WorkspaceInfo(files, folders, size, 0)
+
+    # --- looking for something
+
+    async def glob(self, pattern: str) -> list[Entry]:
+        """What has a path like this, in the order of paths: `**/*.md`. Links are not followed."""
+        glob = Glob(pattern)
+        if glob.path is not None:
+            entry = await self.lstat(glob.path)
+            return [] if entry is None or glob.path == "/" else [entry]
+        entries = [entry async for entry, _ in self.files.scan(glob.folder)]
+        meant = await asyncio.to_thread(glob.matching, [entry.path for entry in entries])
+        return [entry for entry in entries if entry.path in meant]
+
+    async def grep(
+        self,
+        pattern: str,
+        path: str = "/",
+        *,
+        include: str | None = None,
+        fixed: bool = False,
+        ignore_case: bool = False,
+        context: int = 0,
+        limit: int = 200,
+        most_bytes: int = 1 << 20,
+    ) -> Hits:
+        """Lines that a regular expression is found in, in a file or in all below a folder, by path.
+
+        `include` is a pattern of paths; without a slash, of names (`*.py`). `fixed` looks for the text
+        itself. Files of more than `most_bytes`, and files that are no text, are counted and left out.
+        """
+        search = Search(pattern, fixed=fixed, ignore_case=ignore_case, context=context, limit=limit)
+        glob = None if include is None else Glob(include if "/" in include else f"**/{include}")
+        where = await self.stat(path)
+        if where is None:
+            raise refusals.not_found(self._normal(path))
+        async for page in self._texts(where, most_bytes):
+            await asyncio.to_thread(_look, search, glob, page)
+            if search.is_over:
+                break
+        return search.hits()
+
+    async def _texts(self, where: Entry, most_bytes: int) -> AsyncIterator[list[tuple[str, bytes | None]]]:
+        """The files to look through, so many at a time as are good to hold."""
+        if where.kind != "directory":
+            is_small = where.size <= most_bytes
+            yield [(where.path, await self.files.read(where.path) if is_small else None)]
+            return
+        page, held = list[tuple[str, bytes | None]](), 0
+        async for entry, data in self.files.scan(where.path, contents=True, most_bytes=most_bytes):
+            if entry.kind == "file":
+                page.append((entry.path, data))
+                held += len(data or b"")
+            if len(page) >= _PAGE or held >= _PAGE_BYTES:
+                yield page
+                page, held = [], 0
+        if page:
+            yield page
+
+    async def diff(self, a: str, b: str) -> str:
+        """A unified diff from one file to another; empty when they are equal."""
+        return await self._diff(
+            self._normal(a), await self._needed(a), self._normal(b), await self._needed(b)
+        )
+
+    async def diff_content(self, path: str, text: str) -> str:
+        """A unified diff from a file to a text; empty when they are equal."""
+        return await self._diff(self._normal(path), await self._needed(path), self._normal(path), text)
+
+    async def _diff(self, old: str, before: str, new: str, after: str) -> str:
+        return await asyncio.to_thread(unified, before, after, old=old, new=new)
+
+    async def _needed(self, path: str) -> str:
+        data = await self.files.read(self._normal(path))
+        if data is None:
+            raise refusals.not_found(self._normal(path))
+        return data.decode("utf-8", "replace")
+
+    # --- what was
+
+    async def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
+        """What was changed, in order, from behind the change `after` on."""
+        return await self._history.changes(after=after, limit=limit)
+
+    async def restore(self, seq: int) -> list[Change]:
+        """Bring all files to where they stood after the change `seq`. That can be taken back the same way."""
+        changes = await self._history.restore(seq, conclude=self._conclude, limits=self.limits)
+        await self._show(changes)
+        self._tell(WorkspaceRestore(changes=len(changes), seq=seq))
+        return changes
+
+    async def undo(self, *, turn: str) -> list[Change]:
+        """Take back what one turn changed. Raises `ESTALE` when one of its files was changed again since."""
+        changes = await self._history.undo(turn, conclude=self._conclude, limits=self.limits)
+        await self._show(changes)
+        self._tell(WorkspaceRestore(changes=len(changes), turn_id=turn))
+        return changes
+
+    @property
+    def _history(self) -> History:
+        if isinstance(self.files, StoredFiles | MemoryFiles):
+            return self.files
+        raise refusals.no_history()
+
+    async def sweep(self, *, keep: Sequence[str] = ()) -> int:
+        """Forget old changes and the bytes that nothing names any more, except those of the hashes in `keep`.
+
+        Returns how many contents are gone. Asked for by the runtime now and then; nobody else has to.
+        """
+        return await self.files.sweep(self.limits, keep=keep) if isinstance(self.files, StoredFiles) else 0
 
     # --- writing
 
@@ -309,9 +449,17 @@ class Workspace:
         media_type: str | None,
         if_hash: str | None = None,
     ) -> Change:
-        changes = await self._apply([Put(self._normal(path), data, media_type, if_hash)])
-        written = changes[-1]
         size = len(data) if isinstance(data, bytes) else 0
+
+        async def counted(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+            nonlocal size
+            async for piece in stream:
+                size += len(piece)
+                yield piece
+
+        given = data if isinstance(data, bytes) else counted(data)
+        changes = await self._apply([Put(self._normal(path), given, media_type, if_hash)])
+        written = changes[-1]
         self._tell(
             WorkspaceWrite(
                 path=written.path,
@@ -351,7 +499,7 @@ class Workspace:
         for change in changes:
             try:
                 await awaited(self._on_change(change))
-            except Exception:  # it looks on; the change is made
+            except Exception:  # noqa: BLE001 - it looks on; the change is made
                 _log.exception("on_change of a workspace failed for %r", change.path)
 
     def _tell(self, body: EventBody) -> None:
@@ -359,7 +507,7 @@ class Workspace:
             self._emit(body)
 
     def _storage(self, size: int) -> str:
-        return "files"
+        return self.files.place_of(size) if isinstance(self.files, StoredFiles) else "files"
 
     def _normal(self, path: str) -> str:
         return normal(path, self.limits)
@@ -380,7 +528,12 @@ class Workspace:
                 return Link(self._normal(path), target)
 
 
-def _hash(data: bytes | None) -> str:
-    import hashlib
+def _look(search: Search, glob: Glob | None, page: list[tuple[str, bytes | None]]) -> None:
+    if glob is not None:
+        meant = glob.matching([path for path, _ in page])
+        page = [one for one in page if one[0] in meant]
+    search.look(page)
 
+
+def _hash(data: bytes | None) -> str:
     return "" if data is None else hashlib.sha256(data).hexdigest()
