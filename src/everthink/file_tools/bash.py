@@ -1,6 +1,6 @@
 """`bash`: a script over a copy of the workspace; what it changed is written back, with the result, at once.
 
-    workspace --Snapshot--> Sandbox (a locked child) --Outcome--> edits --one commit--> workspace, ledger, result
+    workspace --Snapshot--> Sandbox (a locked child) --Outcome--> edits --one commit--> files, ledger, result
 
 A script never overwrites or deletes what it was not given, nor what somebody else changed while it ran: both
 are told in `errors`, and the rest is written. Scripts of one workspace run one after the other. Since nothing
@@ -18,7 +18,7 @@ from typing import Any
 from ..calling import awaited
 from ..errors import InvalidSettings, ToolError, WorkspaceError
 from ..sandbox.port import HostRefused, Job, Limits, Outcome, Sandbox, Stream
-from ..settings import check_fields
+from ..settings import as_settings, check_fields
 from ..tools.context import ToolContext
 from ..workspace.paths import normal
 from ..workspace.port import Edit, MakeFolder, Put, Remove
@@ -27,7 +27,7 @@ from .place import Place, shown_error
 from .sizes import in_words
 from .snapshot import Snapshot, taken
 
-__all__ = ["BashOptions", "run_bash"]
+__all__ = ["BashOptions", "bash_of", "run_bash"]
 
 SHOWN_LIVE = 8_000
 """Characters of a script's output that are shown while it runs: the latest."""
@@ -57,9 +57,6 @@ class BashOptions:
                 "BashOptions(network=True): scripts have no network.",
                 next_step="Give the model a tool that fetches what it may fetch.",
             )
-        for name in ("timeout", "max_workspace_files", "max_workspace_file_bytes", "max_output_bytes"):
-            if getattr(self, name) <= 0:
-                raise InvalidSettings(f"BashOptions({name}={getattr(self, name)!r}) is no number above zero.")
 
     def limits(self) -> Limits:
         """The same for a sandbox."""
@@ -70,6 +67,13 @@ class BashOptions:
             files=max(self.max_workspace_files, 1_000),
             file_bytes=max(self.max_workspace_file_bytes, 1_000_000),
         )
+
+
+def bash_of(setting: bool | BashOptions | Mapping[str, Any]) -> BashOptions | None:
+    """What `workspace_bash` asks for: `None` when it is off; what is not said has its default."""
+    if isinstance(setting, bool):
+        return BashOptions() if setting else None
+    return as_settings(BashOptions, setting, "workspace_bash")
 
 
 # Scripts of one workspace wait for each other: the next one sees what the last one wrote.
@@ -168,11 +172,13 @@ class _Script:
                 edits.append(Put(path, outcome.changed[path], if_hash=before.hash_of(path)))
         gone = {path for path in before.folders - outcome.folders if path != "/"}
         if outcome.status != "done" and not outcome.folders:
-            gone = set()  # killed: nothing of it came back
+            gone.clear()  # killed: nothing of it came back
         edits += [Remove(path) for path in sorted(outcome.deleted)]
         for path in sorted(gone, key=lambda path: (-path.count("/"), path)):
             if (kept := before.protects_below(path)) is not None:
-                self.errors.append(f"{path} was not deleted: {kept} is in it, which the script was not given.")
+                self.errors.append(
+                    f"{path} was not deleted: {kept} is in it, which the script was not given."
+                )
             else:
                 edits.append(Remove(path, recursive=True))
         return edits

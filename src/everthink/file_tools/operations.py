@@ -2,8 +2,8 @@
 
     Workspace | a backend of yours --operations--> read, write, edit, list, find, grep, delete, bash
 
-`everthink.workspace.Workspace` has all of it. A backend of your own needs the methods of the tools that it is to
-serve; each may be `def` or `async def`.
+`everthink.workspace.Workspace` has all of it. A backend of your own needs the methods of the tools that it is
+to serve; each may be `def` or `async def`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
 class ReadOperations(Protocol):
     """For `read`."""
 
-    def stat(self, path: str, /) -> Entry | None | Awaitable[Entry | None]:
+    def stat(self, path: str, /) -> Entry | Awaitable[Entry | None] | None:
         """What is at a path, or `None`."""
         ...
 
-    def read_file_bytes(self, path: str, /) -> bytes | None | Awaitable[bytes | None]:
+    def read_file_bytes(self, path: str, /) -> bytes | Awaitable[bytes | None] | None:
         """The bytes of a file, or `None`."""
         ...
 

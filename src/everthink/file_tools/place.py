@@ -15,17 +15,18 @@ from typing import Any
 from ..errors import ToolError, WorkspaceError
 from ..store.port import Statement
 from ..tools.context import ToolContext
-from ..workspace.stored import StoredFiles
 from ..workspace.workspace import Workspace
 
-__all__ = ["Place", "shown_error"]
+__all__ = ["Place", "is_stored", "shown_error"]
 
 
 class Place:
     """The files that tools work with: a backend, or with `None` those of the agent that runs them."""
 
-    def __init__(self, backend: Any = None) -> None:
+    def __init__(self, backend: Any = None, *, is_once: bool | None = None) -> None:
         self.backend = backend
+        self.is_once = backend is None or is_stored(backend) if is_once is None else is_once
+        """True when a write that a crash cut off has certainly not happened: it may be run again."""
 
     def of(self, ctx: ToolContext) -> Any:
         """The backend for a call."""
@@ -46,11 +47,10 @@ class Place:
 
         return found.concluding(settle)
 
-    @property
-    def is_once(self) -> bool:
-        """True when a write that a crash cut off has certainly not happened: it may be run again."""
-        found = self.backend
-        return found is None or (isinstance(found, Workspace) and isinstance(found.files, StoredFiles))
+
+def is_stored(backend: Any) -> bool:
+    """True when a backend, or what a class calls its workspace, keeps files in the agent's own rows."""
+    return isinstance(backend, Workspace) and backend.is_own
 
 
 def shown_error(error: WorkspaceError) -> ToolError:

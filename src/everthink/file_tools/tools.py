@@ -8,8 +8,10 @@ What they do is in the modules beside this one; here is what the model is told o
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ..errors import ToolError
@@ -17,7 +19,7 @@ from ..sandbox.port import Sandbox
 from ..settings import as_settings
 from ..tools.context import ToolContext
 from ..tools.tool import Origin, Tool
-from .bash import BashOptions, run_bash
+from .bash import BashOptions, bash_of, run_bash
 from .looking import find_files, grep, list_folder
 from .operations import (
     BashOperations,
@@ -45,6 +47,7 @@ __all__ = [
     "create_workspace_tools",
     "create_write_tool",
     "has_bash",
+    "tools_of_agents",
 ]
 
 WORKSPACE = Origin(
@@ -62,17 +65,19 @@ def create_workspace_tools(
 
     `bash=False` leaves that one out; so does a missing extra `sandbox`.
     """
-    tools = [
-        create_read_tool(backend),
-        create_write_tool(backend),
-        create_edit_tool(backend),
-        create_list_tool(backend),
-        create_find_tool(backend),
-        create_grep_tool(backend),
-        create_delete_tool(backend),
-    ]
-    if bash is not False and has_bash():
-        tools.append(create_bash_tool(backend, options=None if bash is True else bash))
+    return _tools(Place(backend), bash_of(bash))
+
+
+@functools.lru_cache(maxsize=64)
+def tools_of_agents(bash: BashOptions | None, *, is_once: bool) -> Mapping[str, Tool]:
+    """The same for agents, each in its own workspace: made once for all that have the same settings."""
+    return MappingProxyType(_tools(Place(is_once=is_once), bash))
+
+
+def _tools(place: Place, bash: BashOptions | None) -> dict[str, Tool]:
+    tools = [make(place) for make in (_read, _write, _edit, _list, _find, _grep, _delete)]
+    if bash is not None and has_bash():
+        tools.append(_bash(place, bash, None))
     return {tool.name: tool for tool in tools}
 
 
@@ -83,7 +88,10 @@ def has_bash() -> bool:
 
 def create_read_tool(backend: ReadOperations | None = None) -> Tool:
     """`read`: a file by numbered lines; pictures and PDFs as the model sees them."""
-    place = Place(backend)
+    return _read(Place(backend))
+
+
+def _read(place: Place) -> Tool:
 
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await read(place, ctx, given["path"], given.get("offset"), given.get("limit"))
@@ -108,14 +116,17 @@ def create_read_tool(backend: ReadOperations | None = None) -> Tool:
 
 def create_write_tool(backend: WriteOperations | None = None) -> Tool:
     """`write`: a whole file."""
-    place = Place(backend)
+    return _write(Place(backend))
+
+
+def _write(place: Place) -> Tool:
 
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await write(place, ctx, given["path"], given["content"])
 
     return _tool(
         "write",
-        "Write a file of the workspace, all of it. Folders above it are made; a file that is there is replaced.",
+        "Write a file of the workspace, all of it. Folders above it are made; what is there is replaced.",
         body,
         {"path": _PATH, "content": {"type": "string", "description": "The whole text."}},
         required=["path", "content"],
@@ -124,15 +135,18 @@ def create_write_tool(backend: WriteOperations | None = None) -> Tool:
 
 def create_edit_tool(backend: EditOperations | None = None) -> Tool:
     """`edit`: one place of a file."""
-    place = Place(backend)
+    return _edit(Place(backend))
+
+
+def _edit(place: Place) -> Tool:
 
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await edit(place, ctx, given["path"], given["old_string"], given["new_string"])
 
     return _tool(
         "edit",
-        "Replace one place in a file of the workspace. old_string must be there exactly once: copy it from the"
-        " file, with enough lines around it. An empty old_string makes a new file.",
+        "Replace one place in a file of the workspace. old_string must be there exactly once: copy it from"
+        " the file, with enough lines around it. An empty old_string makes a new file.",
         body,
         {
             "path": _PATH,
@@ -146,7 +160,10 @@ def create_edit_tool(backend: EditOperations | None = None) -> Tool:
 
 def create_list_tool(backend: ListOperations | None = None) -> Tool:
     """`list`: what is in a folder."""
-    place = Place(backend)
+    return _list(Place(backend))
+
+
+def _list(place: Place) -> Tool:
 
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         limit, offset = given.get("limit", 200), given.get("offset", 0)
@@ -166,7 +183,10 @@ def create_list_tool(backend: ListOperations | None = None) -> Tool:
 
 def create_find_tool(backend: FindOperations | None = None) -> Tool:
     """`find`: paths like a pattern."""
-    place = Place(backend)
+    return _find(Place(backend))
+
+
+def _find(place: Place) -> Tool:
 
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await find_files(place, ctx, given["pattern"])
@@ -175,14 +195,22 @@ def create_find_tool(backend: FindOperations | None = None) -> Tool:
         "find",
         "Find files and folders of the workspace by a pattern of their paths: **/*.md, /src/*.{js,ts}.",
         body,
-        {"pattern": {"type": "string", "description": "* within a folder, ** across folders, ?, [abc], {a,b}."}},
+        {
+            "pattern": {
+                "type": "string",
+                "description": "* within a folder, ** across folders, ?, [abc], {a,b}.",
+            }
+        },
         required=["pattern"],
     )
 
 
 def create_grep_tool(backend: GrepOperations | None = None) -> Tool:
     """`grep`: lines like a regular expression."""
-    place = Place(backend)
+    return _grep(Place(backend))
+
+
+def _grep(place: Place) -> Tool:
 
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await grep(
@@ -201,7 +229,11 @@ def create_grep_tool(backend: GrepOperations | None = None) -> Tool:
         body,
         {
             "query": {"type": "string", "description": "A regular expression, or with fixedString a text."},
-            "include": {"type": "string", "description": "Which files: a pattern of paths.", "default": "**/*"},
+            "include": {
+                "type": "string",
+                "description": "Which files: a pattern of paths.",
+                "default": "**/*",
+            },
             "fixedString": {"type": "boolean", "default": False},
             "caseSensitive": {"type": "boolean", "default": False},
             "contextLines": {"type": "integer", "minimum": 0, "maximum": 10, "default": 0},
@@ -212,7 +244,10 @@ def create_grep_tool(backend: GrepOperations | None = None) -> Tool:
 
 def create_delete_tool(backend: DeleteOperations | None = None) -> Tool:
     """`delete`: a file or a folder."""
-    place = Place(backend)
+    return _delete(Place(backend))
+
+
+def _delete(place: Place) -> Tool:
 
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await delete(place, ctx, given["path"], recursive=given.get("recursive", False))
@@ -233,17 +268,20 @@ def create_bash_tool(
     sandbox: Sandbox | None = None,
 ) -> Tool:
     """`bash`: a script over the workspace. Without a `sandbox` that of the app runs it."""
-    place, chosen = Place(backend), as_settings(BashOptions, options or {}, "The options of bash")
+    chosen = BashOptions() if options is None else as_settings(BashOptions, options, "The options of bash")
+    return _bash(Place(backend), chosen, sandbox)
 
+
+def _bash(place: Place, chosen: BashOptions, sandbox: Sandbox | None) -> Tool:
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         runs = sandbox or _sandbox_of(ctx)
         return await run_bash(place, ctx, runs, chosen, given["script"], given.get("cwd", "/"))
 
     return _tool(
         "bash",
-        "Run a bash script over the workspace, which is mounted at / (there is no /workspace and no /home) and is"
-        " where the script starts. What it creates, changes and deletes is written back. There is no network;"
-        " git, python and node are not there; nothing is kept between scripts but files.",
+        "Run a bash script over the workspace, which is mounted at / (there is no /workspace and no /home)"
+        " and is where the script starts. What it creates, changes and deletes is written back. There is no"
+        " network; git, python and node are not there; nothing is kept between scripts but files.",
         body,
         {
             "script": {"type": "string", "description": "The script."},
@@ -257,7 +295,9 @@ def create_bash_tool(
 def _sandbox_of(ctx: ToolContext) -> Sandbox:
     home: Callable[[], Sandbox] | None = getattr(ctx.agent, "_bash_sandbox", None)
     if home is None:
-        raise ToolError("bash is run by the model of an agent: offer it in get_tools(), or give it a sandbox.")
+        raise ToolError(
+            "bash is run by the model of an agent: offer it in get_tools(), or give it a sandbox."
+        )
     return home()
 
 
