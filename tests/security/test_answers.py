@@ -188,6 +188,7 @@ async def test_nothing_can_be_said_about_a_call_that_runs(serve: Serve) -> None:
 
     class Slow(Think):
         model = ScriptedModel(calls("work", id="c1"), says("Done."))
+        include_workspace_tools = False
 
         @tool
         async def work(self) -> str:
