@@ -122,8 +122,8 @@ class Run:
         self._stopped = self._stopped or why
         self._stop()
 
-    async def outcome(self) -> None:
-        """Run the script, and tell the host how it ended."""
+    async def outcome(self) -> tuple[dict[str, Any], list[bytes]]:
+        """Run the script, and return what the host is to be told of its end."""
         from bashkit import Bash, FileSystem
 
         job, limits = self._job, self._job["limits"]
@@ -140,8 +140,7 @@ class Run:
         )
         bash.mount("/", tree)
         if (problem := self._fill(tree)) is not None:
-            self._wire.send({"t": "done", "refused": problem})
-            return
+            return {"refused": problem}, []
         for name in job["commands"]:
             bash.add_command(name, self._command(name))
         if job["args"]:
@@ -158,9 +157,8 @@ class Run:
             self._stop = lambda: None
             self._wire.forget()
         head, parts = self._changes(tree)
-        head |= {"t": "done", "exit": ended.exit_code, "stopped": self._stopped}
-        head |= {"error": ended.error, "dropped": stdout.dropped + stderr.dropped}
-        self._wire.send(head, *parts)
+        head |= {"exit": ended.exit_code, "error": ended.error, "stopped": self._stopped}
+        return head | {"dropped": stdout.dropped + stderr.dropped}, parts
 
     def _fill(self, tree: Any) -> str | None:
         """Put the files of the job into the tree; what is wrong with them."""
@@ -338,7 +336,8 @@ async def serve(memory: int, parent: int) -> None:
 
 async def _work(wire: Wire, run: Run) -> None:
     try:
-        await run.outcome()
+        head, parts = await run.outcome()  # by now the interpreter is gone, and its descriptors with it
+        wire.send({"t": "done", **head}, *parts)
     except MemoryError:
         wire.send({"t": "over", "limit": "memory"})
     except Exception as error:  # noqa: BLE001 - the host is told, whatever it is
