@@ -66,6 +66,9 @@ def lie(kind: str) -> None:
 def main(kind: str) -> None:
     head, body = lengths(read(PREFIX))
     read(head + body)
+    if kind == "not even a beginning":
+        sys.exit(3)
+    say({"t": "begun"})
     lie(kind)
     time.sleep(1_000)
 

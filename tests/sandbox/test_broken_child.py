@@ -12,7 +12,7 @@ import pytest
 
 from everthink.sandbox.child import Child
 from everthink.sandbox.port import Job, Limits, NoHost, Outcome
-from everthink.sandbox.running import Run
+from everthink.sandbox.running import NotBegun, Run
 from tests.mcp.serving import children
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -65,6 +65,11 @@ async def test_a_lie_is_a_crash_and_the_child_is_used_no_more(kind: str) -> None
     assert (outcome.error or "").endswith("Nothing was written.")
     assert (outcome.changed, outcome.deleted, child.is_idle) == ({}, (), False)
     assert children() == before
+
+
+async def test_a_child_that_dies_before_it_has_the_job_did_not_crash_by_it() -> None:
+    with pytest.raises(NotBegun):
+        await lied_to("not even a beginning", Limits())
 
 
 async def test_output_without_end_is_read_and_dropped() -> None:

@@ -1,6 +1,6 @@
 """What runs in the child: bash scripts, one at a time, over files in memory.
 
-    host --job, answer, stop--> standard input     standard output --ready, out, call, over, done--> host
+    host --job, answer, stop--> standard input  standard output --ready, begun, out, call, over, done--> host
 
 Started by child.py as a program of its own: the standard library, bashkit, and the modules beside this one
 that need nothing else. Rights are given up before the first script is seen. Nothing here is a promise to the
@@ -149,13 +149,16 @@ class Run:
         stderr = Output(self._wire, "stderr", limits["output"])
         source = f"exec <{_INPUT}; {job['source']}" if self._input else job["source"]
         self._stop = bash.cancel
-        watch = asyncio.create_task(self._watch(limits["cpu"]))
+        began = time.process_time()
+        watch = asyncio.create_task(self._watch(began, limits["cpu"]))
         try:
             ended = await bash.execute(source, stdout=stdout.write, stderr=stderr.write)
         finally:
             watch.cancel()
             self._stop = lambda: None
             self._wire.forget()
+        if ended.error and time.process_time() - began > limits["cpu"]:
+            self._stopped = self._stopped or "cpu"  # another limit was a moment earlier
         head, parts = self._changes(tree)
         head |= {"exit": ended.exit_code, "error": ended.error, "stopped": self._stopped}
         return head | {"dropped": stdout.dropped + stderr.dropped}, parts
@@ -207,9 +210,8 @@ class Run:
 
         return run
 
-    async def _watch(self, cpu: float) -> None:
+    async def _watch(self, began: float, cpu: float) -> None:
         """Stop a script that has worked for too long, and say so when it does not stop."""
-        began = time.process_time()
         while True:
             await asyncio.sleep(_LOOK)
             worked = time.process_time() - began
@@ -326,6 +328,7 @@ async def serve(memory: int, parent: int) -> None:
             os._exit(0)  # nobody is there any more
         if said["t"] == "job":
             run = Run(wire, said, body)
+            wire.send({"t": "begun"})
             working = asyncio.create_task(_work(wire, run))
         elif said["t"] == "answer":
             wire.answered(said)
