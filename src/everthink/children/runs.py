@@ -31,7 +31,6 @@ from ..messages import decode_json, encode_json
 from ..models.structured import Structured, structured
 from ..store.port import AgentStore, Statement
 from ..tools.output import jsonable
-from ..turn.settled import Settled
 from . import queries
 from .detached import CANCELLED_BY_PARENT, DetachedRuns, Hands, outside
 from .family import BELOW
@@ -95,6 +94,16 @@ class Asked:
     """What becomes of it when nobody waits: see `DetachedRuns.planned`."""
 
 
+@dataclass(frozen=True, slots=True)
+class EndedForCall:
+    """How a run ended that a call of the model waits for, and what is stored with that call's result."""
+
+    result: AgentToolResult
+    statements: Sequence[Statement] = ()
+    stored: Callable[[], object] | None = None
+    """To be called once they are."""
+
+
 class Runs:
     """The runs of one parent."""
 
@@ -136,17 +145,17 @@ class Runs:
 
     async def run_for_call(
         self, cls: type[Any], asked: Asked, request_id: str, alive: Callable[[], object] | None = None
-    ) -> Settled:
-        """The same for a call of the parent's model: how it ended is stored together with its result, which
-        is an `AgentToolResult` yet. `alive` is told of each piece of the child."""
+    ) -> EndedForCall:
+        """The same for a call of the parent's model, which stores how it ended together with its own result.
+        `alive` is told of each piece of the child."""
         aborts = self._parts.aborts
         signal = None if aborts is None else aborts.peek(request_id)
         begun = await self._begun(cls, asked, signal, alive)
         if isinstance(begun, AgentToolResult):
-            return Settled(begun)
+            return EndedForCall(begun)
         ended = await self._awaited(begun, signal)
         statement, told = self._ending(begun, ended)
-        return Settled(result_of(begun.row, ended), [statement], told)
+        return EndedForCall(result_of(begun.row, ended), [statement], told)
 
     def _alive(self) -> Callable[[], object] | None:
         """Says that the turn of the parent which this code is part of does not hang."""
