@@ -28,8 +28,8 @@ from . import refusals
 from .confined import Confined
 from .contents import Ready, gathered
 from .media import media_type_of
-from .paths import ancestors, name_of, normal, parent_of, target_of
-from .plan import MOST_LINKS, ROOT, Plan, Usage
+from .paths import ancestors, name_of, normal, parent_of
+from .plan import ROOT, Plan, Usage, followed
 from .port import (
     MIB,
     UNLIMITED,
@@ -73,6 +73,7 @@ _CODES: dict[int, WorkspaceCode] = {
 }
 
 T = TypeVar("T")
+_Stat = Callable[[str], "Entry | None"]
 
 
 class DiskFiles:
@@ -136,13 +137,13 @@ class DiskFiles:
                 yield entry, await self.read(entry.path) if is_wanted else None
 
     def _stat(self, path: str, follow: bool = False) -> Entry | None:
-        first = path
-        for _ in range(MOST_LINKS + 1):
-            entry = self._one(path)
-            if entry is None or entry.kind != "symlink" or not follow:
-                return entry
-            path = target_of(path, entry.target or "")
-        raise refusals.looping(first)
+        return self._followed(path)[1] if follow else self._one(path)
+
+    def _followed(self, path: str) -> tuple[str, Entry | None]:
+        async def at(path: str) -> Entry | None:
+            return self._one(path)
+
+        return _driven(followed(path, at))
 
     def _one(self, path: str) -> Entry | None:
         if path == "/":
@@ -245,7 +246,7 @@ class DiskFiles:
     def _apply(self, ready: Sequence[Ready], limits: WorkspaceLimits) -> Changes:
         with self._lock:
             now = moment_of(self._clock.now_ms())
-            hashed = {edit.path for edit, _ in ready if isinstance(edit, Put) and edit.if_hash}
+            hashed = {edit.path for edit, _ in ready if isinstance(edit, Put) and edit.if_hash is not None}
 
             async def look(paths: Sequence[str]) -> Mapping[str, Entry]:
                 found = {path: self._one(path) for path in paths}
@@ -261,7 +262,7 @@ class DiskFiles:
             plan = Plan(look, below, now=now, limits=limits)
             _driven(plan.edit(ready))
             after = self._checked(plan, limits)
-            _Effects(self._confined, self._stat).carry_out(ready)
+            _Effects(self._confined, self._followed, self._one).carry_out(ready)
             self._usage = after
             changes = [step.told(self._seq + n, at=now) for n, step in enumerate(plan.steps, 1)]
             self._seq += len(changes)
@@ -293,8 +294,10 @@ class DiskFiles:
 class _Effects:
     """Edits that are being carried out, and how to take back what was done of them."""
 
-    def __init__(self, confined: Confined, stat: Callable[[str, bool], Entry | None]) -> None:
-        self._confined, self._stat = confined, stat
+    def __init__(
+        self, confined: Confined, followed: Callable[[str], tuple[str, Entry | None]], one: _Stat
+    ) -> None:
+        self._confined, self._followed, self._stat = confined, followed, one
         self._back: list[Callable[[], None]] = []
         self._trash: list[str] = []
         self._touched: set[str] = set()
@@ -318,7 +321,7 @@ class _Effects:
     def _one(self, edit: Edit, data: bytes) -> None:
         match edit:
             case Put(path):
-                there = self._followed(path)
+                there, _ = self._followed(path)
                 self._folders_above(there)
                 self._write(there, data)
             case MakeFolder(path):
@@ -339,14 +342,6 @@ class _Effects:
                 self._link(path, target)
             case _:
                 assert_never(edit)
-
-    def _followed(self, path: str) -> str:
-        for _ in range(MOST_LINKS + 1):
-            entry = self._stat(path, False)
-            if entry is None or entry.kind != "symlink":
-                return path
-            path = target_of(path, entry.target or "")
-        raise refusals.looping(path)
 
     def _folders_above(self, path: str) -> None:
         for folder in ancestors(path):
@@ -419,11 +414,11 @@ class _Effects:
         self._back.append(lambda: self._unlink(path))
 
     def _copy(self, source: str, path: str) -> None:
-        entry = self._stat(source, False)
+        entry = self._stat(source)
         if entry is None:
             raise refusals.not_found(source)
         if entry.kind == "file":
-            path = self._followed(path)
+            path, _ = self._followed(path)
         if path == source:
             return
         self._folders_above(path)
@@ -442,7 +437,7 @@ class _Effects:
             finally:
                 os.close(folder)
             for name in names:
-                if self._stat(f"{source}/{name}", False) is not None:
+                if self._stat(f"{source}/{name}") is not None:
                     self._copy(f"{source}/{name}", f"{path}/{name}")
 
     def _delete(self, path: str) -> None:
