@@ -24,6 +24,7 @@ VALUES: dict[str, set[str]] = {
     "causes": {"errors"},
     "accepting": {"causes"},
     "current": set(),
+    "own": set(),
     "limits": {"errors"},
     "kinds": {"errors"},
     "calling": {"errors", "kinds"},
@@ -99,10 +100,16 @@ ROOMS: dict[str, set[str]] = {
     # How somebody lets us in: kept over restarts, sealed.
     "oauth": set(),
     "mcp": {*PORTS, "guard", "programs", "oauth", "tasks"},
-    "sandbox": set(),
+    # Where code runs that nobody has read: in locked children.
+    "sandbox": {"programs"},
+    # The tools with which a model works in files.
+    "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
     "cluster": {"store", "postgres"},
     "runtime": {
         "cluster",
+        "workspace",
+        "sandbox",
+        "file_tools",
         "store",
         "models",
         "tools",
@@ -121,7 +128,6 @@ ROOMS: dict[str, set[str]] = {
         "children",
         "mcp",
         "oauth",
-        "workspace",
     },
     # Who may come in, and what they may do: asked by the server and by the page of `everthink dev`.
     "access": {"observe", "wire", "runtime.rpc"},

@@ -17,9 +17,15 @@ SEAMS = {
     "door.chat_stream.StreamCallback": "users: who is told of an answer",
     "models.port.Model": "adapters: a provider",
     "store.port.Store": "adapters: a database",
+    **{
+        f"file_tools.operations.{name}Operations": f"users: storage of their own, for {name.lower()}"
+        for name in ("Read", "Write", "Edit", "List", "Find", "Grep", "Delete", "Bash")
+    },
     "workspace.port.Files": "adapters: a place for files",
     "workspace.port.History": "adapters: such a place that remembers",
     "cluster.membership.Shared": "adapters: a database that several processes use",
+    "sandbox.port.Host": "tools and users: whom a guest can ask",
+    "sandbox.port.Sandbox": "adapters: an engine that runs code nobody trusts",
     "server.connections.Socket": "libraries: what Starlette's sockets can",
     "postgres.driver.Connection": "libraries: what asyncpg's connections can",
     "postgres.driver.Pool": "libraries: what asyncpg's pools can",

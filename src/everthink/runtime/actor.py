@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from inspect import getattr_static
 from typing import Any, cast
 
 from ..address import Address
@@ -39,7 +40,9 @@ from ..messages import bounded_json
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
+from ..own import OWN_WORKSPACE
 from ..recovery.trials import Trials
+from ..sandbox.sandboxes import Sandboxes
 from ..schedules.alarms import Alarms
 from ..schedules.callbacks import options_of
 from ..schedules.jobs import Jobs
@@ -78,6 +81,7 @@ class Actor:
         "_shared_servers",
         "_tasks",
         "_unreadable",
+        "_workspace",
         "address",
         "agent",
         "alarms",
@@ -96,6 +100,7 @@ class Actor:
         "jobs",
         "limits",
         "name",
+        "sandboxes",
         "sockets",
         "state",
         "store",
@@ -119,6 +124,7 @@ class Actor:
         network: Network,
         shared_servers: SharedServers,
         kin: Kin,
+        sandboxes: Sandboxes,
     ) -> None:
         self.address, self.id = address, address.id
         self.name, self.cls = address.name, cls
@@ -128,7 +134,10 @@ class Actor:
         self.new_id, self._waker = new_id, waker
         self._network, self._shared_servers = network, shared_servers
         self._mcp: McpServers | None = None
+        self._workspace: Any = None
         self._kin = kin
+        self.sandboxes = sandboxes
+        """Where scripts of models run, for all agents of this process."""
         self._children: Children | None = None
         self.has_runs = False
         """True when children have run as its tools: windows are told of them."""
@@ -372,6 +381,19 @@ class Actor:
     async def _server_removed(self, name: str, tools: Collection[str]) -> None:
         if self.chat is not None:
             await self.chat.end_questions(tools, REMOVED.format(name=name))
+
+    @property
+    def workspace(self) -> Any:
+        """Its files: those that its class names, else rows of its own."""
+        if self._workspace is None:
+            from ..workspace.workspace import Workspace
+
+            named = getattr_static(self.cls, "workspace", OWN_WORKSPACE)
+            defined = Workspace() if named is OWN_WORKSPACE else named
+            if isinstance(defined, Workspace):
+                defined = defined.bind(self.store, clock=self.clock, emit=self.emit)
+            self._workspace = defined
+        return self._workspace
 
     def _servers_changed(self) -> None:
         self.feed.publish(ServersChanged())

@@ -14,6 +14,7 @@ import math
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any, Literal
 
 from ..calling import awaited
@@ -30,6 +31,9 @@ from ..door.requests import Requests
 from ..door.stopping import Stop
 from ..door.submissions import SKIPPED_TEXT, Submissions
 from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError
+from ..file_tools.bash import bash_of
+from ..file_tools.place import is_stored
+from ..file_tools.tools import tools_of_agents
 from ..journal import queries
 from ..journal.feed import Cleared, HistoryChanged, SessionTold
 from ..journal.ledger import open_calls
@@ -41,6 +45,7 @@ from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json
 from ..models.port import Model, OutputSchema
 from ..models.timeout import Patient
 from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, MessageClear, MessageCut
+from ..own import OWN_WORKSPACE
 from ..prompt.convert import Converter
 from ..prompt.views import Views
 from ..recovery.recover import RESTED, Recovery
@@ -554,12 +559,22 @@ class Chat:
                 ToolSource("memory", lambda: self.host.session.tools()),
                 ToolSource("get_tools", self.host.hooks.get_tools),
                 ToolSource("methods", self._methods),
+                ToolSource("workspace", self._workspace_tools),
                 ToolSource("mcp", self._mcp_tools, self._hidden_mcp_tools),
             )
         return self._sources
 
     async def _methods(self) -> Mapping[str, Tool]:
         return self.own_tools()
+
+    async def _workspace_tools(self) -> Mapping[str, Tool]:
+        hooks = self.host.hooks
+        if not hooks.setting("include_workspace_tools"):
+            return {}
+        named = getattr_static(hooks.cls, "workspace", OWN_WORKSPACE)
+        return tools_of_agents(
+            bash_of(hooks.setting("workspace_bash")), is_once=named is OWN_WORKSPACE or is_stored(named)
+        )
 
     async def _mcp_tools(self) -> Mapping[str, Tool]:
         servers, hooks = self._mcp(), self.host.hooks

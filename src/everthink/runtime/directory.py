@@ -50,6 +50,7 @@ from ..observe.events import Audit, Destroy, EventBody, Released, SetAside, Task
 from ..recovery import suspects
 from ..recovery.suspects import Suspect
 from ..recovery.trials import Trial, Trials
+from ..sandbox.sandboxes import Sandboxes
 from ..schedules import alarm_queries, job_queries
 from ..store.port import Store
 from ..tasks import begin
@@ -133,7 +134,13 @@ class Directory:
             mcp_servers or {}, network, store=store, clock=clock, tell=lambda failed: bus.emit("", "", failed)
         )
         """The MCP servers that every agent may use."""
-        self._parts |= {"network": network, "shared_servers": self.shared_servers, "kin": self._kin(handle)}
+        self._sandboxes = Sandboxes()
+        self._parts |= {
+            "network": network,
+            "shared_servers": self.shared_servers,
+            "kin": self._kin(handle),
+            "sandboxes": self._sandboxes,
+        }
         self.store, self._clock, self._bus = store, clock, bus
         self.membership = membership
         """This process among those that share the database; `None` when it has one owner anyway."""
@@ -830,6 +837,7 @@ class Directory:
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
         await asyncio.gather(*starting, return_exceptions=True)
         await self.shared_servers.close()
+        await self._sandboxes.close()
         await self.trials.undo_all()
         self._claims.retire_all()
         await self._give_all_back()

@@ -16,7 +16,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from ..clock import Clock, moment_of
-from ..current import enclosing_turns
+from ..current import current_call
 from ..errors import AgentError, WorkspaceError
 from ..store.port import AgentStore, Statement
 from . import queries, refusals
@@ -77,7 +77,7 @@ class StoredFiles:
         spill_from: int = 1_500_000,
     ) -> None:
         self._store, self._clock = store, clock
-        self._origin = origin or (lambda: (None, _turn_of(store.agent)))
+        self._origin = origin or (lambda: current_call(store.agent))
         self._objects, self._spill_from = objects, spill_from
         self._shared = _shared_by(store)
 
@@ -109,6 +109,16 @@ class StoredFiles:
         if entry.kind == "directory":
             raise refusals.is_folder(entry.path)
         return await self.read(entry.path, start=start, length=length)
+
+    async def content(self, hash: str) -> bytes | None:
+        """The bytes that have this hash, while they are kept."""
+        found: list[bytes] = []
+        while rows := await self._store.fetch(queries.PART, hash, len(found)):
+            place, encoding, content = rows[0]
+            if place == "object":
+                return await self._object(hash).get(hash)
+            found.append(decoded(encoding, content))
+        return b"".join(found) if found else None
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
         """The bytes of a file, part by part: those that it has now, also when it is written meanwhile."""
@@ -359,11 +369,6 @@ def _batches(page: Sequence[Entry], most_bytes: int) -> list[list[Entry]]:
         batches[-1].append(entry)
         held += size
     return batches
-
-
-def _turn_of(agent: str) -> str | None:
-    """The turn of this agent that the present code is part of."""
-    return next((turn.id for turn in reversed(enclosing_turns.get()) if turn.agent == agent), None)
 
 
 async def _seen_through(work: Awaitable[T]) -> T:
