@@ -94,10 +94,12 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
     },
   });
   const { messages, status, error, isStreaming, isServerStreaming, isRecovering, isToolContinuation } = chat;
-  const { line, lost, signedOut, running, told, session, sessionTrouble, unheard } = useTap(tap);
+  const { line, lost, signedOut, running, told, session, sessionTrouble, unheard, stopping } = useTap(tap);
   const { journal } = useFeed(feed);
 
-  const busy = status === "submitted" || status === "streaming" || isStreaming || isRecovering || isToolContinuation;
+  // To the hook a stopped answer is over at once. To us when the server says so.
+  const works = status === "submitted" || status === "streaming" || isStreaming || isRecovering || isToolContinuation;
+  const busy = works || stopping !== null;
   const turns = useMemo(() => exchanges(messages), [messages]);
   const newest = turns.at(-1);
   const writes = status === "streaming" || (isServerStreaming && running !== undefined);
@@ -190,6 +192,7 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
   else if (isServerStreaming && !running) notice = { tone: "work", text: "Waiting for a tool in the browser…" };
   else if (isServerStreaming && status !== "streaming") notice = { tone: "work", text: "Answering…" };
   else if (status === "streaming") notice = { tone: "work", text: "Answering…" };
+  else if (stopping !== null) notice = { tone: "work", text: "Stopping…" };
   else if (asking && isToolUIPart(asking)) notice = { tone: "wait", text: waitsFor(asking) };
   else if (missed) notice = { tone: "wait", text: "That message is too far back to be shown here." };
   else if (refusal) notice = { tone: "bad", text: refusal };
@@ -266,7 +269,7 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
               </button>
             )}
           </p>
-          <Composer busy={busy} onSend={(text) => void send(text)} onStop={stop} />
+          <Composer busy={busy} stopping={busy && !works} onSend={(text) => void send(text)} onStop={stop} />
         </footer>
       </main>
       {tab && (

@@ -73,7 +73,10 @@ export function Transcript({ count, growth, memory, children }: TranscriptProps)
   );
 }
 
-export function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (text: string) => void; onStop: () => void }) {
+/** `stopping`: it is busy with nothing but the end of an answer that was stopped. */
+type ComposerProps = { busy: boolean; stopping: boolean; onSend: (text: string) => void; onStop: () => void };
+
+export function Composer({ busy, stopping, onSend, onStop }: ComposerProps) {
   const [text, setText] = useState("");
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
@@ -108,8 +111,9 @@ export function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (tex
     <>
       {early && (
         <p className="early" role="alert">
-          Not sent yet: the answer is still being written. Your message stays here. Press Enter again when it is done, or Escape to stop
-          the answer.
+          {stopping
+            ? "Not sent yet: the answer is being stopped. Your message stays here. Press Enter again in a moment."
+            : "Not sent yet: the answer is still being written. Your message stays here. Press Enter again when it is done, or Escape to stop the answer."}
         </p>
       )}
       <form

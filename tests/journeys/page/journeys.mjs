@@ -14,6 +14,7 @@ import { journeys as marking } from "./marking.mjs";
 import { journeys as remembering } from "./remembering.mjs";
 import { journeys as serving } from "./serving.mjs";
 import { journeys as signing } from "./signing.mjs";
+import { journeys as stopping } from "./stopping.mjs";
 import { given, Tab } from "./tab.mjs";
 
 const journeys = {
@@ -26,6 +27,7 @@ const journeys = {
   ...remembering,
   ...serving,
   ...signing,
+  ...stopping,
 };
 
 async function travel(browser, name) {

@@ -43,6 +43,7 @@ PARTS = (
     "remembering.mjs",
     "serving.mjs",
     "signing.mjs",
+    "stopping.mjs",
 )
 WALKS = [(HERE / name).read_text().split("const journeys")[1] for name in PARTS]
 NAMES = re.findall(r"^  async (\w+)\(", "".join(WALKS), re.M)
