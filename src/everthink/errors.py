@@ -45,6 +45,7 @@
     ├── UnknownModel                a model name nobody serves
     ├── MissingExtra                an optional dependency is not installed
     ├── MissingKey                  a provider has no credentials
+    ├── WorkspaceError              a file, a folder or a path that cannot be used so, with its code
     ├── BlockedAddress              a URL that somebody else chose leads where only we can go
     ├── SecretsUnreadable           stored secrets that none of the keys at hand opens
     ├── NeedsAuthorization          an MCP server wants a person to allow access first
@@ -148,6 +149,8 @@ __all__ = [
     "UnknownModel",
     "UnknownSession",
     "Unreadable",
+    "WorkspaceCode",
+    "WorkspaceError",
     "is_elsewhere",
     "is_for_people",
 ]
@@ -508,6 +511,37 @@ class MissingExtra(AgentError):
 
 class MissingKey(AgentError):
     """A provider has no API key; the message names the variable to set."""
+
+
+WorkspaceCode = Literal[
+    "ENOENT",
+    "EISDIR",
+    "ENOTDIR",
+    "EEXIST",
+    "ENOTEMPTY",
+    "EPERM",
+    "EINVAL",
+    "ELOOP",
+    "ENAMETOOLONG",
+    "EFBIG",
+    "EDQUOT",
+    "EROFS",
+    "EXDEV",
+    "ESTALE",
+    "EIO",
+]
+"""What POSIX calls it; `ESTALE` is a file that somebody else changed meanwhile."""
+
+
+class WorkspaceError(AgentError):
+    """A file, a folder or a path of a workspace that cannot be used so; `code` is what POSIX calls it."""
+
+    def __init__(
+        self, what: str, *, code: WorkspaceCode, path: str = "", kept: str = "", next_step: str = ""
+    ) -> None:
+        super().__init__(f"{code}: {what}", kept=kept, next_step=next_step)
+        self.code: WorkspaceCode = code
+        self.path = path
 
 
 class BlockedAddress(AgentError, ValueError):

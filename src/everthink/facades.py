@@ -19,6 +19,7 @@ FACADES = (
     "hooks",
     "chat",
     "memory",
+    "workspace",
     "recovery",
     "fibers",
     "timers",

@@ -57,6 +57,8 @@ ROOMS: dict[str, set[str]] = {
     # What happened, told to whoever listens.
     "observe": {"models.port"},
     "tasks": {"observe.events"},
+    # Where an agent's files are, and what may be done with them.
+    "workspace": {"store.port", "observe.events", "observe.workspace_events"},
     # The core: values and ports only.
     "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},
@@ -93,7 +95,6 @@ ROOMS: dict[str, set[str]] = {
     # How somebody lets us in: kept over restarts, sealed.
     "oauth": set(),
     "mcp": {*PORTS, "guard", "programs", "oauth", "tasks"},
-    "workspace": {"store.port"},
     "sandbox": set(),
     "cluster": {"store", "postgres"},
     "runtime": {

@@ -17,6 +17,8 @@ SEAMS = {
     "door.chat_stream.StreamCallback": "users: who is told of an answer",
     "models.port.Model": "adapters: a provider",
     "store.port.Store": "adapters: a database",
+    "workspace.port.Files": "adapters: a place for files",
+    "workspace.port.History": "adapters: such a place that remembers",
     "cluster.membership.Shared": "adapters: a database that several processes use",
     "server.connections.Socket": "libraries: what Starlette's sockets can",
     "postgres.driver.Connection": "libraries: what asyncpg's connections can",

@@ -48,6 +48,8 @@ AWAITED = {
     "postgres.writer": "each commit's future gets what is raised",
     "sqlite.store": "`close` awaits",
     "tasks": "this is the place",
+    "workspace.disk": "`apply` awaits; a caller that has left waits for the thread",
+    "workspace.stored": "`_seen_through` awaits, also for a caller that has left",
     "turn.attempt": "awaited in the same function",
     "turn.calls": "`finished` awaits; what is abandoned goes to `background`",
 }

@@ -120,6 +120,7 @@ CHANNELS: dict[str, tuple[str, ...]] = {
     "agents:schedule": ("schedule:", "queue:"),
     "agents:workflow": ("workflow:",),
     "agents:mcp": ("mcp:",),
+    "agents:workspace": ("workspace:",),
     "agents:email": ("email:",),
     "agents:channel": ("channel:", "notice:"),
     "agents:lifecycle": (),

@@ -59,6 +59,9 @@ _KINDS = {
     "suspects": "suspect",
     "mcp_servers": "mcp_server",
     "child_runs": "child_run",
+    "files": "file",
+    "contents": "content",
+    "file_changes": "file_change",
 }
 _SECRET = {"mcp_servers": {"secrets"}}
 """Columns that let their reader in somewhere else. They are no words of anybody's, and no export has them."""
@@ -82,6 +85,7 @@ _JSON = {
     "jobs": {"payload", "retry"},
     "mcp_servers": {"options", "catalogue"},
     "child_runs": {"display", "output", "detached", "progress"},
+    "file_changes": {"was"},
 }
 """Columns that hold JSON: they are exported as values."""
 

@@ -20,6 +20,7 @@ from ..session import attachments, authors
 from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import Migration
+from ..workspace import queries as workspace
 from . import queries as runtime
 
 __all__ = ["MIGRATIONS"]
@@ -46,4 +47,6 @@ MIGRATIONS = (
     Migration(15, "MCP servers", mcp.TABLES),
     Migration(16, "questions of tools", turn.QUESTIONS),
     Migration(17, "families", (*runtime.FAMILIES, *children.TABLES)),
+    Migration(18, "files", workspace.TABLES),
+    Migration(19, "the order of paths", workspace.BYTE_ORDER, only="postgres"),
 )

@@ -1,0 +1,131 @@
+"""Looking for a pattern in the texts of many files.
+
+    Files.scan --500 files at a time--> search (a thread) --> Found, Found, …
+
+A text is searched whole first, since most have no hit; only then line by line. A pattern that would take for
+ever (`(a|aa)+$`) is stopped by its time, in the middle of a text. Patterns are those of the package `regex`,
+which reads what models write for JavaScript and for Python. It is imported at the first search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import WorkspaceError
+from .media import text_of
+from .refusals import unfit
+
+__all__ = ["Found", "Hits", "Search"]
+
+_MOST_PATTERN = 1_000
+_LONGEST_LINE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A line that a pattern was found in."""
+
+    path: str
+    line: int
+    """Its number, from 1 on."""
+    text: str
+    """The line itself; of a very long one the beginning."""
+    before: tuple[str, ...] = ()
+    """Lines that come before it, as many as were asked for."""
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What a search found."""
+
+    found: list[Found]
+    files_searched: int
+    """Texts that were looked through."""
+    files_skipped: int
+    """Files that are no text, or too large."""
+    is_cut: bool
+    """True when there is more: the search stopped at its limit."""
+
+
+@dataclass(slots=True)
+class Search:
+    """A search that goes on from page to page."""
+
+    pattern: str
+    fixed: bool = False
+    ignore_case: bool = False
+    context: int = 0
+    limit: int = 200
+    seconds: float = 5.0
+    """Time for one text."""
+    found: list[Found] = field(default_factory=list[Found])
+    searched: int = 0
+    skipped: int = 0
+    _compiled: Any = None
+
+    def __post_init__(self) -> None:
+        import regex
+
+        if not self.pattern:
+            raise unfit("There is nothing to look for.")
+        if len(self.pattern) > _MOST_PATTERN:
+            raise unfit(f"A pattern has {_MOST_PATTERN:,} characters at most.")
+        flags = regex.MULTILINE | (regex.IGNORECASE if self.ignore_case else 0)
+        try:
+            self._compiled = regex.compile(regex.escape(self.pattern) if self.fixed else self.pattern, flags)
+        except regex.error as error:
+            raise unfit(
+                f"{self.pattern!r} is no regular expression: {error}.",
+                next_step="Say fixed=True to look for the text itself.",
+            ) from error
+
+    @property
+    def is_over(self) -> bool:
+        """True when there is as much as may be."""
+        return len(self.found) > self.limit
+
+    def look(self, page: Sequence[tuple[str, bytes | None]]) -> None:
+        """Search some files. Belongs in a thread: others run while `regex` looks."""
+        for path, data in page:
+            text = None if data is None else text_of(data)
+            if text is None:
+                self.skipped += 1
+                continue
+            self.searched += 1
+            if self._is_in(text, path):
+                for one in self._lines(path, text):
+                    self.found.append(one)
+                    if self.is_over:
+                        return
+
+    def hits(self) -> Hits:
+        """What was found."""
+        return Hits(self.found[: self.limit], self.searched, self.skipped, self.is_over)
+
+    def _lines(self, path: str, text: str) -> Iterator[Found]:
+        lines = text.split("\n")
+        for number, line in enumerate(lines):
+            if self._is_in(line, path):
+                around = self.context
+                yield Found(
+                    path,
+                    number + 1,
+                    line[:_LONGEST_LINE],
+                    tuple(lines[max(number - around, 0) : number]),
+                    tuple(lines[number + 1 : number + 1 + around]),
+                )
+
+    def _is_in(self, text: str, path: str) -> bool:
+        try:
+            return self._compiled.search(text, timeout=self.seconds, concurrent=True) is not None
+        except TimeoutError as error:
+            raise WorkspaceError(
+                f"Looking for {self.pattern!r} in {path!r} took longer than {self.seconds:g} seconds.",
+                code="EINVAL",
+                path=path,
+                kept="Nothing was changed.",
+                next_step="Use a simpler pattern: one that repeats what repeats itself takes for ever.",
+            ) from error
