@@ -8,6 +8,7 @@ import { chromium } from "playwright-core";
 import { journeys as asking } from "./asking.mjs";
 import { journeys as chatting } from "./chatting.mjs";
 import { journeys as delegating } from "./delegating.mjs";
+import { journeys as filing } from "./filing.mjs";
 import { journeys as finding } from "./finding.mjs";
 import { journeys as inspecting } from "./inspecting.mjs";
 import { journeys as marking } from "./marking.mjs";
@@ -21,6 +22,7 @@ const journeys = {
   ...asking,
   ...chatting,
   ...delegating,
+  ...filing,
   ...finding,
   ...inspecting,
   ...marking,

@@ -37,6 +37,7 @@ PARTS = (
     "asking.mjs",
     "chatting.mjs",
     "delegating.mjs",
+    "filing.mjs",
     "finding.mjs",
     "inspecting.mjs",
     "marking.mjs",
