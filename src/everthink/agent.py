@@ -102,6 +102,9 @@ class Agent:
         """The name this agent is reached by."""
         return self._home.name
 
+    def _bash_sandbox(self) -> Any:
+        return self._home.sandboxes.bash()
+
     @property
     def id(self) -> str:
         """The agent's address: its class and its name, below those of its parents."""

@@ -14,12 +14,14 @@ import msgspec
 
 from .errors import NoModel
 from .messages import Part, encode_json
-from .turn.prompt import DEFAULT_SYSTEM_PROMPT, capabilities
+from .own import OWN_WORKSPACE
+from .prompt.wording import DEFAULT_SYSTEM_PROMPT, capabilities
 
 if TYPE_CHECKING:
     from .children.values import AgentToolProgress, AgentToolResult, AgentToolRun
     from .door.concurrency import MessageConcurrency
     from .door.submission import Submission
+    from .file_tools.bash import BashOptions
     from .hooks.values import (
         ChatErrorContext,
         ChatResponse,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from .session.session import Session
     from .tools.tool import Tool
     from .turn.overflow import ContextOverflow
+    from .workspace.workspace import Workspace
 
 __all__ = ["Hooks"]
 
@@ -103,6 +106,16 @@ class Hooks:
     trust_client_history: bool = False
     """True: believe the transcript that a chat window sends, as the original does. Everybody who can open a
     socket can then put words into the model's mouth and results into its tools: see docs/security.md."""
+
+    workspace: Workspace = OWN_WORKSPACE
+    """The files of this agent: its own rows, or `Workspace(DiskFiles("/srv/shared"))` for a real directory.
+    An object of your own with the methods that the tools use may take its place."""
+
+    include_workspace_tools: bool = True
+    """Whether the model is offered tools for the workspace: read, write, edit, list, find, grep, delete."""
+
+    workspace_bash: bool | BashOptions | dict[str, Any] = True
+    """Whether `bash` is among them (with the extra `sandbox`), and what a script may use: `BashOptions`."""
 
     include_mcp_tools: bool = True
     """Whether the model is offered the tools of the agent's MCP servers."""

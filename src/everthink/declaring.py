@@ -161,6 +161,7 @@ _READ_BY = {
     "chat_recovery": ("recovery.incident", "settings_of"),
     "context_overflow": ("turn.overflow", "overflow_of"),
     "media_eviction": ("session.media", "eviction_of"),
+    "workspace_bash": ("file_tools.bash", "bash_of"),
     "shorten_old_messages": ("session.row_size", "shortening_of"),
 }
 """Who reads a setting that has fields of its own. They are loaded for those who set one."""

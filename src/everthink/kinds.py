@@ -297,6 +297,8 @@ _USED = {
 }
 """How the tools of an MCP server are used."""
 
+_FILES = ("stat", "read_file_bytes", "write_file", "write_file_bytes", "read_dir", "glob", "mkdir", "rm")
+
 KINDS: dict[str, dict[str, Kind]] = {
     "Agent": _AGENT,
     "Think": {
@@ -316,6 +318,12 @@ KINDS: dict[str, dict[str, Kind]] = {
         "message_concurrency": words("queue", "latest", "merge", "drop", "debounce")
         | Kind("Debounce(seconds)", lambda value: _is_one_of(value, "Debounce")),
         "trust_client_history": YES_NO,
+        "workspace": Kind(
+            f"a Workspace, or an object with {', '.join(_FILES[:-1])} and {_FILES[-1]}",
+            lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in _FILES),
+        ),
+        "include_workspace_tools": YES_NO,
+        "workspace_bash": YES_NO | made_of("BashOptions"),
         "include_mcp_tools": YES_NO,
         "wait_for_mcp_connections": YES_NO | SECONDS,
         "default_timezone": optional(ZONE),
@@ -412,6 +420,13 @@ KINDS: dict[str, dict[str, Kind]] = {
         "min_part_bytes": at_least(1),
         "externalize_to_workspace": YES_NO,
         "max_rows_per_pass": at_least(1),
+    },
+    "BashOptions": {
+        "timeout": above(0),
+        "network": YES_NO,
+        "max_workspace_files": at_least(1),
+        "max_workspace_file_bytes": at_least(1),
+        "max_output_bytes": at_least(1),
     },
     "Shortening": {
         "keep_recent_messages": at_least(0),

@@ -20,6 +20,8 @@ SEAMS = {
     "workspace.port.Files": "adapters: a place for files",
     "workspace.port.History": "adapters: such a place that remembers",
     "cluster.membership.Shared": "adapters: a database that several processes use",
+    "sandbox.port.Host": "tools and users: whom a guest can ask",
+    "sandbox.port.Sandbox": "adapters: an engine that runs code nobody trusts",
     "server.connections.Socket": "libraries: what Starlette's sockets can",
     "postgres.driver.Connection": "libraries: what asyncpg's connections can",
     "postgres.driver.Pool": "libraries: what asyncpg's pools can",

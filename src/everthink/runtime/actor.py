@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from inspect import getattr_static
 from typing import Any, cast
 
 from ..address import Address
@@ -38,6 +39,7 @@ from ..messages import bounded_json
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
+from ..own import OWN_WORKSPACE
 from ..recovery.trials import Trials
 from ..schedules.alarms import Alarms
 from ..schedules.callbacks import options_of
@@ -51,6 +53,7 @@ from ..tasks import begin
 from . import queries
 from .chat import Chat
 from .parts import AgentParts
+from .sandboxes import Sandboxes
 from .state import StateBox
 from .unreadable import KeptValues, UnreadableRows
 
@@ -75,6 +78,7 @@ class Actor:
         "_shared_servers",
         "_tasks",
         "_unreadable",
+        "_workspace",
         "address",
         "agent",
         "alarms",
@@ -93,6 +97,7 @@ class Actor:
         "jobs",
         "limits",
         "name",
+        "sandboxes",
         "sockets",
         "state",
         "store",
@@ -116,6 +121,7 @@ class Actor:
         network: Network,
         shared_servers: SharedServers,
         kin: Kin,
+        sandboxes: Sandboxes,
     ) -> None:
         self.address, self.id = address, address.id
         self.name, self.cls = address.name, cls
@@ -125,7 +131,10 @@ class Actor:
         self.new_id, self._waker = new_id, waker
         self._network, self._shared_servers = network, shared_servers
         self._mcp: McpServers | None = None
+        self._workspace: Any = None
         self._kin = kin
+        self.sandboxes = sandboxes
+        """Where scripts of models run, for all agents of this process."""
         self._children: Children | None = None
         self.has_runs = False
         """True when children have run as its tools: windows are told of them."""
@@ -339,6 +348,19 @@ class Actor:
     def used_servers(self) -> McpServers | None:
         """The same, for those to whom it matters only if there are any."""
         return self.mcp if self._mcp is not None or self._shared_servers else None
+
+    @property
+    def workspace(self) -> Any:
+        """Its files: those that its class names, else rows of its own."""
+        if self._workspace is None:
+            from ..workspace.workspace import Workspace
+
+            named = getattr_static(self.cls, "workspace", OWN_WORKSPACE)
+            defined = Workspace() if named is OWN_WORKSPACE else named
+            if isinstance(defined, Workspace):
+                defined = defined.bind(self.store, clock=self.clock, emit=self.emit)
+            self._workspace = defined
+        return self._workspace
 
     def _servers_changed(self) -> None:
         self.feed.publish(ServersChanged())

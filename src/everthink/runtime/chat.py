@@ -14,6 +14,7 @@ import math
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any, Literal
 
 from ..calling import awaited
@@ -30,6 +31,9 @@ from ..door.requests import Requests
 from ..door.stopping import Stop
 from ..door.submissions import SKIPPED_TEXT, Submissions
 from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError
+from ..file_tools.bash import bash_of
+from ..file_tools.place import is_stored
+from ..file_tools.tools import tools_of_agents
 from ..journal import queries
 from ..journal.feed import Cleared, HistoryChanged, SessionTold
 from ..journal.tool_errors import ToolErrors
@@ -40,6 +44,9 @@ from ..messages import UNSET, Message, Unset, as_messages, copy_json
 from ..models.port import Model, OutputSchema
 from ..models.timeout import Patient
 from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, MessageClear, MessageCut
+from ..own import OWN_WORKSPACE
+from ..prompt.convert import Converter
+from ..prompt.views import Views
 from ..recovery.recover import Recovery
 from ..recovery.trials import Trials
 from ..recovery.wake import Waking
@@ -58,7 +65,6 @@ from ..settings import check_call
 from ..store.port import Statement
 from ..tools.collect import ToolSource, client_tools_from, tools_of
 from ..tools.tool import Tool
-from ..turn.convert import Converter
 from ..turn.host import Host
 from ..turn.last_failure import Failure, LastFailure
 from .cleaning import Cleaning
@@ -122,7 +128,10 @@ class Chat:
     ) -> None:
         self._parts, self.trials, self._mcp = parts, trials, mcp
         words = ToolErrors(parts.store)
-        converter = Converter(words.of, lambda: shortening_of(parts.hooks.agent.shorten_old_messages))
+        views = Views(lambda: parts.hooks.agent)
+        converter = Converter(
+            words.of, lambda: shortening_of(parts.hooks.agent.shorten_old_messages), views.of
+        )
         converter.left_out = parts.unreadable.tell_message
         self.host = Host(
             id=parts.id,
@@ -140,6 +149,7 @@ class Chat:
             start_eviction=self._start_eviction,
             feed=parts.feed,
             words=words,
+            views=views,
             converter=converter,
             last_failure=LastFailure(parts.save_value),
         )
@@ -297,6 +307,7 @@ class Chat:
         host.session.confirm_clear()
         host.converter.forget()
         host.words.forget()
+        host.views.forget()
         await host.session.refresh_system_prompt("cleared")
         host.feed.publish(Cleared())
         host.emit(MessageClear())
@@ -495,12 +506,22 @@ class Chat:
                 ToolSource("memory", lambda: self.host.session.tools()),
                 ToolSource("get_tools", self.host.hooks.get_tools),
                 ToolSource("methods", self._methods),
+                ToolSource("workspace", self._workspace_tools),
                 ToolSource("mcp", self._mcp_tools, self._hidden_mcp_tools),
             )
         return self._sources
 
     async def _methods(self) -> Mapping[str, Tool]:
         return self.own_tools()
+
+    async def _workspace_tools(self) -> Mapping[str, Tool]:
+        hooks = self.host.hooks
+        if not hooks.setting("include_workspace_tools"):
+            return {}
+        named = getattr_static(hooks.cls, "workspace", OWN_WORKSPACE)
+        return tools_of_agents(
+            bash_of(hooks.setting("workspace_bash")), is_once=named is OWN_WORKSPACE or is_stored(named)
+        )
 
     async def _mcp_tools(self) -> Mapping[str, Tool]:
         servers, hooks = self._mcp(), self.host.hooks

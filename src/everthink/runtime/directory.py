@@ -57,6 +57,7 @@ from .claims import Claims
 from .erasing import erased, rows_erased
 from .introduced import Introduced
 from .retention import Retention
+from .sandboxes import Sandboxes
 from .waker import Waker
 
 __all__ = ["Directory", "new_id"]
@@ -128,7 +129,13 @@ class Directory:
             mcp_servers or {}, network, store=store, clock=clock, tell=lambda failed: bus.emit("", "", failed)
         )
         """The MCP servers that every agent may use."""
-        self._parts |= {"network": network, "shared_servers": self.shared_servers, "kin": self._kin(handle)}
+        self._sandboxes = Sandboxes()
+        self._parts |= {
+            "network": network,
+            "shared_servers": self.shared_servers,
+            "kin": self._kin(handle),
+            "sandboxes": self._sandboxes,
+        }
         self.store, self._clock, self._bus = store, clock, bus
         self.membership = membership
         """This process among those that share the database; `None` when it has one owner anyway."""
@@ -757,6 +764,7 @@ class Directory:
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
         await asyncio.gather(*starting, return_exceptions=True)
         await self.shared_servers.close()
+        await self._sandboxes.close()
         await self.trials.undo_all()
         self._claims.retire_all()
         await self._give_all_back()

@@ -52,13 +52,13 @@ from ..messages import (
 )
 from ..models import port as model
 from ..observe.events import ToolCallFinish, ToolCallStart
+from ..prompt.convert import DENIED_TEXT
 from ..session.repair import INTERRUPTED_TEXT, mended_by
 from ..store.port import Statement
 from ..tools.ask import REPORT, RERUN
-from ..tools.output import jsonable, model_output
+from ..tools.output import jsonable
 from ..tools.question import Answer, Given, LiveQuestion, Question, descriptor
 from ..tools.tool import Tool, ToolContext
-from .convert import DENIED_TEXT
 from .running import Run
 
 __all__ = ["StepCalls"]
@@ -741,7 +741,7 @@ class StepCalls:
         """True when a call has no outcome yet: a browser or a person must answer."""
         return any(call.tool_call_id not in self.outcomes for call in self.own)
 
-    def message(self) -> model.ToolMessage | None:
+    async def message(self) -> model.ToolMessage | None:
         """The outcomes of our own calls for the next prompt, in call order."""
         parts: list[model.ToolResultPart | model.ApprovalResponse] = []
         for call in self.own:
@@ -750,7 +750,8 @@ class StepCalls:
                 continue
             output, content = outcome.output, None
             if not outcome.is_error:
-                output, content = model_output(self.tools.get(call.tool_name), output)
+                views, tool = self.run.host.views, self.tools.get(call.tool_name)
+                output, content = await views.make(self.run.turn.message_id, call.tool_call_id, tool, output)
             parts.append(
                 model.ToolResultPart(call.tool_call_id, call.tool_name, output, outcome.is_error, content)
             )

@@ -118,6 +118,16 @@ class StoredFiles:
             raise refusals.is_folder(entry.path)
         return await self.read(entry.path, start=start, length=length)
 
+    async def content(self, hash: str) -> bytes | None:
+        """The bytes that have this hash, while they are kept."""
+        found: list[bytes] = []
+        while rows := await self._store.fetch(queries.PART, hash, len(found)):
+            place, encoding, content = rows[0]
+            if place == "object":
+                return await self._object(hash).get(hash)
+            found.append(decoded(encoding, content))
+        return b"".join(found) if found else None
+
     async def stream(self, path: str) -> AsyncIterator[bytes]:
         """The bytes of a file, part by part: those that it has now, also when it is written meanwhile."""
         entry = await self.stat(path)

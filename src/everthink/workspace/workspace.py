@@ -136,6 +136,16 @@ class Workspace:
             )
         return bound
 
+    @property
+    def is_own(self) -> bool:
+        """True when its files are rows of the agent: a tool's write is one commit with its result."""
+        return self._own_files is None
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Workspace:
+        """On a class it is the definition; on an agent, the agent's own."""
+        home = None if instance is None else getattr(instance, "_home", None)
+        return self if home is None else home.workspace
+
     def concluding(self, conclude: Conclude) -> Workspace:
         """The same workspace for one tool call: `conclude` takes the rows of what it writes into the commit
         that settles the call, so that both are there after a crash, or neither.
@@ -172,6 +182,10 @@ class Workspace:
         if data is not None:
             self._tell(WorkspaceRead(path=where, storage=self._storage(len(data))))
         return data
+
+    async def read_content(self, hash: str) -> bytes | None:
+        """The bytes that have this SHA-256 while they are kept, also when the file has changed since."""
+        return await self.files.content(hash) if isinstance(self.files, StoredFiles) else None
 
     async def read_file_stream(self, path: str) -> AsyncIterator[bytes] | None:
         """The bytes of a file, piece by piece, or `None` when there is none."""

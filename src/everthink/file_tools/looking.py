@@ -1,0 +1,129 @@
+"""`list`, `find`, `grep`: what is there, by folder, by pattern of paths, by content."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from ..calling import awaited
+from ..errors import WorkspaceError
+from ..tools.context import ToolContext
+from ..workspace.grep import Found, Hits, Search
+from ..workspace.port import Entry
+from ..workspace.workspace import Workspace
+from .place import Place, shown_error
+from .sizes import in_words
+
+__all__ = ["find_files", "grep", "list_folder"]
+
+MOST_FOUND = 200
+LARGEST_SEARCHED = 1_048_576
+_PAGE = 100
+
+
+async def list_folder(place: Place, ctx: ToolContext, path: str, limit: int, offset: int) -> dict[str, Any]:
+    """What is in a folder."""
+    try:
+        entries: Sequence[Entry] = await awaited(place.of(ctx).read_dir(path, limit=limit, offset=offset))
+    except WorkspaceError as error:
+        raise shown_error(error) from error
+    return {"path": path, "count": len(entries), "entries": [_line(entry) for entry in entries]}
+
+
+def _line(entry: Entry) -> str:
+    match entry.kind:
+        case "directory":
+            return f"{entry.name}/"
+        case "file":
+            return f"{entry.name} ({in_words(entry.size)})"
+        case _:
+            return entry.name
+
+
+async def find_files(place: Place, ctx: ToolContext, pattern: str) -> dict[str, Any]:
+    """What has a path like this."""
+    try:
+        entries: Sequence[Entry] = await awaited(place.of(ctx).glob(pattern))
+    except WorkspaceError as error:
+        return {"error": str(error)}
+    paths = [f"{entry.path}/" if entry.kind == "directory" else entry.path for entry in entries]
+    found: dict[str, Any] = {"pattern": pattern, "count": len(paths), "files": paths[:MOST_FOUND]}
+    if len(paths) > MOST_FOUND:
+        found |= {"truncated": True, "showing": MOST_FOUND}
+    return found
+
+
+async def grep(
+    place: Place,
+    ctx: ToolContext,
+    query: str,
+    include: str,
+    *,
+    fixed: bool,
+    case_sensitive: bool,
+    context: int,
+) -> dict[str, Any]:
+    """Lines that a pattern is found in."""
+    files = place.of(ctx)
+    try:
+        if isinstance(files, Workspace):
+            hits = await files.grep(
+                query,
+                include=include if "/" in include else f"/**/{include}",
+                fixed=fixed,
+                ignore_case=not case_sensitive,
+                context=context,
+                limit=MOST_FOUND,
+                most_bytes=LARGEST_SEARCHED,
+            )
+        else:
+            search = Search(
+                query, fixed=fixed, ignore_case=not case_sensitive, context=context, limit=MOST_FOUND
+            )
+            hits = await _searched(files, search, include)
+    except WorkspaceError as error:
+        return {"error": str(error)}
+    return _told(query, hits, context)
+
+
+async def _searched(files: Any, search: Search, include: str) -> Hits:
+    """Search the files of a backend of somebody's own."""
+    entries: Sequence[Entry] = await awaited(files.glob(include))
+    meant = [entry for entry in entries if entry.kind == "file"]
+    for start in range(0, len(meant), _PAGE):
+        page: list[tuple[str, bytes | None]] = []
+        for entry in meant[start : start + _PAGE]:
+            is_small = entry.size <= LARGEST_SEARCHED
+            page.append((entry.path, await awaited(files.read_file_bytes(entry.path)) if is_small else None))
+        await asyncio.to_thread(search.look, page)
+        if search.is_over:
+            break
+    return search.hits()
+
+
+def _told(query: str, hits: Hits, context: int) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "query": query,
+        "filesSearched": hits.files_searched,
+        "filesWithMatches": len({found.path for found in hits.found}),
+        "totalMatches": len(hits.found),
+        "matches": [_match(found, context) for found in hits.found],
+    }
+    if hits.is_cut:
+        told["truncated"] = True
+    if hits.files_skipped:
+        told["filesSkipped"] = hits.files_skipped
+        told["note"] = f"Files of more than {in_words(LARGEST_SEARCHED)}, or that are no text, were skipped."
+    return told
+
+
+def _match(found: Found, context: int) -> Any:
+    if not context:
+        return f"{found.path}:{found.line}: {found.text}"
+    first = found.line - len(found.before)
+    lines = [*found.before, found.text, *found.after]
+    marked = [
+        f"{'>' if number == found.line else ' '} {number}\t{line}" for number, line in enumerate(lines, first)
+    ]
+    return {"file": found.path, "line": found.line, "context": "\n".join(marked)}

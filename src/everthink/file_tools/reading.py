@@ -1,0 +1,165 @@
+"""`read`: a text by numbered lines, a picture or a PDF as the model sees them, of anything else what it is.
+
+    file --kind--> lines | {kind: image, file, binary}       stored: compact, with the hash of what was seen
+                                     --> shown (to_model_output) --> the bytes, from the workspace
+
+Bytes never reach the journal. The model is shown those that had this hash, also when the file has changed
+since; where the backend keeps no old contents, those that are there now.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ..calling import awaited
+from ..errors import WorkspaceError
+from ..models.port import FilePart, TextPart
+from ..tools.context import ToolContext
+from ..workspace.media import BYTES, TEXT
+from ..workspace.port import Entry
+from ..workspace.workspace import Workspace
+from .place import Place, shown_error
+from .sizes import in_words
+
+__all__ = ["LARGEST_SHOWN", "numbered", "read", "shown", "sniffed"]
+
+MOST_LINES = 2_000
+LONGEST_LINE = 2_000
+LARGEST_SHOWN = int(3.5 * 1024 * 1024)
+"""Bytes of a picture or PDF that a model is shown at most."""
+_GENERIC = ("application/octet-stream", "binary/octet-stream")
+_SIGNS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+_TEXTS = ("json", "javascript", "typescript", "xml", "x-javascript")
+
+
+async def read(place: Place, ctx: ToolContext, path: str, offset: int | None, limit: int | None) -> Any:
+    """What the tool gives for a file."""
+    files = place.of(ctx)
+    try:
+        entry: Entry | None = await awaited(files.stat(path))
+        if entry is None:
+            return {"error": f"File not found: {path}"}
+        if entry.kind == "directory":
+            return {"error": f"{path} is a directory. Use list to see what is in it."}
+        data: bytes | None = await awaited(files.read_file_bytes(path))
+    except WorkspaceError as error:
+        raise shown_error(error) from error
+    if data is None:
+        return {"error": f"File not found: {path}"}
+    media_type = _media_type(entry, data)
+    if _is_text(media_type):
+        return numbered(path, data.decode("utf-8", "replace"), offset, limit)
+    found: dict[str, Any] = {
+        "path": path,
+        "name": path.rstrip("/").rpartition("/")[2],
+        "mediaType": media_type,
+        "sizeBytes": len(data),
+    }
+    if entry.hash is not None:
+        found["hash"] = entry.hash
+    if media_type.startswith("image/"):
+        return {"kind": "image", **found}
+    if media_type == "application/pdf":
+        return {"kind": "file", **found}
+    return {"kind": "binary", **found, "unsupported": True}
+
+
+def numbered(path: str, text: str, offset: int | None, limit: int | None) -> dict[str, Any]:
+    """Lines with their numbers, as many as may be shown at once."""
+    lines = text.split("\n")
+    total, first = len(lines), offset or 1
+    end = total if limit is None else min(first + limit - 1, total)
+    wanted = lines[first - 1 : end]
+    shown = [f"{number}\t{_cut(line)}" for number, line in enumerate(wanted[:MOST_LINES], first)]
+    if len(wanted) > MOST_LINES:
+        more = len(wanted) - MOST_LINES
+        shown.append(f"[{more} more lines are not shown: read on with offset {first + MOST_LINES}]")
+    found: dict[str, Any] = {"path": path, "content": "\n".join(shown), "totalLines": total}
+    if offset is not None or limit is not None:
+        found |= {"fromLine": first, "toLine": end}
+    return found
+
+
+def _cut(line: str) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    return f"{line[:LONGEST_LINE]}… [truncated, {len(line) - LONGEST_LINE} more characters]"
+
+
+def _media_type(entry: Entry, data: bytes) -> str:
+    told = entry.media_type.partition(";")[0].strip().lower()
+    return told if told and told not in _GENERIC else sniffed(data)
+
+
+def _is_text(media_type: str) -> bool:
+    kind, _, subtype = media_type.partition("/")
+    if media_type == "image/svg+xml":
+        return False
+    return kind == "text" or subtype in _TEXTS or subtype.endswith(("+json", "+xml"))
+
+
+def sniffed(data: bytes) -> str:
+    """What the first bytes say that a file is."""
+    for start, media_type in _SIGNS:
+        if data.startswith(start):
+            return media_type
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    if b"<svg" in data[:512]:
+        return "image/svg+xml"
+    beginning = data[:4096]
+    if b"\0" in beginning:
+        return BYTES
+    replaced = beginning.decode("utf-8", "replace").count("\ufffd")
+    return BYTES if replaced and replaced * 100 >= len(beginning) else TEXT
+
+
+# --- what the model sees
+
+
+async def shown(place: Place, output: Any, ctx: ToolContext) -> Any:
+    """What the model sees of a result: the text alone, a picture as a picture."""
+    if not isinstance(output, Mapping):
+        return output
+    told = cast("Mapping[str, Any]", output)
+    if "error" in told:
+        return f"Error: {told['error']}"
+    if isinstance(told.get("content"), str):
+        return told["content"]
+    if told.get("kind") not in ("image", "file") or not isinstance(told.get("path"), str):
+        return dict(told)
+    path, media_type, size = told["path"], str(told.get("mediaType")), int(told.get("sizeBytes") or 0)
+    if size > LARGEST_SHOWN:
+        return (
+            f"Error: {path} has {in_words(size)}; of a file of this kind at most {in_words(LARGEST_SHOWN)}"
+            " can be shown."
+        )
+    data = await _seen(place.of(ctx), path, told.get("hash"))
+    if data is None:
+        return f"Error: {path} is not there any more."
+    if len(data) > LARGEST_SHOWN:
+        return f"Error: {path} has become too large to be shown: {in_words(len(data))}."
+    note = f"{path} ({media_type}, {in_words(len(data))})"
+    url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+    name = None if told["kind"] == "image" else str(told.get("name"))
+    return [TextPart(note), FilePart(url, media_type, name)]
+
+
+async def _seen(files: Any, path: str, hash: Any) -> bytes | None:
+    """The bytes that were seen then, else those that are there now."""
+    try:
+        if isinstance(files, Workspace) and isinstance(hash, str):
+            kept = await files.read_content(hash)
+            if kept is not None:
+                return kept
+        return await awaited(files.read_file_bytes(path))
+    except WorkspaceError:
+        return None  # a folder now, or a link that leads nowhere

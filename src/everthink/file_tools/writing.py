@@ -1,0 +1,84 @@
+"""`write`, `edit`, `delete`: each one edit, durable with its result or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..calling import awaited
+from ..errors import WorkspaceError
+from ..tools.context import ToolContext
+from ..workspace.port import Entry
+from ..workspace.workspace import Workspace
+from .editing import Edited, NotEdited, edited
+from .place import Place, shown_error
+
+__all__ = ["delete", "edit", "write"]
+
+
+async def write(place: Place, ctx: ToolContext, path: str, content: str) -> dict[str, Any]:
+    """Write a file."""
+    told = {
+        "path": path,
+        "bytesWritten": len(content.encode("utf-8", "replace")),
+        "lines": content.count("\n") + 1,
+    }
+    try:
+        await awaited(place.concluding(ctx, lambda: told).write_file(path, content))
+    except WorkspaceError as error:
+        raise shown_error(error) from error
+    return told
+
+
+async def edit(place: Place, ctx: ToolContext, path: str, old: str, new: str) -> dict[str, Any]:
+    """Replace one place of a file, or make a new file when there is nothing to replace."""
+    try:
+        if not old:
+            return await _created(place, ctx, path, new)
+        return await _replaced(place, ctx, path, old, new)
+    except NotEdited as why:
+        return {"error": str(why)}
+    except WorkspaceError as error:
+        if error.code == "ENOENT":
+            return {"error": f"File not found: {path}"}
+        raise shown_error(error) from error
+
+
+async def _created(place: Place, ctx: ToolContext, path: str, text: str) -> dict[str, Any]:
+    entry: Entry | None = await awaited(place.of(ctx).stat(path))
+    if entry is not None:
+        raise NotEdited(f"{path} is there already: say which text to replace, or use write to replace all.")
+    told = {"path": path, "created": True, "lines": text.count("\n") + 1}
+    await awaited(place.concluding(ctx, lambda: told).write_file(path, text))
+    return told
+
+
+async def _replaced(place: Place, ctx: ToolContext, path: str, old: str, new: str) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+
+    def changed(text: str) -> str:
+        made: Edited = edited(path, text, old, new)
+        told.clear()
+        told.update({"path": path, "replaced": True, "lines": made.text.count("\n") + 1})
+        if made.is_fuzzy:
+            told["fuzzyMatch"] = True
+        return made.text
+
+    files = place.concluding(ctx, lambda: told)
+    if isinstance(files, Workspace):
+        await files.rewrite_file(path, changed)
+        return told
+    data: bytes | None = await awaited(files.read_file_bytes(path))
+    if data is None:
+        raise NotEdited(f"File not found: {path}")
+    await awaited(files.write_file(path, changed(data.decode("utf-8", "replace"))))
+    return told
+
+
+async def delete(place: Place, ctx: ToolContext, path: str, *, recursive: bool) -> dict[str, Any]:
+    """Remove a file, or a folder; what is not there is gone already."""
+    told = {"deleted": path}
+    try:
+        await awaited(place.concluding(ctx, lambda: told).rm(path, recursive=recursive, force=True))
+    except WorkspaceError as error:
+        raise shown_error(error) from error
+    return told
