@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from everthink import Think, tool
+from everthink import Think
 from everthink.access.permissions import Permission
-from everthink.devtools import files
 from everthink.testing import ScriptedModel, calls, says
 from everthink.workspace import DiskFiles, MemoryFiles, Workspace, WorkspaceLimits
 
@@ -27,20 +27,17 @@ PAGE = b"<!doctype html><script>alert(1)</script>"
 DRAWING = b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
 
 
-class Writer(Think):
-    """Has a tool that writes files."""
-
-    @tool
-    async def note(self, path: str, text: str) -> str:
-        """Write a file."""
-        await files.workspace_of(cast("Any", self)._home).write_file(path, text)
-        return "written"
-
-
 def writing(*notes: tuple[str, str]) -> type[Think]:
     """An agent that writes one file in each of its turns."""
-    turns = [step for path, text in notes for step in (calls("note", path=path, text=text), says("Written."))]
-    return type("Assistant", (Writer,), {"model": ScriptedModel(*turns)})
+    return assistant(
+        ScriptedModel(
+            *(
+                step
+                for path, text in notes
+                for step in (calls("write", path=path, content=text), says("Written."))
+            )
+        )
+    )
 
 
 async def written(server: Served, cls: type[Think], turns: int) -> list[dict[str, Any]]:
@@ -327,3 +324,11 @@ async def test_a_class_may_have_files_of_its_own(develop: Develop) -> None:
     app = server.app._loaded.app
     await live(app.agent(app.classes[0], "room"))
     assert await names(server) == ["a.txt"]
+
+
+async def test_files_in_an_object_of_somebody_elses_are_not_shown(develop: Develop) -> None:
+    verbs = ["stat", "read_file_bytes", "write_file", "write_file_bytes", "read_dir", "glob", "mkdir", "rm"]
+    theirs = SimpleNamespace(**dict.fromkeys(verbs, print))
+    server = await develop(assistant(ScriptedModel(), workspace=theirs))
+    refused = await put(server, "/a.txt", b"x")
+    assert (refused.status, "which the page cannot show" in refused.json["error"]) == (404, True)

@@ -98,8 +98,10 @@ function Call({ message, ...card }: CardProps & { message: string }) {
   );
 }
 
+/** What is said in a message, without what is said of files that went along. */
 export const textOf = (message: UIMessage): string =>
   message.parts
     .filter((part) => part.type === "text")
     .map((part) => part.text)
+    .filter((text) => message.role !== "user" || !attachedIn(text))
     .join("\n\n");

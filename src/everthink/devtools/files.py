@@ -65,16 +65,13 @@ STATUS = {
 Json = dict[str, Any]
 
 
-def workspace_of(actor: Actor) -> Workspace:
-    """The workspace of an agent that is in memory."""
-    declared = getattr(actor.agent, "workspace", None)
-    definition = declared if isinstance(declared, Workspace) else Workspace()
-    return definition.bind(actor.store, clock=actor.clock, emit=actor.emit)
-
-
 async def answer(actor: Actor, request: Request, rest: list[str]) -> Response:
     """Answer one request that is for files. What stands against it becomes a refusal."""
-    workspace, asked = workspace_of(actor), request.query_params
+    workspace, asked = actor.workspace, request.query_params
+    if not isinstance(workspace, Workspace):
+        return refusal(
+            404, f"{actor.id} keeps its files in an object of its own, which the page cannot show."
+        )
     try:
         match request.method, rest:
             case "POST", [_, deed]:

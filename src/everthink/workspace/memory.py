@@ -97,10 +97,6 @@ class MemoryFiles:
         await self._begin()
         return [one.change for one in self._log if one.change.seq > after][:limit]
 
-    async def read_content(self, hash: str) -> bytes | None:
-        """The bytes that a change names; `None` when they are not kept any more."""
-        return self._contents.get(hash)
-
     async def restore(
         self, seq: int, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:

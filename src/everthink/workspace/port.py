@@ -239,10 +239,6 @@ class History(Protocol):
         """The changes that are kept, from behind the number `after` on, in order."""
         ...
 
-    async def read_content(self, hash: str) -> bytes | None:
-        """The bytes that a change names by their SHA-256; `None` when they are not kept any more."""
-        ...
-
     async def restore(
         self, seq: int, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:

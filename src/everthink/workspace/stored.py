@@ -300,16 +300,6 @@ class StoredFiles:
         """The changes that are kept, in order."""
         return [queries.kept_of(row).change for row in await self._store.fetch(queries.LOG, after, limit)]
 
-    async def read_content(self, hash: str) -> bytes | None:
-        """The bytes that a change names; `None` when they are not kept any more."""
-        pieces: list[bytes] = []
-        while rows := await self._store.fetch(queries.PART, hash, len(pieces)):
-            place, encoding, content = rows[0]
-            if place == "object":
-                return await self._object(hash).get(hash)
-            pieces.append(decoded(encoding, content))
-        return b"".join(pieces) if pieces else None
-
     async def restore(
         self, seq: int, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:

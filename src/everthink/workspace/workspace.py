@@ -325,10 +325,6 @@ class Workspace:
         """What was changed, in order, from behind the change `after` on."""
         return await self._history.changes(after=after, limit=limit)
 
-    async def read_content(self, hash: str) -> bytes | None:
-        """The bytes that a change names by their SHA-256; `None` when they are not kept any more."""
-        return await self._history.read_content(hash)
-
     async def restore(self, seq: int) -> list[Change]:
         """Bring all files to where they stood after the change `seq`. That can be taken back the same way."""
         changes = await self._history.restore(seq, conclude=self._conclude, limits=self.limits)

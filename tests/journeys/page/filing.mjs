@@ -9,7 +9,15 @@ const SQUARE = Buffer.from(
   "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEUlEQVR42mPQz3+OFTEMLQkAOXp1QVdTQY0AAAAASUVORK5CYII=",
   "base64",
 );
-const PDF = Buffer.from("%PDF-1.1\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[]/Count 0>>endobj\ntrailer<</Root 1 0 R>>\n");
+/** One page that says hello. */
+const PDF = [
+  "%PDF-1.4",
+  "1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj",
+  "2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj",
+  "3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 4 0 R/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>endobj",
+  "4 0 obj<</Length 37>>stream\nBT /F 24 Tf 80 100 Td (Hello) Tj ET   \nendstream endobj",
+  "trailer<</Root 1 0 R>>",
+].join("\n");
 
 const file = (name, mimeType, content) => ({ name, mimeType, buffer: Buffer.from(content) });
 
@@ -161,7 +169,6 @@ export const journeys = {
     await group(files, 0).locator(".diff").waitFor();
     same(await lines(group(files, 0)), "-1,4 +1,5|  # Lisbon|  - pack|- - walk|+ - take the tram|+ - eat|  ", "what the turn changed");
     same(await group(files, 0).locator(".counts").textContent(), "+2 −1", "how much it changed");
-    await picture(tab, "files-diff");
 
     // To before it, and another window sees it
     const other = new Files(await another());
@@ -174,7 +181,6 @@ export const journeys = {
     const told = files.side.getByRole("status").filter({ hasText: "was put back" });
     await told.getByText("1 path was put back.").waitFor();
     await other.side.locator(".numbered").getByText("- walk").waitFor();
-    await picture(tab, "files-restored");
 
     // Which is undone
     await told.getByRole("button", { name: "Undo" }).click();
@@ -182,7 +188,6 @@ export const journeys = {
     await files.view("Files");
     await files.open("/plan.md");
     await files.side.locator(".numbered").getByText("take the tram").waitFor();
-    await picture(tab, "files-text");
 
     // A turn alone
     await files.view("Changes");
@@ -205,13 +210,12 @@ export const journeys = {
       await done("read").last().locator("img").waitFor();
       await tab.page.waitForFunction(() => document.querySelector('[data-tool="read"] img')?.naturalWidth === 8);
       same((await done("list").locator("tr").allTextContents()).join("|"), "pictures/|plan.md38 B", "entries");
-      same((await done("grep").locator("td:first-child").allInnerTexts()).join("|"), "/plan.md:2|/plan.md:3", "matches");
+      same((await done("grep").locator("td:first-child").allInnerTexts()).join("|"), "/plan.md:2|/plan.md:3|/plan.md:4", "matches");
       same(await done("find").locator("tr").count(), 1, "found files");
     };
     await see();
     await tab.reload();
     await see();
-    await picture(tab, "file-cards");
     // A name leads to the file
     await tab.tool("edit", "output-available").getByRole("button", { name: "/plan.md" }).click();
     await new Files(tab).side.locator(".numbered").getByText("take the tram").waitFor();
@@ -229,7 +233,6 @@ export const journeys = {
       same(await card.locator(".script").textContent(), "count /notes/*.md | sort", "script");
       same(await card.locator(".exit").count(), 0, "exit codes of a script that runs");
     }
-    await picture(tab, "bash-runs");
     await fetch(`${given.page}/agents/study/${room}/go`, { method: "POST" });
     for (const one of [tab, second]) {
       const card = one.tool("bash", "output-available");
@@ -247,7 +250,6 @@ export const journeys = {
     await attached.getByText("data.csv").waitFor();
     await field.setInputFiles([file("no.txt", "text/plain", "x")]);
     await attached.getByRole("button", { name: "Leave out no.txt" }).click();
-    await picture(tab, "attached");
     await tab.say("What is this?");
     await tab.shows("Done. I was shown image/png.");
     await tab.quiet();
@@ -284,5 +286,65 @@ export const journeys = {
     await files.side.locator("iframe.pdf").waitFor();
     same((await answered).headers()["content-type"], "application/pdf", "type");
     same(await files.side.getByRole("link", { name: "Open it in a tab of its own" }).count(), 1, "links");
+  },
+
+  async pictures_of_files({ tab, another, room }) {
+    if (!given.pictures) return "skipped";
+    const asked = async (one, name) => {
+      await one.open(given.page, "study", name);
+      await one.page.evaluate(() => fetch(location.href)); // the page is at rest
+      await one.say("Plan our weekend in Lisbon");
+      await one.quiet();
+      await one.say("We would rather take the tram, and eat well");
+      await one.quiet();
+    };
+    await fetch(`${given.page}/agents/study/${room}/paint`, { method: "POST" });
+    await asked(tab, room);
+    const files = new Files(tab);
+    await files.look();
+    await files.entry("/trips").waitFor();
+    await files.open("/trips");
+    await files.open("/trips/lisbon");
+    await files.entry("/trips/lisbon/plan.md").waitFor();
+    await picture(tab, "files");
+    await files.view("Changes");
+    await files.unfold(group(files, 0));
+    await group(files, 0).locator(".diff").first().waitFor();
+    await picture(tab, "files-diff");
+    await tab.page.emulateMedia({ colorScheme: "dark" });
+    await picture(tab, "files-diff-dark");
+    await files.view("Files");
+    await files.open("/trips/lisbon/plan.md");
+    await files.side.locator(".numbered").waitFor();
+    await picture(tab, "files-text-dark");
+    await tab.page.emulateMedia({ colorScheme: "light" });
+
+    await tab.button("Inspector").click();
+    await tab.say("How many things are on it?");
+    await tab.tool("bash", "progress").getByText("counting…").waitFor();
+    await picture(tab, "bash");
+    await fetch(`${given.page}/agents/study/${room}/go`, { method: "POST" });
+    await tab.quiet();
+
+    const phone = await another({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+    await phone.open(given.page, "study", room);
+    await phone.tool("edit", "output-available").scrollIntoViewIfNeeded();
+    await picture(phone, "phone-file-cards");
+    const small = new Files(phone);
+    await small.look();
+    await small.entry("/trips").waitFor();
+    await small.open("/trips");
+    await small.entry("/trips/lisbon").waitFor();
+    await picture(phone, "phone-files");
+    await small.view("Changes");
+    await small.unfold(group(small, 1));
+    await group(small, 1).locator(".diff").first().waitFor();
+    await picture(phone, "phone-files-diff");
+
+    const new_one = await another();
+    await new_one.open(given.page, "study", `${room}-new`);
+    await new_one.page.getByLabel("Files to attach").setInputFiles([file("tickets.pdf", "application/pdf", PDF), file("costs.csv", "text/csv", "what,euro\ntram,6\n")]);
+    await new_one.page.getByLabel("Message", { exact: true }).fill("Here are the tickets and what it costs");
+    await picture(new_one, "attached");
   },
 };
