@@ -2,7 +2,7 @@
 
 import type { FileUIPart, TextUIPart } from "ai";
 import { useRef, useState, type ClipboardEvent, type DragEvent } from "react";
-import { inFolder, sized, useDesk, type FilesFeed } from "./files";
+import { droppedFiles, sized, useDesk, type FilesFeed } from "./files";
 import { Icon } from "./icons";
 
 export type Attached = { id: number; file: File };
@@ -45,7 +45,7 @@ export function useAttachments() {
       onDrop: (event: DragEvent) => {
         if (!event.dataTransfer.types.includes("Files")) return;
         event.preventDefault();
-        add(event.dataTransfer.files);
+        add(droppedFiles(event.dataTransfer));
       },
     },
     paste: (event: ClipboardEvent) => {
@@ -63,8 +63,7 @@ export async function partsOf(attached: Attached[], files: FilesFeed): Promise<{
   const [pictures, notes]: [Part[], Part[]] = [[], []];
   let carried = 0;
   for (const { file } of attached) {
-    const name = await files.freeName(FOLDER, file.name || "file");
-    const stored = await files.store(file, inFolder(FOLDER, name));
+    const stored = await files.store(file, FOLDER);
     const isSeen = SEEN.test(file.type) && file.size <= SEEN_BYTES && carried + file.size <= CARRIED_BYTES;
     if (stored.trouble !== null && !isSeen) return { parts: [], trouble: `${file.name} was not sent. ${stored.trouble}` };
     if (isSeen) {

@@ -3,7 +3,7 @@
 import { useEffect, useId, useRef, useState, type DragEvent, type ReactNode } from "react";
 import { Confirm } from "./confirm";
 import { Counts, DiffView } from "./diff";
-import { inFolder, ROOT, sized, useFiles, type Entry, type FileDiff, type FilesFeed, type Group, type Upload } from "./files";
+import { droppedFiles, inFolder, ROOT, sized, useFiles, type Entry, type FileDiff, type FilesFeed, type Group, type Upload } from "./files";
 import { Icon } from "./icons";
 import type { JournalFeed } from "./journal";
 import { Nothing } from "./panels";
@@ -31,7 +31,7 @@ export function FilesPanel({ feed }: { feed: JournalFeed }) {
     event.preventDefault();
     event.stopPropagation();
     setOver(null);
-    for (const file of event.dataTransfer.files) void files.upload(file, folderAt(event.target));
+    for (const file of droppedFiles(event.dataTransfer)) void files.upload(file, folderAt(event.target));
   };
   return (
     <div
@@ -43,7 +43,7 @@ export function FilesPanel({ feed }: { feed: JournalFeed }) {
     >
       <div className="files-bar">
         <div className="views" role="group" aria-label="What is shown">
-          <button type="button" aria-pressed={view === "files"} onClick={() => (view === "files" ? void files.show(null) : setView("files"))}>
+          <button type="button" aria-pressed={view === "files"} onClick={() => (view === "files" ? void files.show(null) : setView("files"), void files.read(true))}>
             Files
           </button>
           <button type="button" aria-pressed={view === "changes"} onClick={() => setView("changes")}>
@@ -300,7 +300,7 @@ function PutBack({ files }: { files: FilesFeed }) {
   const done = files.putBack;
   const [trouble, setTrouble] = useState<string | null>(null);
   if (!done) return null;
-  const before = done.before;
+  const before = done.last === files.changes?.last ? done.before : null; // later, it would take back more than this
   return (
     <p className="put-back" role="status">
       <span>{done.paths === 0 ? "Nothing had to be put back." : done.paths === 1 ? "1 path was put back." : `${done.paths} paths were put back.`}</span>

@@ -23,7 +23,8 @@ export type FileDiff = { path: string; change: ChangedPath["change"]; diff: stri
 
 type Folder = { path: string; entries: Entry[]; more: boolean; upload_bytes: number };
 type Changes = { groups: Group[]; last: number };
-type PutBack = { paths: number; before: number | null };
+/** `before`: the number that undoes it, as long as `last` is the newest change. */
+type PutBack = { paths: number; before: number | null; last: number | null };
 
 /** A file on its way to the server. `there`: something has its path, and it may be replaced. */
 export type Upload = {
@@ -52,7 +53,7 @@ export class FilesFeed {
   open: string | null = null;
   unfolded = new Set<string>([ROOT]);
   uploads: Upload[] = [];
-  /** What was put back last, and the number that undoes it. */
+  /** What was put back last. */
   putBack: PutBack | null = null;
   status: "loading" | "ready" | "none" = "loading";
   trouble: string | null = null;
@@ -204,32 +205,22 @@ export class FilesFeed {
     this.changed();
   };
 
-  /** A name in a folder that nothing has yet. */
-  freeName = async (folder: string, name: string): Promise<string> => {
+  /** Store a file in a folder, under a name that nothing has yet, without a word in the panel. */
+  store = async (file: File, folder: string): Promise<Told<{ path: string }>> => {
     const { value } = await this.ask<Folder | null>(`/files${query(folder)}`);
-    const taken = new Set(value?.entries.map((one) => one.name));
-    const dot = name.lastIndexOf(".");
-    const [stem, ending] = dot > 0 ? [name.slice(0, dot), name.slice(dot)] : [name, ""];
-    let free = name;
-    for (let count = 2; taken.has(free); count++) free = `${stem}-${count}${ending}`;
-    return free;
-  };
-
-  /** Store a file without a word in the panel. */
-  store = async (file: File, path: string): Promise<Told<{ path: string }>> => {
-    const { trouble } = await sent(this.url(`/files/upload${query(path)}`), file, () => {});
+    const path = inFolder(folder, freeName(file.name || "file", new Set(value?.entries.map((one) => one.name))));
+    const tooMuch = overBound(file, value?.upload_bytes);
+    const { trouble } = tooMuch ? { trouble: tooMuch } : await sent(this.url(`/files/upload${query(path)}`), file, () => {});
     await this.read(true);
     return trouble === null ? { value: { path }, trouble } : { value: null, trouble };
   };
 
   private async send(upload: Upload, replaces: boolean): Promise<Upload> {
-    const most = this.folders.get(ROOT)?.upload_bytes;
     this.note(upload);
     let ended: Upload;
-    if (most !== undefined && upload.file.size > most) {
-      const trouble = `It has ${sized(upload.file.size)}, and at most ${sized(most)} are taken here. Nothing was stored.`;
-      ended = { ...upload, state: "refused", trouble };
-    } else {
+    const tooMuch = overBound(upload.file, this.folders.get(ROOT)?.upload_bytes);
+    if (tooMuch) ended = { ...upload, state: "refused", trouble: tooMuch };
+    else {
       const { status, trouble } = await sent(this.url(`/files/upload${query(upload.path, replaces ? "&replace=1" : "")}`), upload.file, (bytes) =>
         this.note({ ...upload, sent: bytes }),
       );
@@ -252,6 +243,29 @@ export class FilesFeed {
     this.version++;
     for (const listener of this.listeners) listener();
   }
+}
+
+const overBound = (file: File, most: number | undefined): string | null =>
+  most === undefined || file.size <= most
+    ? null
+    : `It has ${sized(file.size)}, and at most ${sized(most)} are taken here. Nothing was stored.`;
+
+function freeName(name: string, taken: Set<string>): string {
+  const dot = name.lastIndexOf(".");
+  const [stem, ending] = dot > 0 ? [name.slice(0, dot), name.slice(dot)] : [name, ""];
+  let free = name;
+  for (let count = 2; taken.has(free); count++) free = `${stem}-${count}${ending}`;
+  return free;
+}
+
+/** The files that were dropped. Folders look like files, and are none. */
+export function droppedFiles(transfer: DataTransfer): File[] {
+  const folders = new Set<string>();
+  for (const item of transfer.items) {
+    const entry = item.webkitGetAsEntry();
+    if (entry?.isDirectory) folders.add(entry.name);
+  }
+  return [...transfer.files].filter((file) => !folders.has(file.name));
 }
 
 /** Send a file. `fetch` does not tell how far it is. */

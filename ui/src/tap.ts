@@ -269,10 +269,11 @@ export class Tap {
     this.changed();
   }
 
+  /** Listeners are told now and then. Who renders meanwhile sees a new version, or React would forget its effects. */
   private changed(): void {
+    this.version++;
     this.timer ??= setTimeout(() => {
       this.timer = null;
-      this.version++;
       for (const listener of this.listeners) listener();
     }, 50);
   }

@@ -245,8 +245,9 @@ async def _changed(workspace: Workspace, request: Request, deed: str) -> Respons
 
 
 def _put_back(changes: list[Change]) -> Json:
-    """How much was put back, and the number to restore so that it was not."""
-    return {"paths": len({one.path for one in changes}), "before": changes[0].seq - 1 if changes else None}
+    """How much was put back, the number to restore so that it was not, and that of the newest change."""
+    before, last = (changes[0].seq - 1, changes[-1].seq) if changes else (None, None)
+    return {"paths": len({one.path for one in changes}), "before": before, "last": last}
 
 
 def _most(workspace: Workspace) -> int:
