@@ -47,6 +47,8 @@ ROOMS: dict[str, set[str]] = {
     "guard": set(),
     # Programs that run for us.
     "programs": set(),
+    # A directory that nothing leads out of.
+    "confined": set(),
     # Ports, each with its adapters beside it.
     "store": set(),
     "sqlite": {"store"},
@@ -58,7 +60,7 @@ ROOMS: dict[str, set[str]] = {
     "observe": {"models.port"},
     "tasks": {"observe.events"},
     # Where an agent's files are, and what may be done with them.
-    "workspace": {"store.port", "observe.events", "observe.workspace_events"},
+    "workspace": {"confined", "store.port", "observe.events", "observe.workspace_events"},
     # The core: values and ports only.
     "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},

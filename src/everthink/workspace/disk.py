@@ -2,7 +2,7 @@
 
     Workspace --edits--> DiskFiles --Plan--> temporary files, then renames --> the directory
 
-Nothing outside the directory can be reached (`confined.py`). A reader sees a file as it was or as it is, and
+Nothing outside the directory can be reached (`Confined`). A reader sees a file as it was or as it is, and
 never half of it. When an edit fails in the middle, what was done of it is taken back. A crash while there are
 several edits leaves some of them done; one alone is done or not, unless it copies a folder. What was is gone.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import logging
 import os
 import secrets
 import stat as modes
@@ -23,13 +24,13 @@ from itertools import islice
 from typing import Any, TypeVar, assert_never
 
 from ..clock import Clock, SystemClock, moment_of
+from ..confined import Confined
 from ..errors import WorkspaceCode, WorkspaceError
 from . import refusals
-from .confined import Confined
 from .contents import Ready, gathered
 from .media import media_type_of
-from .paths import ancestors, name_of, normal, parent_of, target_of
-from .plan import MOST_LINKS, ROOT, Plan, Usage
+from .paths import ancestors, name_of, normal, parent_of
+from .plan import ROOT, Plan, Usage, followed
 from .port import (
     MIB,
     UNLIMITED,
@@ -72,7 +73,10 @@ _CODES: dict[int, WorkspaceCode] = {
     errno.EXDEV: "EXDEV",
 }
 
+_log = logging.getLogger("everthink.workspace")
+
 T = TypeVar("T")
+_Stat = Callable[[str], "Entry | None"]
 
 
 class DiskFiles:
@@ -136,13 +140,13 @@ class DiskFiles:
                 yield entry, await self.read(entry.path) if is_wanted else None
 
     def _stat(self, path: str, follow: bool = False) -> Entry | None:
-        first = path
-        for _ in range(MOST_LINKS + 1):
-            entry = self._one(path)
-            if entry is None or entry.kind != "symlink" or not follow:
-                return entry
-            path = target_of(path, entry.target or "")
-        raise refusals.looping(first)
+        return self._followed(path)[1] if follow else self._one(path)
+
+    def _followed(self, path: str) -> tuple[str, Entry | None]:
+        async def at(path: str) -> Entry | None:
+            return self._one(path)
+
+        return _driven(followed(path, at))
 
     def _one(self, path: str) -> Entry | None:
         if path == "/":
@@ -245,7 +249,7 @@ class DiskFiles:
     def _apply(self, ready: Sequence[Ready], limits: WorkspaceLimits) -> Changes:
         with self._lock:
             now = moment_of(self._clock.now_ms())
-            hashed = {edit.path for edit, _ in ready if isinstance(edit, Put) and edit.if_hash}
+            hashed = {edit.path for edit, _ in ready if isinstance(edit, Put) and edit.if_hash is not None}
 
             async def look(paths: Sequence[str]) -> Mapping[str, Entry]:
                 found = {path: self._one(path) for path in paths}
@@ -261,7 +265,7 @@ class DiskFiles:
             plan = Plan(look, below, now=now, limits=limits)
             _driven(plan.edit(ready))
             after = self._checked(plan, limits)
-            _Effects(self._confined, self._stat).carry_out(ready)
+            _Effects(self._confined, self._followed, self._one).carry_out(ready)
             self._usage = after
             changes = [step.told(self._seq + n, at=now) for n, step in enumerate(plan.steps, 1)]
             self._seq += len(changes)
@@ -293,14 +297,18 @@ class DiskFiles:
 class _Effects:
     """Edits that are being carried out, and how to take back what was done of them."""
 
-    def __init__(self, confined: Confined, stat: Callable[[str, bool], Entry | None]) -> None:
-        self._confined, self._stat = confined, stat
+    def __init__(
+        self, confined: Confined, followed: Callable[[str], tuple[str, Entry | None]], one: _Stat
+    ) -> None:
+        self._confined, self._followed, self._stat = confined, followed, one
         self._back: list[Callable[[], None]] = []
         self._trash: list[str] = []
+        self._is_alone = False
         self._touched: set[str] = set()
 
     def carry_out(self, ready: Sequence[Ready]) -> None:
         """All of them, or none."""
+        self._is_alone = len(ready) == 1
         with _told(""):
             try:
                 for edit, content in ready:
@@ -312,13 +320,16 @@ class _Effects:
                     with suppress(OSError):
                         undo()
                 raise
-            for path in self._trash:
+        for path in self._trash:
+            try:
                 self._delete(path)
+            except OSError as error:  # the edit is made; nobody sees what is left of the old
+                _log.warning("What was replaced or removed is still at %s: %s", path, error)
 
     def _one(self, edit: Edit, data: bytes) -> None:
         match edit:
             case Put(path):
-                there = self._followed(path)
+                there, _ = self._followed(path)
                 self._folders_above(there)
                 self._write(there, data)
             case MakeFolder(path):
@@ -339,14 +350,6 @@ class _Effects:
                 self._link(path, target)
             case _:
                 assert_never(edit)
-
-    def _followed(self, path: str) -> str:
-        for _ in range(MOST_LINKS + 1):
-            entry = self._stat(path, False)
-            if entry is None or entry.kind != "symlink":
-                return path
-            path = target_of(path, entry.target or "")
-        raise refusals.looping(path)
 
     def _folders_above(self, path: str) -> None:
         for folder in ancestors(path):
@@ -376,7 +379,8 @@ class _Effects:
                     opened.write(data)
                     opened.flush()
                     os.fsync(opened.fileno())
-                self._keep_old(fd, path, name)
+                if not self._is_alone:
+                    self._keep_old(fd, path, name)
                 os.rename(fresh, name, src_dir_fd=fd, dst_dir_fd=fd)
             except BaseException:
                 with suppress(FileNotFoundError):
@@ -385,13 +389,13 @@ class _Effects:
 
     def _keep_old(self, fd: int, path: str, name: str) -> None:
         """A second name for the file that is about to be replaced, until all is done."""
-        old = _fresh_name()
+        kept = f"/{_fresh_name()}"
         try:
-            os.link(name, old, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+            with self._at(kept) as (root, old):
+                os.link(name, old, src_dir_fd=fd, dst_dir_fd=root, follow_symlinks=False)
         except FileNotFoundError:
             self._back.append(lambda: self._unlink(path))
             return
-        kept = _beside(path, old)
         self._trash.append(kept)
         self._back.append(lambda: self._rename(kept, path))
 
@@ -400,8 +404,8 @@ class _Effects:
             os.unlink(name, dir_fd=fd)
 
     def _put_away(self, path: str) -> None:
-        """Out of sight at once, whole; gone when all is done."""
-        kept = _beside(path, _fresh_name())
+        """Out of sight at once, whole; gone when all is done. In the root, which no later edit moves."""
+        kept = f"/{_fresh_name()}"
         try:
             self._rename(path, kept)
         except FileNotFoundError:
@@ -418,12 +422,12 @@ class _Effects:
             os.symlink(target, name, dir_fd=fd)
         self._back.append(lambda: self._unlink(path))
 
-    def _copy(self, source: str, path: str) -> None:
-        entry = self._stat(source, False)
+    def _copy(self, source: str, path: str, *, follow: bool = True) -> None:
+        entry = self._stat(source)
         if entry is None:
             raise refusals.not_found(source)
-        if entry.kind == "file":
-            path = self._followed(path)
+        if entry.kind == "file" and follow:
+            path, _ = self._followed(path)
         if path == source:
             return
         self._folders_above(path)
@@ -442,8 +446,8 @@ class _Effects:
             finally:
                 os.close(folder)
             for name in names:
-                if self._stat(f"{source}/{name}", False) is not None:
-                    self._copy(f"{source}/{name}", f"{path}/{name}")
+                if self._stat(f"{source}/{name}") is not None:
+                    self._copy(f"{source}/{name}", f"{path}/{name}", follow=False)
 
     def _delete(self, path: str) -> None:
         """Everything that is there, without following anything."""
@@ -530,10 +534,6 @@ def _is_name(name: str) -> bool:
 
 def _fresh_name() -> str:
     return f"{_OURS}{secrets.token_hex(8)}"
-
-
-def _beside(path: str, name: str) -> str:
-    return f"{parent_of(path).rstrip('/')}/{name}"
 
 
 @contextmanager

@@ -17,11 +17,13 @@ from itertools import pairwise
 from typing import Any
 
 from .paths import normal, parent_of
+from .port import WorkspaceLimits
 from .refusals import unfit
 
 __all__ = ["Glob"]
 
 _MOST_CHARACTERS = 4_096
+_LENGTHS = WorkspaceLimits(path_bytes=4 * _MOST_CHARACTERS, name_bytes=4 * _MOST_CHARACTERS)
 _MOST_BRACES = 64
 _MOST_NESTED = 8
 _WITHIN = r"[^/\n]"
@@ -38,7 +40,7 @@ class Glob:
     def __init__(self, pattern: str) -> None:
         if len(pattern) > _MOST_CHARACTERS:
             raise unfit(f"A pattern has {_MOST_CHARACTERS:,} characters at most, not {len(pattern):,}.")
-        self.pattern = normal(pattern)
+        self.pattern = normal(pattern, _LENGTHS)
         magic = _MAGIC.search(self.pattern)
         self.path = None if magic else self.pattern
         """The one path it means, when there is no sign in it that means several."""

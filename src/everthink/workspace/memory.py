@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from ..clock import Clock, SystemClock, moment_of
 from . import refusals
 from .contents import gathered
-from .paths import normal, range_below, target_of
-from .plan import MOST_LINKS, ROOT, Kept, Plan, Usage, before_all, before_turn
+from .paths import normal, range_below
+from .plan import ROOT, Kept, Plan, Usage, before_all, before_turn, followed
 from .port import UNLIMITED, Changes, Conclude, Edit, Entries, Entry, Put, WorkspaceLimits
 
 __all__ = ["MemoryFiles"]
@@ -38,13 +38,7 @@ class MemoryFiles:
     async def stat(self, path: str, *, follow: bool = True) -> Entry | None:
         """What is at a path, or `None`."""
         await self._begin()
-        first = path
-        for _ in range(MOST_LINKS + 1):
-            entry = ROOT if path == "/" else self._entries.get(path)
-            if entry is None or entry.kind != "symlink" or not follow:
-                return entry
-            path = target_of(path, entry.target or "")
-        raise refusals.looping(first)
+        return (await followed(path, self._one))[1] if follow else await self._one(path)
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes | None:
         """Bytes of a file, all or some."""
@@ -152,6 +146,9 @@ class MemoryFiles:
         if self._unread:
             first, self._unread = self._unread, []
             await self.apply(first)
+
+    async def _one(self, path: str) -> Entry | None:
+        return ROOT if path == "/" else self._entries.get(path)
 
     async def _look(self, paths: Sequence[str]) -> Mapping[str, Entry]:
         return {path: self._entries[path] for path in paths if path in self._entries}

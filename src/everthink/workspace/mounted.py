@@ -16,8 +16,8 @@ from ..clock import EPOCH
 from ..errors import InvalidSettings, WorkspaceError
 from . import refusals
 from .contents import Content, Ready
-from .paths import ancestors, is_below, normal, parent_of, target_of
-from .plan import MOST_LINKS, ROOT, Plan
+from .paths import ancestors, is_below, normal, parent_of
+from .plan import ROOT, Plan, followed
 from .port import (
     UNLIMITED,
     Changes,
@@ -100,13 +100,7 @@ class MountedFiles:
 
     async def stat(self, path: str, *, follow: bool = True) -> Entry | None:
         """What is at a path, or `None`."""
-        first = path
-        for _ in range(MOST_LINKS + 1):
-            entry = await self._one(path)
-            if entry is None or entry.kind != "symlink" or not follow:
-                return entry
-            path = target_of(path, entry.target or "")
-        raise refusals.looping(first)
+        return (await followed(path, self._one))[1] if follow else await self._one(path)
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes | None:
         """Bytes of a file, all or some."""
@@ -197,7 +191,10 @@ class MountedFiles:
         """Do all of the edits, or none, in the one mount that they are in."""
         plan = Plan(self._look, self._below, now=EPOCH, limits=limits)
         nothing = Content("", b"", "")
-        named = [replace(edit, if_hash=None) if isinstance(edit, Put) else edit for edit in edits]
+        # Whether a file is what it was its mount says, which may know the hash; whether it is there, we know.
+        named = [
+            replace(edit, if_hash=None) if isinstance(edit, Put) and edit.if_hash else edit for edit in edits
+        ]
         await plan.edit([Ready(edit, nothing) for edit in named])  # refuses, and names our paths
         inside: list[Edit] = []
         mounts: set[str] = set()
@@ -230,7 +227,7 @@ class MountedFiles:
         """The edit as one of a single mount: what comes from elsewhere is read here."""
         match edit:
             case Put(path):
-                yield replace(edit, path=await self._followed(path))
+                yield replace(edit, path=(await followed(path, self._one))[0])
             case MakeFolder(path):
                 if path not in self._folders:
                     yield edit
@@ -267,15 +264,6 @@ class MountedFiles:
                 yield Link(place, one.target or "")
             else:
                 yield Put(place, await self.read(one.path) or b"", one.media_type)
-
-    async def _followed(self, path: str) -> str:
-        first = path
-        for _ in range(MOST_LINKS + 1):
-            entry = await self._one(path)
-            if entry is None or entry.kind != "symlink":
-                return path
-            path = target_of(path, entry.target or "")
-        raise refusals.looping(first)
 
     def _refuse_mounts(self, path: str) -> None:
         if path in self._folders:

@@ -21,7 +21,6 @@ from .paths import ancestors, is_below, parent_of, target_of
 from .port import Change, Copy, Edit, Entry, Link, MakeFolder, Move, Put, Remove, WorkspaceLimits
 
 __all__ = [
-    "MOST_LINKS",
     "ROOT",
     "Kept",
     "Look",
@@ -30,9 +29,10 @@ __all__ = [
     "Usage",
     "before_all",
     "before_turn",
+    "followed",
 ]
 
-MOST_LINKS = 40
+_MOST_LINKS = 40
 
 ROOT = Entry("/", "directory", 0, "", EPOCH, EPOCH)
 """The root, which no backend has to keep."""
@@ -159,13 +159,12 @@ class Plan:
     # --- one edit at a time
 
     async def _put(self, path: str, content: Content, if_hash: str | None) -> None:
-        path = await self._resolved(path)
+        path, was = await followed(path, self._at)
         if path == "/":
             raise refusals.is_folder(path)
-        was = await self._at(path)
         if was is not None and was.kind == "directory":
             raise refusals.is_folder(path, next_step="Name the file in it.")
-        if if_hash is not None and if_hash != ((was.hash or "") if was else ""):
+        if if_hash is not None and if_hash != ("" if was is None else was.hash or was.kind):
             raise refusals.changed_meanwhile(path)
         await self._make_parents(path)
         self.contents[content.hash] = content
@@ -221,7 +220,7 @@ class Plan:
             raise refusals.into_itself(source, path)
         entry = await self._needed(source)
         if entry.kind == "file":
-            path = await self._resolved(path)
+            path, _ = await followed(path, self._at)
         if source == path:
             return
         if entry.kind != "directory":
@@ -283,16 +282,6 @@ class Plan:
             entry, path=path, created_at=was.created_at if was else self._now, modified_at=self._now
         )
 
-    async def _resolved(self, path: str) -> str:
-        """The path that a link at `path` leads to in the end, whether something is there or not."""
-        first = path
-        for _ in range(MOST_LINKS + 1):
-            entry = await self._at(path)
-            if entry is None or entry.kind != "symlink":
-                return path
-            path = target_of(path, entry.target or "")
-        raise refusals.looping(first)
-
     async def _needed(self, path: str) -> Entry:
         entry = await self._at(path)
         if entry is None:
@@ -330,6 +319,17 @@ class Plan:
 
     def _folder(self, path: str) -> Entry:
         return Entry(path, "directory", 0, "", self._now, self._now)
+
+
+async def followed(path: str, at: Callable[[str], Awaitable[Entry | None]]) -> tuple[str, Entry | None]:
+    """Where a path leads in the end, link by link, and what is there."""
+    first = path
+    for _ in range(_MOST_LINKS + 1):
+        entry = await at(path)
+        if entry is None or entry.kind != "symlink":
+            return path, entry
+        path = target_of(path, entry.target or "")
+    raise refusals.looping(first)
 
 
 def _named(edit: Edit) -> tuple[str, ...]:

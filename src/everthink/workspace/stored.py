@@ -22,8 +22,8 @@ from ..store.port import AgentStore, Statement
 from . import queries, refusals
 from .contents import PART_BYTES, Content, decoded, gathered
 from .objects import ObjectContents
-from .paths import range_below, target_of
-from .plan import MOST_LINKS, ROOT, Kept, Plan, Usage, before_all, before_turn
+from .paths import range_below
+from .plan import ROOT, Kept, Plan, Usage, before_all, before_turn, followed
 from .port import UNLIMITED, Changes, Conclude, Edit, Entries, Entry, WorkspaceLimits
 
 __all__ = ["Origin", "StoredFiles"]
@@ -89,15 +89,7 @@ class StoredFiles:
 
     async def stat(self, path: str, *, follow: bool = True) -> Entry | None:
         """What is at a path, or `None`."""
-        first = path
-        for _ in range(MOST_LINKS + 1):
-            if path == "/":
-                return ROOT
-            entry = (await self._look([path])).get(path)
-            if entry is None or entry.kind != "symlink" or not follow:
-                return entry
-            path = target_of(path, entry.target or "")
-        raise refusals.looping(first)
+        return (await followed(path, self._one))[1] if follow else await self._one(path)
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes | None:
         """Bytes of a file, all or some."""
@@ -269,7 +261,7 @@ class StoredFiles:
     async def _look_and_count(self, paths: Sequence[str]) -> Mapping[str, Entry]:
         found: dict[str, Entry] = {}
         for start in range(0, max(len(paths), 1), _PAGE):
-            some = paths[start : start + _PAGE]
+            some = paths[start : start + _PAGE] or [""]
             for row in await self._store.fetch(queries.looked(len(some)), *some):
                 if row[0] == "":
                     self._last = row[2]
@@ -277,9 +269,11 @@ class StoredFiles:
                     found[row[0]] = queries.entry_of(row)
         return found
 
-    async def _look(self, paths: Sequence[str]) -> Mapping[str, Entry]:
-        rows = await self._store.fetch(queries.ONE, *paths)
-        return {row[0]: queries.entry_of(row) for row in rows}
+    async def _one(self, path: str) -> Entry | None:
+        if path == "/":
+            return ROOT
+        rows = await self._store.fetch(queries.ONE, path)
+        return queries.entry_of(rows[0]) if rows else None
 
     async def _below(self, folder: str) -> Sequence[Entry]:
         return [queries.entry_of(row) for row in await self._store.fetch(queries.BELOW, *range_below(folder))]
@@ -337,6 +331,10 @@ class StoredFiles:
                 named = await self._store.fetch(queries.OBJECTS)
                 swept += await self._objects.sweep([row[0] for row in named])
             return swept
+
+    async def erase_objects(self) -> int:
+        """Delete every object of the agent. For one that is being erased: its files are not readable then."""
+        return 0 if self._objects is None else await self._objects.sweep(())
 
     async def _sweep(self, limits: WorkspaceLimits, keep: Sequence[str] = ()) -> int:
         before = moment_of(self._clock.now_ms()) - timedelta(days=limits.history_days)

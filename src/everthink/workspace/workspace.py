@@ -352,6 +352,10 @@ class Workspace:
         """
         return await self.files.sweep(self.limits, keep=keep) if isinstance(self.files, StoredFiles) else 0
 
+    async def erase_objects(self) -> int:
+        """Delete what the object store holds of the agent: how many contents. Its rows go with the agent."""
+        return await self.files.erase_objects() if isinstance(self.files, StoredFiles) else 0
+
     # --- writing
 
     async def write_file(self, path: str, text: str, media_type: str | None = None) -> Change:

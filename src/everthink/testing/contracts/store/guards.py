@@ -56,6 +56,24 @@ class GuardsContract(StoreCase):
             assert guard.sql[:20] in str(refusal)
             assert set(await notes(store)) == {"known", "before", "after"}
 
+    async def test_a_guard_that_matches_nothing_refuses_a_very_large_commit(self) -> None:
+        guard = Statement(BUMP, (1, "missing"), guard=True, name="missing")
+        many = [put(f"{n:04}") for n in range(400)]
+        async with self.opened() as store:
+            with pytest.raises(CommitRefused) as refused:
+                await store.apply([*many, guard])
+            assert refused.value.guard == "missing"
+            told = await asyncio.gather(
+                store.apply([put("before")]),
+                store.apply([*many, guard]),
+                store.apply([put("after")]),
+                return_exceptions=True,
+            )
+            assert isinstance(told[1], CommitRefused)
+            assert set(await notes(store)) == {"before", "after"}
+            assert await store.apply(many) == [[]] * 400
+            assert len(await notes(store)) == 402
+
     async def test_a_refusal_tells_the_name_of_the_guard(self) -> None:
         same = [Statement(BUMP, (1, "missing"), guard=True, name=name) for name in ("one", "two", "")]
         async with self.opened() as store:
