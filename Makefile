@@ -22,7 +22,7 @@ CRASHED := everthink.testing.crashtest.sample
 SCRIPT := src/everthink/testing/crashtest/sample.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check test crashtest soak fuzz races walks churn lint types format bench clean
+.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox lint types format bench clean
 
 help: ## List what you can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ walks: $(INSTALLED) ## Let windows, deaths and long conversations go a thousand 
 
 churn: $(INSTALLED) ## Watch memory while a thousand people come and go for 10 minutes (ARGS="--minutes 3")
 	@$(BIN)/python -m bench.churn $(ARGS)
+
+sandbox: $(INSTALLED) ## Run 1,500 scripts in one sandbox and look whether memory and descriptors stay flat
+	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/sandbox/test_bash.py -k many_scripts $(ARGS)
 
 lint: $(INSTALLED) ## Check style and formatting
 	@$(BIN)/ruff check . scripts/cases scripts/llms scripts/reference scripts/with-postgres

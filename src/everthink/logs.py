@@ -46,6 +46,7 @@ LOGGERS = (
     "observe",
     "recovery",
     "runtime",
+    "sandbox",
     "schedules",
     "server",
     "session",
@@ -54,6 +55,7 @@ LOGGERS = (
     "tasks",
     "tools",
     "turn",
+    "workspace",
 )
 """The last words of our loggers' names: `everthink.server` and so on."""
 

@@ -250,12 +250,30 @@ def test_inspect_reads_postgresql(run: CliRunner, postgres_url: str) -> None:
 # --- doctor
 
 
+@pytest.mark.slow
 def test_doctor_finds_nothing_wrong_in_an_empty_folder(run: CliRunner) -> None:
     shown = run.invoke(cli, ["doctor"])
     assert shown.exit_code == 0, shown.output
     assert "SQLite" in shown.output
 
 
+@pytest.mark.slow
+def test_doctor_says_whether_scripts_can_run_here_and_why_not(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = json.loads(run.invoke(cli, ["doctor", "--json"]).output)
+    (found,) = (check for check in told["checks"] if check["name"] == "bash")
+    assert (found["state"], found["found"]) == ("ok", "scripts run in a locked process")
+
+    # Where a process cannot be locked in, nothing runs, and everything else is well
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    told = json.loads(run.invoke(cli, ["doctor", "--json"]).output)
+    (found,) = (check for check in told["checks"] if check["name"] == "bash")
+    assert (told["ok"], found["state"]) == (True, "note")
+    assert "riscv64" in found["found"]
+
+
+@pytest.mark.slow
 def test_doctor_names_keys_and_never_shows_them(run: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     shown = run.invoke(cli, ["doctor"])
@@ -263,6 +281,7 @@ def test_doctor_names_keys_and_never_shows_them(run: CliRunner, monkeypatch: pyt
     assert "secret" not in shown.output
 
 
+@pytest.mark.slow
 def test_doctor_says_who_holds_the_store(run: CliRunner, tmp_path: Path) -> None:
     store = a_database(tmp_path)
 
@@ -273,6 +292,7 @@ def test_doctor_says_who_holds_the_store(run: CliRunner, tmp_path: Path) -> None
     assert f"in use by process {os.getpid()}" in asyncio.run(look())
 
 
+@pytest.mark.slow
 def test_doctor_counts_problems_in_its_exit_code(run: CliRunner, tmp_path: Path) -> None:
     (tmp_path / "bad.db").write_bytes(b"not a database at all" * 100)
     (tmp_path / "agents").mkdir()
@@ -284,6 +304,7 @@ def test_doctor_counts_problems_in_its_exit_code(run: CliRunner, tmp_path: Path)
     assert "nothing_of_that_name" in problems["agents"]
 
 
+@pytest.mark.slow
 def test_doctor_knows_a_database_of_a_newer_release(run: CliRunner, tmp_path: Path) -> None:
     a_database(tmp_path)
     with sqlite3.connect(tmp_path / "clerk.db") as newer:
@@ -413,6 +434,7 @@ def test_an_address_that_is_not_this_machines_is_not_blamed_on_the_port(
         assert "--port" not in refused.output
 
 
+@pytest.mark.slow
 def test_doctor_says_which_agents_cannot_answer_and_which_keys_are_none(
     run: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

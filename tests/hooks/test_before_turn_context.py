@@ -144,6 +144,7 @@ async def test_the_tools_of_all_sources_are_shown_together(open_app: OpenApp) ->
 
     class Assistant(Think):
         model = ScriptedModel(says("Hello."))
+        include_workspace_tools = False
 
         @tool
         async def own(self) -> str:

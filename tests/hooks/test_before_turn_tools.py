@@ -31,6 +31,8 @@ async def turn_look() -> str:
 class Own(Think):
     """An agent whose method is the first source of `look`."""
 
+    include_workspace_tools = False
+
     @tool
     async def look(self) -> str:
         """From the method."""

@@ -63,5 +63,5 @@ async def room(open_app: OpenApp, servers: dict[str, Any] | None = None, **optio
     """A new one. `members` are more of its class, the rest are options of the app."""
     model = ScriptedModel()
     members = {"wait_for_mcp_connections": True, **options.pop("members", {})}
-    cls = type("Assistant", (Think,), {"model": model, **members})
+    cls = type("Assistant", (Think,), {"model": model, "include_workspace_tools": False, **members})
     return Room(await open_app(cls, mcp_servers=servers or {}, **options), cls, model)

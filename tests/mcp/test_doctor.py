@@ -14,6 +14,8 @@ from tests.support.mcp_stack import Assistant, Serving, calculator
 from everthink import App
 from everthink.cli.main import cli
 
+pytestmark = pytest.mark.slow
+
 APP = """
 from everthink import App, Think
 from everthink.mcp import HttpServer

@@ -106,6 +106,8 @@ async def live_through(app: App, name: str = "ada") -> None:
     await agent.session.set_context_entry("facts", "home", f"{SECRET} is home")
     await agent.session.refresh_system_prompt()
     await agent.set_state({"notes": SECRET})
+    await agent.workspace.write_file(f"/notes/{SECRET}.md", f"It lies in {SECRET}.")
+    await agent.workspace.write_file(f"/notes/{SECRET}.md", f"It lay in {SECRET}, once.")
     await agent.schedule(86_400, "ring", {"secret": SECRET})
     await agent.queue("wait", {"secret": SECRET})
     stashed = asyncio.Event()

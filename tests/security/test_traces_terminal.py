@@ -218,6 +218,7 @@ def test_looking_into_a_database_writes_to_no_file_that_a_link_names(
     assert victim.read_text() == "precious" * 5_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_doctor_shows_no_password(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from everthink.cli import doctor
@@ -232,6 +233,7 @@ def test_doctor_shows_no_password(options: list[str], monkeypatch: pytest.Monkey
     assert "postgresql://app:***@db" in ran.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["inspect", "doctor"])
 @pytest.mark.parametrize(
     "store",

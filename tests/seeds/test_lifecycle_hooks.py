@@ -372,7 +372,9 @@ async def test_tools_are_offered_in_the_first_step_alone(open_app: OpenApp) -> N
                 return {"active_tools": []}
 
     await ask(open_app, MyAgent)
-    assert [offered(request) for request in MyAgent.model.requests] == [["look"], []]
+    [first, second] = [offered(request) for request in MyAgent.model.requests]
+    assert "look" in first
+    assert second == []
 
 
 # --- before_tool_call

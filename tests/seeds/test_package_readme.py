@@ -208,10 +208,8 @@ async def test_four_hooks_around_one_tool(open_app: OpenApp, logged: pytest.LogC
     assert (await app.agent(MyAgent).save_messages("Tides?")).text == "Twice a day."
     assert limits == [50]
     assert (offered(model.requests[0]), model.requests[0].tool_choice) == (["search"], "tool:search")
-    assert (sorted(offered(model.requests[1])), model.requests[1].tool_choice) == (
-        ["other", "search"],
-        "auto",
-    )
+    assert {"other", "search", "read", "write"} <= set(offered(model.requests[1]))
+    assert model.requests[1].tool_choice == "auto"
     ok, *_ = [line for line in logged.messages if line.startswith("search ok in ")]
     assert ok.endswith("ms ['tides']")
     assert logged.messages.count("cache read: 7") == 2

@@ -24,6 +24,7 @@ VALUES: dict[str, set[str]] = {
     "causes": {"errors"},
     "accepting": {"causes"},
     "current": set(),
+    "own": set(),
     "limits": {"errors"},
     "kinds": {"errors"},
     "calling": {"errors", "kinds"},
@@ -127,7 +128,6 @@ ROOMS: dict[str, set[str]] = {
         "children",
         "mcp",
         "oauth",
-        "workspace",
     },
     # Who may come in, and what they may do: asked by the server and by the page of `everthink dev`.
     "access": {"observe", "wire", "runtime.rpc"},

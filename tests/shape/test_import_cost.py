@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 HEAVY = [
     "anthropic",
     "asyncpg",
+    "bashkit",
     "httpx2",
     "mcp",
     "obstore",
@@ -37,6 +38,8 @@ LATER = [
     "memory",
     "recovery",
     "runtime.actor",
+    "sandbox.bash",
+    "sandbox.port",
     "schedules.alarms",
     "schedules.phrase",
     "server",

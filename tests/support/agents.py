@@ -12,8 +12,8 @@ T = TypeVar("T", bound=Think)
 
 
 def assistant(model: Any, **members: Any) -> type[Think]:
-    """An agent class called `Assistant` with this model and these members."""
-    return type("Assistant", (Think,), {"model": model, **members})
+    """An agent class called `Assistant` with this model, these members, and no tools that it did not name."""
+    return type("Assistant", (Think,), {"model": model, "include_workspace_tools": False, **members})
 
 
 async def live(handle: T) -> T:

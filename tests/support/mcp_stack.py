@@ -35,6 +35,8 @@ PLAIN = {"lifespan": "off", "interface": "asgi3"}
 class Assistant(Think):
     """An agent whose page adds servers."""
 
+    include_workspace_tools = False
+
     script: ScriptedModel | None = None
 
     def get_model(self) -> Any:

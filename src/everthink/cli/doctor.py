@@ -25,6 +25,7 @@ EXTRAS = {
     "otel": "opentelemetry.trace",
     "objects": "obstore",
     "mcp": "mcp",
+    "sandbox": "bashkit",
 }
 
 
@@ -80,7 +81,8 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     from ..plain import plain
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
-    checks = [_python(), _sqlite(), *_extras(), *_keys(), _store(store), *_agents(), _port(port)]
+    checks = [_python(), _sqlite(), *_extras(), _bash(), *_keys(), _store(store), *_agents()]
+    checks += [_port(port)]
     checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
     if as_json:
@@ -126,6 +128,27 @@ def _is_installed(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
         return False
+
+
+def _bash() -> Check:
+    """Whether scripts that models write can run here: one is run."""
+    import asyncio
+
+    return asyncio.run(_ran())
+
+
+async def _ran() -> Check:
+    from ..sandbox.bash import BashSandbox
+
+    sandbox = BashSandbox()
+    try:
+        if (problem := await sandbox.check()) is not None:
+            return Check("bash", "note", problem, "Agents do without the tool bash. See docs/sandbox.md")
+        missing = [f"{step}: {why}" for step, why in (await sandbox.held()).items() if why]
+    finally:
+        await sandbox.aclose()
+    without = f", without one of its walls ({'; '.join(missing)})" if missing else ""
+    return Check("bash", "ok", f"scripts run in a locked process{without}")
 
 
 def _keys() -> Iterator[Check]:

@@ -15,9 +15,12 @@ from .checks import refusal
 from .child import CannotStart, Child
 from .pool import Pool
 from .port import Host, Isolation, Job, Language, NoHost, Outcome
-from .running import OVER_LIMIT, Run
+from .running import NOTHING_WRITTEN, OVER_LIMIT, NotBegun, Run
 
 __all__ = ["BashSandbox"]
+
+CHILDREN = 3
+"""So many are tried for a script that has not begun: one that rested may have been killed meanwhile."""
 
 
 class BashSandbox:
@@ -51,11 +54,18 @@ class BashSandbox:
         """Run a script to its end."""
         if (refused := _refusal(job)) is not None:
             return Outcome(status="failed", error=refused, exit_code=OVER_LIMIT)
-        try:
-            async with self._pool.lent(_memory(job)) as child:
-                return await Run(child, job, host).outcome()
-        except CannotStart as error:
-            return Outcome(status="failed", error=f"bash cannot run here. {error}")
+        gone = ""
+        for _ in range(CHILDREN):
+            try:
+                async with self._pool.lent(_memory(job)) as child:
+                    return await Run(child, job, host).outcome()
+            except CannotStart as error:
+                return Outcome(status="failed", error=f"bash cannot run here. {error}")
+            except NotBegun as error:
+                gone = str(error)
+        return Outcome(
+            status="crashed", error=f"The sandbox died before the script began: {gone}. {NOTHING_WRITTEN}"
+        )
 
     async def aclose(self) -> None:
         """End all children."""

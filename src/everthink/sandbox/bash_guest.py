@@ -1,6 +1,6 @@
 """What runs in the child: bash scripts, one at a time, over files in memory.
 
-    host --job, answer, stop--> standard input     standard output --ready, out, call, over, done--> host
+    host --job, answer, stop--> standard input  standard output --ready, begun, out, call, over, done--> host
 
 Started by child.py as a program of its own: the standard library, bashkit, and the modules beside this one
 that need nothing else. Rights are given up before the first script is seen. Nothing here is a promise to the
@@ -122,8 +122,8 @@ class Run:
         self._stopped = self._stopped or why
         self._stop()
 
-    async def outcome(self) -> None:
-        """Run the script, and tell the host how it ended."""
+    async def outcome(self) -> tuple[dict[str, Any], list[bytes]]:
+        """Run the script, and return what the host is to be told of its end."""
         from bashkit import Bash, FileSystem
 
         job, limits = self._job, self._job["limits"]
@@ -140,8 +140,7 @@ class Run:
         )
         bash.mount("/", tree)
         if (problem := self._fill(tree)) is not None:
-            self._wire.send({"t": "done", "refused": problem})
-            return
+            return {"refused": problem}, []
         for name in job["commands"]:
             bash.add_command(name, self._command(name))
         if job["args"]:
@@ -150,17 +149,19 @@ class Run:
         stderr = Output(self._wire, "stderr", limits["output"])
         source = f"exec <{_INPUT}; {job['source']}" if self._input else job["source"]
         self._stop = bash.cancel
-        watch = asyncio.create_task(self._watch(limits["cpu"]))
+        began = time.process_time()
+        watch = asyncio.create_task(self._watch(began, limits["cpu"]))
         try:
             ended = await bash.execute(source, stdout=stdout.write, stderr=stderr.write)
         finally:
             watch.cancel()
             self._stop = lambda: None
             self._wire.forget()
+        if ended.error and time.process_time() - began > limits["cpu"]:
+            self._stopped = self._stopped or "cpu"  # another limit was a moment earlier
         head, parts = self._changes(tree)
-        head |= {"t": "done", "exit": ended.exit_code, "stopped": self._stopped}
-        head |= {"error": ended.error, "dropped": stdout.dropped + stderr.dropped}
-        self._wire.send(head, *parts)
+        head |= {"exit": ended.exit_code, "error": ended.error, "stopped": self._stopped}
+        return head | {"dropped": stdout.dropped + stderr.dropped}, parts
 
     def _fill(self, tree: Any) -> str | None:
         """Put the files of the job into the tree; what is wrong with them."""
@@ -209,9 +210,8 @@ class Run:
 
         return run
 
-    async def _watch(self, cpu: float) -> None:
+    async def _watch(self, began: float, cpu: float) -> None:
         """Stop a script that has worked for too long, and say so when it does not stop."""
-        began = time.process_time()
         while True:
             await asyncio.sleep(_LOOK)
             worked = time.process_time() - began
@@ -328,6 +328,7 @@ async def serve(memory: int, parent: int) -> None:
             os._exit(0)  # nobody is there any more
         if said["t"] == "job":
             run = Run(wire, said, body)
+            wire.send({"t": "begun"})
             working = asyncio.create_task(_work(wire, run))
         elif said["t"] == "answer":
             wire.answered(said)
@@ -338,7 +339,8 @@ async def serve(memory: int, parent: int) -> None:
 
 async def _work(wire: Wire, run: Run) -> None:
     try:
-        await run.outcome()
+        head, parts = await run.outcome()  # by now the interpreter is gone, and its descriptors with it
+        wire.send({"t": "done", **head}, *parts)
     except MemoryError:
         wire.send({"t": "over", "limit": "memory"})
     except Exception as error:  # noqa: BLE001 - the host is told, whatever it is

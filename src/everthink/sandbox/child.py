@@ -17,7 +17,7 @@ import signal
 import sys
 from collections import deque
 from contextlib import ExitStack
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import msgspec
 
@@ -25,7 +25,7 @@ from ..programs import logged
 from .frames import PREFIX, lengths, packed
 from .lock import NEEDED, unsupported
 
-__all__ = ["Call", "CannotStart", "Child", "Done", "Gone", "Out", "Over", "Ready", "Said"]
+__all__ = ["Begun", "Call", "CannotStart", "Child", "Done", "Gone", "Out", "Over", "Ready", "Said"]
 
 log = logging.getLogger("everthink.sandbox")
 
@@ -61,6 +61,10 @@ class Ready(msgspec.Struct, tag_field="t", tag="ready"):
 
     held: dict[str, str]
     warm: str = ""
+
+
+class Begun(msgspec.Struct, tag_field="t", tag="begun"):
+    """It has the whole job, and runs it now."""
 
 
 class Out(msgspec.Struct, tag_field="t", tag="out"):
@@ -100,7 +104,7 @@ class Done(msgspec.Struct, tag_field="t", tag="done"):
     folders: list[str] = []
 
 
-Said = Ready | Out | Call | Over | Done
+Said = Ready | Begun | Out | Call | Over | Done
 _decode = msgspec.json.Decoder(Said).decode
 _encode = msgspec.json.encode
 
@@ -142,17 +146,10 @@ class Child:
         said: deque[str] = deque(maxlen=5)
         with ExitStack() as stack:
             errors = stack.enter_context(logged(log, f"sandbox {guest}", said.append))
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
+            process = await _started(
                 *("-I", "-S", "-c", _BOOT, os.path.dirname(__file__), libraries, guest),
                 *(str(memory), str(os.getpid())),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                env={"LANG": "C.UTF-8", "TZ": "UTC"},
-                cwd="/",
-                start_new_session=True,
-                limit=1 << 20,
+                errors=errors,
             )
             child = cls(process, stack, said)
             try:
@@ -222,3 +219,20 @@ class Child:
                 pass
         await self._process.wait()
         self._stack.close()
+
+
+async def _started(*args: str, errors: TextIO) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            env={"LANG": "C.UTF-8", "TZ": "UTC"},
+            cwd="/",
+            start_new_session=True,
+            limit=1 << 20,
+        )
+    except OSError as error:
+        raise CannotStart(f"The child process cannot be started: {error}") from error

@@ -20,10 +20,10 @@ from typing import Any, cast
 from ..messages import encode_json
 from ..words import said as on_one_line
 from .checks import BroughtBack, brought_back
-from .child import Call, Child, Done, Gone, Out, Over
+from .child import Begun, Call, Child, Done, Gone, Out, Over
 from .port import Host, HostRefused, Job, Outcome, Pause, Status, Stream
 
-__all__ = ["OVER_LIMIT", "Run"]
+__all__ = ["NOTHING_WRITTEN", "OVER_LIMIT", "NotBegun", "Run"]
 
 LONGEST_PART = 65_536
 """Bytes of output in one frame, at most."""
@@ -38,6 +38,10 @@ _OUT_OF_MEMORY = ("memory allocation of", "MemoryError", "Cannot allocate memory
 """What a child says last when the kernel gives it no more memory."""
 
 
+class NotBegun(Exception):
+    """The child was dead before it had the job: another one can run it."""
+
+
 class Run:
     """One script in a child. `outcome` runs it, once."""
 
@@ -47,6 +51,7 @@ class Run:
             "stdout": _Kept(job.limits.output),
             "stderr": _Kept(job.limits.output),
         }
+        self._has_begun = False
         self._calls = 0
         self._is_over_calls = False
         self._answering: set[asyncio.Task[None]] = set()
@@ -54,7 +59,7 @@ class Run:
         self._ended: BaseException | None = None
 
     async def outcome(self) -> Outcome:
-        """Run it."""
+        """Run it. Raises `NotBegun` when the child has died while it rested."""
         began = time.monotonic()
         wall = self._job.limits.wall
         self._child.is_idle = False
@@ -99,6 +104,8 @@ class Run:
         while True:
             said, body = await self._child.receive(most=max(limits.tree_bytes, LONGEST_PART))
             match said:
+                case Begun():
+                    self._has_begun = True
                 case Out():
                     self._take(said.stream, body)
                 case Call():
@@ -199,6 +206,8 @@ class Run:
 
     def _lost(self, gone: Gone) -> Outcome:
         """The child is dead, or nothing that it says can be believed."""
+        if not self._has_begun:
+            raise NotBegun(str(gone))
         if isinstance(self._ended, Pause):
             return Outcome(status="paused")
         if self._ended is not None:

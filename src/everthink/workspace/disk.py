@@ -249,7 +249,9 @@ class DiskFiles:
     def _apply(self, ready: Sequence[Ready], limits: WorkspaceLimits) -> Changes:
         with self._lock:
             now = moment_of(self._clock.now_ms())
-            hashed = {edit.path for edit, _ in ready if isinstance(edit, Put) and edit.if_hash is not None}
+            hashed = {
+                edit.path for edit, _ in ready if isinstance(edit, Put | Remove) and edit.if_hash is not None
+            }
 
             async def look(paths: Sequence[str]) -> Mapping[str, Entry]:
                 found = {path: self._one(path) for path in paths}

@@ -92,7 +92,7 @@ class CallsContract(SandboxCase):
             finally:
                 ended.append("cancelled")
 
-        outcome = await self.run("ask", Asked(never), commands=("ask",), limits=replace(self.limits, wall=1))
+        outcome = await self.run("ask", Asked(never), commands=("ask",), limits=replace(self.limits, wall=2))
         assert (outcome.status, ended) == ("timeout", ["cancelled"])
 
     async def test_a_run_that_is_cancelled_ends_the_script_and_the_next_one_runs(self) -> None:

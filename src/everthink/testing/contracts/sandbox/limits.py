@@ -14,7 +14,7 @@ from .case import Asked, SandboxCase
 
 __all__ = ["LimitsContract"]
 
-WORK = "for ((i = 0; i < 30000; i++)); do x=$((i * i)); done; "
+WORK = "for ((i = 0; i < 90000; i++)); do x=$((i * i)); done; "
 
 
 class LimitsContract(SandboxCase):
@@ -22,7 +22,7 @@ class LimitsContract(SandboxCase):
 
     async def test_a_script_that_does_not_end_is_stopped_and_keeps_what_it_wrote(self) -> None:
         outcome = await self.run(
-            "echo begun; echo x > /made; sleep 1000; echo never", limits=replace(self.limits, wall=1)
+            "echo begun; echo x > /made; sleep 1000; echo never", limits=replace(self.limits, wall=2)
         )
         assert (outcome.status, outcome.exit_code, outcome.stdout) == ("timeout", 124, "begun\n")
         assert "(wall)" in (outcome.error or "")
@@ -30,11 +30,11 @@ class LimitsContract(SandboxCase):
         assert outcome.changed == {"/made": b"x\n"}
 
     async def test_a_script_that_works_for_too_long_is_stopped(self) -> None:
-        outcome = await self.run(WORK * 3, limits=replace(self.limits, cpu=0.01))
+        outcome = await self.run(WORK * 10, limits=replace(self.limits, cpu=0.01))
         assert (outcome.status, outcome.exit_code) == ("timeout", 124)
         assert "(cpu)" in (outcome.error or "")
 
-    async def test_waiting_for_the_host_is_no_work(self) -> None:
+    async def test_waiting_is_no_work(self) -> None:
         outcome = await self.run("sleep 1; echo end", limits=replace(self.limits, cpu=0.5))
         assert (outcome.status, outcome.stdout) == ("done", "end\n")
 
