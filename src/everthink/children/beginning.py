@@ -172,6 +172,7 @@ class Beginning:
         try:
             child = await child_of(parts, row)
         except UnknownChild as error:
+            log.warning("%s", error)
             # Code that names the class may yet ask for it again; nobody asks for a detached one.
             status: RunStatus = "interrupted" if row.detached is None else "error"
             return await self._seal(row, Ended(status, error=str(error), is_left=row.detached is None))

@@ -567,7 +567,7 @@ class StepCalls:
         if part.get("state") in ("approval-requested", "approval-responded") and not runs:
             return  # a person answers, or has: the continuation takes it from there
         if is_provider or tool is None or part.get("state") == "input-streaming":
-            self._report(called, part, began=False)
+            self._report(called, part, began=runs)
         elif not tool.has_body:
             return  # the browser answers
         elif row is None or row.state == "asked":
