@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from everthink.accepting import Acceptances, known_record
+from everthink.errors import StoreClosed
 
 pytestmark = pytest.mark.anyio
 
@@ -68,3 +69,37 @@ async def test_what_is_being_accepted_goes_on_when_its_caller_has_left() -> None
     done.set()
     await acceptances.settled()
     assert stored == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"),
+    [(StoreClosed("The store is closed."), False), (ValueError("a mistake"), True)],
+    ids=["stopping", "failed"],
+)
+async def test_what_fails_when_nobody_waits_any_more_is_told_unless_the_process_stops(
+    error: Exception, is_told: bool
+) -> None:
+    acceptances: Acceptances[str] = Acceptances()
+    begun, done = asyncio.Event(), asyncio.Event()
+    told: list[object] = []
+    loop = asyncio.get_running_loop()
+    usual = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+
+    async def accept() -> str:
+        begun.set()
+        await done.wait()
+        raise error
+
+    try:
+        caller = asyncio.create_task(acceptances.see_through(accept()))
+        await begun.wait()
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        done.set()
+        await acceptances.settled()
+        await asyncio.sleep(0)
+    finally:
+        loop.set_exception_handler(usual)
+    assert told == ([error] if is_told else [])

@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from .causes import is_superseded
+
 __all__ = ["Acceptances", "known_record"]
 
 T = TypeVar("T")
@@ -33,12 +35,24 @@ class Acceptances(Generic[T]):
         self._tasks = self._tasks if self._tasks is not None else set()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_unheard)
+            raise
 
     async def settled(self) -> None:
         """Return once nothing is being accepted."""
         if self._tasks:
             await asyncio.wait(list(self._tasks))
+
+
+def _unheard(task: asyncio.Task[Any]) -> None:
+    """Nobody waits any more. Where the process stops, the next one goes on; anything else is told."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not is_superseded(error):
+        told = {"message": "nobody heard why something was not accepted", "exception": error, "task": task}
+        task.get_loop().call_exception_handler(told)
 
 
 async def known_record(

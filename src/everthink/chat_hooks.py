@@ -14,7 +14,7 @@ import msgspec
 
 from .errors import NoModel
 from .messages import Part, encode_json
-from .turn.prompt import DEFAULT_SYSTEM_PROMPT, capabilities
+from .prompt.wording import DEFAULT_SYSTEM_PROMPT, capabilities
 
 if TYPE_CHECKING:
     from .children.values import AgentToolProgress, AgentToolResult, AgentToolRun

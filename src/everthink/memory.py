@@ -9,6 +9,7 @@ from .context.providers import DirectoryProvider, SearchableEntries, StoredBlock
 from .facades import help_from
 from .models.classify import default_context_overflow_classifier
 from .models.tokens import TokenCount
+from .prompt.convert import prune_tool_calls
 from .session.media import MediaEviction
 from .session.overlay import Overlay
 from .session.row_size import Shortening
@@ -17,7 +18,6 @@ from .session.session_queries import SessionInfo
 from .session.sessions import Sessions
 from .session.summary import CompactContext, Compaction, create_compact_function, model_summarizer
 from .session.tree import RecentHistory
-from .turn.convert import prune_tool_calls
 from .turn.overflow import ContextOverflow, Proactive
 
 __all__ = [

@@ -17,9 +17,9 @@ from everthink.models.port import (
     ToolResultPart,
     UserMessage,
 )
+from everthink.prompt.convert import Converter
 from everthink.session.session import Session
 from everthink.testing.scripted import ScriptedModel, says
-from everthink.turn.convert import Converter
 from tests.conftest import OpenApp
 from tests.support.agents import assistant, live
 from tests.support.context import Sign

@@ -11,10 +11,10 @@ from everthink import chunks as ui
 from everthink.journal.segments import unpack
 from everthink.models.port import AssistantMessage, Request, ToolMessage, UserMessage
 from everthink.open_store import open_store
+from everthink.prompt.wording import CONTINUE_NUDGE
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.port import Rows, Store
 from everthink.testing.scripted import Play, ScriptedModel, says, thinks
-from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.support.agents import live
 
 __all__ = ["WHOLE", "Survivor", "Wreck"]

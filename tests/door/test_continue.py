@@ -11,8 +11,8 @@ from everthink import chunks as ui
 from everthink.door.chat_request import ChatRequest
 from everthink.errors import InvalidTurn
 from everthink.hooks import ChatResponse, TurnContext
+from everthink.prompt.wording import CONTINUE_NUDGE, EMPTY_MESSAGE
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.prompt import CONTINUE_NUDGE, EMPTY_MESSAGE
 from tests.conftest import OpenApp
 from tests.support.agents import assistant, live
 from tests.support.turns import Database, Witness, accept_request, home_of, prompt, roles

@@ -20,8 +20,8 @@ from everthink.models.port import (
     ToolResultPart,
     UserMessage,
 )
+from everthink.prompt.wording import CONTINUE_NUDGE
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.hooks import ask, results, script

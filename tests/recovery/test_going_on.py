@@ -14,9 +14,9 @@ from everthink.door.chat_request import ChatRequest
 from everthink.errors import ToolInterrupted
 from everthink.hooks import StepResult
 from everthink.journal.feed import ChunksStored, RecoveryChanged
+from everthink.prompt.wording import CONTINUE_NUDGE
 from everthink.recovery import ChatRecoveryContext, RecoveryDecision
 from everthink.testing import calls, hangs, says, thinks
-from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.conftest import OpenApp
 from tests.support.recovery import Room
 from tests.support.turns import Database, Witness, accept_request, all_over, home_of, prompt, record_events

@@ -23,9 +23,9 @@ from everthink.journal.read import read_journal
 from everthink.journal.turn_rows import all_turns
 from everthink.models import port as model
 from everthink.open_store import open_store
+from everthink.prompt.wording import CONTINUE_NUDGE
 from everthink.runtime.schema import MIGRATIONS
 from everthink.store.port import AgentStore, Store
-from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.support.agents import live
 from tests.support.samples import sample
 

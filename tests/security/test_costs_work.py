@@ -19,10 +19,10 @@ from everthink.journal.interactions import holder_of
 from everthink.messages import Message, encode_json
 from everthink.models import port as model
 from everthink.models.tokens import estimate_message, estimate_tokens
+from everthink.prompt.convert import paired
 from everthink.session import row_size as budget
 from everthink.store.port import LONGEST_QUERY, Search
 from everthink.store.search import words_of
-from everthink.turn.convert import paired
 
 from ..support.steps import grows_no_faster, steps
 

@@ -9,9 +9,9 @@ import pytest
 
 from everthink import Message, tool
 from everthink.models.port import AssistantMessage, FilePart, TextPart, ToolMessage, UserMessage
+from everthink.prompt.wording import LEFT_OUT
 from everthink.testing import ScriptedModel, calls_raw, says
 from everthink.turn.calls import MAX_INPUT
-from everthink.turn.prompt import LEFT_OUT
 from tests.conftest import OpenApp
 from tests.support.agents import assistant, live
 from tests.support.turns import prompt, record_events

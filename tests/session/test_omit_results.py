@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from everthink.messages import encode_json
 from everthink.models import port as model
+from everthink.prompt.convert import paired
 from everthink.session.omit_results import choose, slimmed
 from everthink.testing.scripted_rules import check
-from everthink.turn.convert import paired
 from tests.support.conversations import prompts, unhurried
 
 QUESTION = model.UserMessage([model.TextPart("go on")])

@@ -12,7 +12,7 @@ STARTS = {"FiberTask", "create_task", "ensure_future"}
 # Where a task is started by hand, and who awaits it. Everything else goes through `tasks.begin`, or the
 # `background` of an agent, which does: what it raises is logged with its traceback and told as an event.
 AWAITED = {
-    "accepting": "the caller awaits; asyncio logs what a caller that has left does not hear",
+    "accepting": "the caller awaits; `_unheard` tells what a caller that has left does not hear",
     "children.detached": "awaited in the same function; what is seen through goes to `background`",
     "cli.dev": "the command waits for all of them",
     "cli.doctor": "awaited in the same function",
@@ -28,6 +28,7 @@ AWAITED = {
     "door.concurrency": "a timer, cancelled in the same function",
     "fibers.fibers": "`_ended` logs and tells",
     "fibers.recovery": "awaited by whoever scans; a handler that is late goes to `background`",
+    "journal.writer": "awaited in the same function, however often whoever waits is cancelled",
     "mcp.calls": "the call awaits what is shown of it; what showing raises is logged there",
     "mcp.link": "the owner task turns everything into a state; what a call raises its caller hears",
     "mcp.servers": "waits, cancelled in the same function",

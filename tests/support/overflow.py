@@ -7,9 +7,9 @@ from typing import Any
 
 from everthink import Message, Think
 from everthink.models.port import AssistantMessage, Request, ToolCallPart, ToolMessage, ToolResultPart
+from everthink.prompt.wording import EARLIER
 from everthink.session.summary import CompactContext, Compaction
 from everthink.turn.overflow import ContextOverflow
-from everthink.turn.prompt import EARLIER
 
 from .agents import assistant
 

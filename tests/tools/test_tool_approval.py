@@ -163,11 +163,12 @@ def test_raw_schema_tools_are_held_to_their_properties() -> None:
     Tool.from_schema("pay", "", {"type": "object"}, lambda input: None, needs_approval=lambda amuont: True)
 
 
-@pytest.mark.parametrize("view", ["short", lambda: 1, lambda result, more: 1])
+@pytest.mark.parametrize("view", ["short", lambda: 1, lambda result, ctx, more: 1])
 def test_a_view_for_the_model_takes_the_result(view: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=r"its to_model_output.* gets the result"):
         tool(view_of, to_model_output=view)
     tool(view_of, to_model_output=str)
+    tool(view_of, to_model_output=lambda result, ctx: 1)
 
 
 @pytest.mark.parametrize("execute", ["run", lambda: 1, lambda input, ctx, more: 1])

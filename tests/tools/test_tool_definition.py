@@ -131,13 +131,6 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None
         tool(len_of, **options)
 
 
-def test_an_async_view_for_the_model_is_refused() -> None:
-    async def view(value: Any) -> Any: ...
-
-    with pytest.raises(ToolDefinitionError, match="async"):
-        tool(len_of, to_model_output=view)
-
-
 def test_an_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="aproval"):
         tool(aproval=True)  # type: ignore[call-overload]

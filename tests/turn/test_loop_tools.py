@@ -284,6 +284,56 @@ async def test_the_model_may_be_shown_another_form_of_a_result(open_app: OpenApp
         assert "AAAA" not in str(part.output)
 
 
+async def test_what_the_model_sees_may_be_made_by_an_async_function_that_knows_the_agent(
+    open_app: OpenApp,
+) -> None:
+    # Given a tool whose result only names what the agent keeps
+    async def view(result: dict[str, Any], ctx: ToolContext) -> str:
+        seen.append(result["name"])
+        await breathe()
+        return ctx.agent.photos[result["name"]]
+
+    @tool(to_model_output=view)
+    async def photo(name: str) -> dict[str, Any]:
+        """Take a photo."""
+        return {"name": name}
+
+    seen: list[str] = []
+    plays = [calls("photo", name="a", id="c1"), says("Nice."), says("Again."), says("Bye.")]
+    model = ScriptedModel(*plays)
+    cls = assistant(model, get_tools=lambda self: [photo], photos={"a": "a cat"})
+    app = await open_app(cls)
+
+    # When it runs, another turn follows, and another process goes on
+    await app.agent(cls, "room").save_messages("Photo")
+    await app.agent(cls, "room").save_messages("Again")
+    await app.close()
+    app = await open_app(cls)
+    await app.agent(cls, "room").save_messages("Bye")
+
+    # Then the model saw the same each time, and it was made once in each process
+    assert [part.output for request in model.requests[1:] for part in results(request)] == ["a cat"] * 3
+    assert seen == ["a"] * 2
+    messages = await app.agent(cls, "room").get_messages()
+    assert messages[1].tool_parts[0]["output"] == {"name": "a"}
+
+
+async def test_an_async_view_that_fails_shows_the_plain_result(open_app: OpenApp) -> None:
+    async def view(result: dict[str, int]) -> int:
+        return result["missing"]
+
+    @tool(to_model_output=view)
+    async def look() -> dict[str, int]:
+        """Look."""
+        return {"seen": 1}
+
+    model = ScriptedModel(calls("look"), says("Done."), says("Bye."))
+    app = await open_app(cls := assistant(model, get_tools=lambda self: [look]))
+    assert (await app.agent(cls, "room").save_messages("Look")).status == "completed"
+    await app.agent(cls, "room").save_messages("Bye")
+    assert [part.output for request in model.requests[1:] for part in results(request)] == [{"seen": 1}] * 2
+
+
 async def test_a_view_that_fails_shows_the_plain_result(open_app: OpenApp) -> None:
     @tool(to_model_output=lambda result: result["missing"])
     async def look() -> dict[str, int]:

@@ -14,10 +14,10 @@ from everthink import chunks as ui
 from everthink.door.chat_request import ChatRequest
 from everthink.hooks import ChatResponse, TurnContext
 from everthink.journal.feed import TurnEnded, TurnRewound
+from everthink.prompt.wording import CONTINUE_NUDGE
 from everthink.testing import Window
 from everthink.testing.scripted import Play, ScriptedModel, fails, opens, overflows, says, thinks
 from everthink.turn.overflow import ContextOverflow
-from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.conftest import OpenApp
 from tests.support.overflow import NOTE, SUMMARY, Shortener, roomy, talk
 from tests.support.turns import Database, Heard, Witness, accept_request, home_of, prompt, record_events

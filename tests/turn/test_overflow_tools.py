@@ -11,9 +11,9 @@ from everthink import chunks as ui
 from everthink import tool
 from everthink.journal.feed import TurnRewound
 from everthink.models.port import Request
+from everthink.prompt.wording import CONTINUE_NUDGE
 from everthink.testing.scripted import Play, ScriptedModel, calls, opens, overflows, says
 from everthink.turn.overflow import ContextOverflow
-from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.conftest import OpenApp
 from tests.support.overflow import NOTE, SUMMARY, Shortener, pairs, roomy, talk
 from tests.support.turns import Database, Witness, home_of, prompt, record_events

@@ -9,8 +9,8 @@ import pytest
 from everthink import StepConfig, Think, TurnConfig, tool
 from everthink.messages import Message
 from everthink.models import port as model
+from everthink.prompt.wording import CONTINUE_NUDGE
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 

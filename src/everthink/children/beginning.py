@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from ..address import Address
 from ..current import identity_within
 from ..door.submissions import AcceptedRun
 from ..errors import AgentError
@@ -67,19 +68,22 @@ class Beginning:
             row = await queries.one(self._parts.store, asked.run_id)
         return row, asked
 
-    # --- a new one
-
-    async def begin(
-        self, cls: type[Any], asked: Asked, alive: Callable[[], object] | None
-    ) -> Watch | AgentToolResult:
-        """Begin a run. A result when it cannot be begun: which is told there."""
-        parts = self._parts
+    def address(self, cls: type[Any], asked: Asked) -> Address | AgentToolResult:
+        """The address of the child; a result that says why there can be none."""
         try:
-            address = parts.kin.address(cls, asked.run_id, parts.address)
+            return self._parts.kin.address(cls, asked.run_id, self._parts.address)
         except AgentError as error:
             return AgentToolResult(
                 run_id=asked.run_id, agent_type=cls.__name__, status="error", error=str(error)
             )
+
+    # --- a new one
+
+    async def begin(
+        self, cls: type[Any], asked: Asked, address: Address, alive: Callable[[], object] | None
+    ) -> Watch | AgentToolResult:
+        """Begin a run. A result when there are too many."""
+        parts = self._parts
         await parts.mark()
         row = self._row(cls, asked, address.id)
         if (full := await self._over_cap(row)) is not None:

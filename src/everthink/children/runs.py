@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -21,8 +22,7 @@ from ..errors import AgentError
 from ..journal import turn_rows
 from ..journal.feed import FeedEvent, TurnEnded
 from ..journal.read import Below, is_asking, worked_at
-from ..store.port import AgentStore
-from ..turn.settled import Settled
+from ..store.port import AgentStore, Statement
 from . import queries
 from .beginning import Asked, Beginning
 from .detached import CANCELLED_BY_PARENT, DetachedRuns
@@ -39,6 +39,16 @@ log = logging.getLogger("everthink.children")
 
 RUNS = "runs"
 """Under this name a parent keeps that it has runs: others look for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedForCall:
+    """How a run ended that a call of the model waits for, and what is stored with that call's result."""
+
+    result: AgentToolResult
+    statements: Sequence[Statement] = ()
+    stored: Callable[[], object] | None = None
+    """To be called once they are."""
 
 
 class Runs:
@@ -73,18 +83,18 @@ class Runs:
 
     async def run_for_call(
         self, cls: type[Any], asked: Asked, request_id: str, alive: Callable[[], object] | None = None
-    ) -> Settled:
-        """The same for a call of the parent's model: how it ended is stored together with its result, which
-        is an `AgentToolResult` yet. `alive` is told of each piece of the child."""
+    ) -> EndedForCall:
+        """The same for a call of the parent's model, which stores how it ended together with its own result.
+        `alive` is told of each piece of the child."""
         aborts = self._parts.aborts
         signal = None if aborts is None else aborts.peek(request_id)
         begun = await self._begun(cls, asked, signal, alive)
         if isinstance(begun, AgentToolResult):
-            return Settled(begun)
+            return EndedForCall(begun)
         ended = await begun.end(signal)
         begun.close()
         statement, told = begun.ending(ended)
-        return Settled(result_of(begun.row, ended), [statement], told)
+        return EndedForCall(result_of(begun.row, ended), [statement], told)
 
     def _alive(self) -> Callable[[], object] | None:
         """Says that the turn of the parent which this code is part of does not hang."""
@@ -125,11 +135,14 @@ class Runs:
             row, asked = await self._beginning.known(asked)
             if asked.turn is not None:
                 self._turns.add(asked.turn)
+            address = self._beginning.address(cls, asked)  # of a known run as well: from here on its class is
+            if isinstance(address, AgentToolResult):
+                return address
             if row is not None and (asked.detached is not None or row.detached is not None):
                 return self._known_detached(row)
             if row is not None:
                 return await self._beginning.join(row, asked.output, alive)
-            begun = await self._beginning.begin(cls, asked, alive)
+            begun = await self._beginning.begin(cls, asked, address, alive)
             if isinstance(begun, AgentToolResult):
                 return begun
             if begun.row.detached is not None:

@@ -18,7 +18,6 @@ from ..settings import shown
 from ..tools.context import ToolContext
 from ..tools.json_input import JsonInput
 from ..tools.tool import Origin, Tool
-from ..turn.settled import Settled
 from .values import CANCELLED, FAILED, INTERRUPTED, AgentToolResult
 
 __all__ = ["AgentTool", "agent_tool"]
@@ -74,7 +73,7 @@ def agent_tool(
     if icon is not None:
         shown_as["icon"] = icon
 
-    async def run(given: dict[str, Any], ctx: ToolContext) -> Settled:
+    async def run(given: dict[str, Any], ctx: ToolContext) -> Any:
         from .beginning import Asked  # with the first agent, not with the import
 
         children = getattr(ctx.agent, "_children", None)
@@ -88,8 +87,11 @@ def agent_tool(
             display=shown_as,
             output=wanted,
         )
-        settled = await children().runs.run_for_call(cls, asked, ctx.request_id, ctx.alive)
-        return Settled(_read(settled.output, wanted is not None), settled.statements, settled.stored)
+        ended = await children().runs.run_for_call(cls, asked, ctx.request_id, ctx.alive)
+        output = _read(ended.result, wanted is not None)
+        if ended.statements and ctx.conclude is not None:
+            await ctx.conclude(output, ended.statements, ended.stored)
+        return output
 
     made = AgentTool(
         name or _tool_name(cls),

@@ -1,7 +1,7 @@
 """What failing tools said, for the model alone.
 
     a tool raised --> turn/calls --words--> the ledger's row      (the chunk: a sentence that says nothing)
-    the next prompt --> turn/convert --> ToolErrors --> the model
+    the next prompt --> prompt/convert --> ToolErrors --> the model
 
 An exception may hold anything: a path, an address, a row of the database. It is in no chunk, no message and
 no frame, so that nothing which shows a conversation can show it; the call's row in the ledger holds it.

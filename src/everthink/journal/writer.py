@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from .. import chunks as ui
 from ..clock import Clock
+from ..errors import ToolInterrupted
 from ..store.port import AgentStore, Rows, Statement
 from . import queries
 from .feed import ChunksStored, Feed
@@ -56,10 +57,14 @@ class _Batch:
         if self.chunks:
             feed.publish(ChunksStored(turn, self.first, self.bodies, self.chunks))
 
-    def wake(self) -> None:
+    def wake(self, lost: BaseException | None = None) -> None:
         for waiter in self.waiters:
-            if not waiter.done():
+            if waiter.done():
+                continue
+            if lost is None:
                 waiter.set_result(None)
+            else:
+                waiter.set_exception(lost)
 
 
 class StreamWriter:
@@ -125,6 +130,18 @@ class StreamWriter:
         if self._failure:
             raise self._failure
 
+    async def seen_through(self) -> None:
+        """The same, also when whoever waits is cancelled: a commit in flight cannot be called back."""
+        settling, cancelled = asyncio.ensure_future(self.settled()), False
+        while not settling.done():
+            try:
+                await asyncio.wait([settling])
+            except asyncio.CancelledError:
+                cancelled = True
+        settling.result()
+        if cancelled:
+            raise asyncio.CancelledError
+
     def hold(self) -> None:
         """Start no other commit: what gathers now belongs to the last one."""
         self._closing = True
@@ -148,8 +165,15 @@ class StreamWriter:
                 await self._store.apply(self._commit_of(batch))
             except Exception as failure:
                 self._failure = failure
+                batch.wake()
                 raise
         batch.show(self._feed, self._turn)
+        batch.wake()
+
+    def drop(self) -> None:
+        """The turn is over: what still waits never will be committed, and whoever waits for it is told."""
+        self._closing = True
+        self._gathering.wake(ToolInterrupted("The turn was over before the result could be stored."))
 
     def _schedule(self) -> None:
         self._scheduled = True

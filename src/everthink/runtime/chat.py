@@ -41,6 +41,8 @@ from ..messages import UNSET, Message, Unset, as_messages, copy_json
 from ..models.port import Model, OutputSchema
 from ..models.timeout import Patient
 from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, MessageClear, MessageCut
+from ..prompt.convert import Converter
+from ..prompt.views import Views
 from ..recovery.recover import RESTED, Recovery
 from ..recovery.trials import Trials
 from ..recovery.wake import Waking
@@ -59,7 +61,6 @@ from ..settings import check_call
 from ..store.port import Statement
 from ..tools.collect import ToolSource, client_tools_from, tools_of
 from ..tools.tool import Tool
-from ..turn.convert import Converter
 from ..turn.host import Host
 from ..turn.last_failure import Failure, LastFailure
 from .cleaning import Cleaning
@@ -127,7 +128,10 @@ class Chat:
     ) -> None:
         self._parts, self.trials, self._mcp = parts, trials, mcp
         words = ToolErrors(parts.store)
-        converter = Converter(words.of, lambda: shortening_of(parts.hooks.agent.shorten_old_messages))
+        views = Views(lambda: parts.hooks.agent)
+        converter = Converter(
+            words.of, lambda: shortening_of(parts.hooks.agent.shorten_old_messages), views.of
+        )
         converter.left_out = parts.unreadable.tell_message
         self.host = Host(
             id=parts.id,
@@ -145,6 +149,7 @@ class Chat:
             start_eviction=self._start_eviction,
             feed=parts.feed,
             words=words,
+            views=views,
             converter=converter,
             last_failure=LastFailure(parts.save_value),
         )
@@ -343,6 +348,7 @@ class Chat:
         host.session.confirm_clear()
         host.converter.forget()
         host.words.forget()
+        host.views.forget()
         await host.session.refresh_system_prompt("cleared")
         host.feed.publish(Cleared())
         host.emit(MessageClear())

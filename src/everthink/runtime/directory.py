@@ -19,8 +19,9 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ..address import Address, kebab
+from ..address import Address, check_name, check_place, kebab
 from ..children import queries as child_queries
+from ..children.declared import with_children
 from ..children.parts import Child, Kin
 from ..clock import Clock, Timer
 from ..cluster import queries as cluster_queries
@@ -64,11 +65,6 @@ __all__ = ["Directory", "new_id"]
 
 log = logging.getLogger("everthink.runtime")
 
-MAX_NAME = 512
-MAX_DEPTH = 4
-"""So many levels of children there may be below an agent."""
-MAX_ID = 1024
-"""So many bytes the id of a child may have: it stands in every index."""
 ERASED = (4410, "Erased")
 """How the sockets of an agent that is erased are closed."""
 DELETED = (1001, "Sub-agent deleted")
@@ -142,6 +138,8 @@ class Directory:
         # The agents that are reached for what is due.
         self._reached_for_due: set[str] = set()
         self._live: dict[Address, asyncio.Task[Actor]] = {}
+        # Tasks that wait for the start of an agent, and that start.
+        self._waiting: dict[asyncio.Task[Any], asyncio.Task[Actor]] = {}
         self._leaving: dict[Address, asyncio.Future[Any]] = {}
         self._erasing: dict[Address, asyncio.Task[int]] = {}
         self._scrubs: set[asyncio.Future[bool]] = set()
@@ -193,20 +191,25 @@ class Directory:
                 f"{cls.__name__} is not an agent of this app (it has: {known}).",
                 next_step=f"Add it: App({cls.__name__}, ...).",
             )
-        _check_name(name)
+        check_name(name)
         address = Address(cls.__name__, name, () if below is None else below.path)
-        _check_place(address)
+        check_place(address)
         return address
 
     def learn(self, cls: type[Any]) -> None:
-        """Know the class of a child from now on."""
-        known = self.classes.setdefault(cls.__name__, cls)
-        if known is not cls:
-            raise AgentError(
-                f"There are two agent classes of the name {cls.__name__}: {_where(known)} and {_where(cls)}."
-                " Rows go by that name.",
-                next_step="Give one of them another name.",
-            )
+        """Know the class of a child from now on, and those of its children. What is due for them is found."""
+        if self.classes.get(cls.__name__) is cls:
+            return
+        found = {one.__name__: one for one in with_children([cls])}
+        for name, one in found.items():
+            if (known := self.classes.get(name, one)) is not one:
+                raise AgentError(
+                    f"There are two agent classes of the name {name}: {_where(known)} and {_where(one)}."
+                    " Rows go by that name.",
+                    next_step="Give one of them another name.",
+                )
+        self.classes |= found
+        self.waker.look()
 
     def _kin(self, handle: Callable[[type[Any], Address], Any] | None) -> Kin:
         """How agents reach each other."""
@@ -222,8 +225,13 @@ class Directory:
         def below(cls: type[Any], name: str, parent: Address) -> Address:
             return self.address(cls, name, below=parent)
 
+        def called(cls_name: str, name: str, parent: Address) -> Address:
+            check_name(name)
+            return parent.child(cls_name, name)
+
         return Kin(
             address=below,
+            called=called,
             classes=lambda: self.classes,
             handle=handle or (lambda cls, address: address),
             reach=known,
@@ -293,7 +301,9 @@ class Directory:
             actor = task.result()
             actor.idle_since = None
             return actor
+        mine = self._check_circle(key, task)
         try:
+            self._waiting[mine] = task
             return await asyncio.shield(task)
         except BaseException as error:
             if task.done() and self._live.get(key) is task:
@@ -310,6 +320,24 @@ class Directory:
                     raise _not_started(key) from None
                 return None
             raise
+        finally:
+            self._waiting.pop(mine, None)
+
+    def _check_circle(self, key: Address, start: asyncio.Task[Actor]) -> asyncio.Task[Any]:
+        """Refuse to wait for a start that waits for us: we are part of a start ourselves. Who we are."""
+        mine = asyncio.current_task()
+        assert mine is not None
+        behind: asyncio.Task[Any] | None = start
+        while behind is not None:
+            if behind is mine:
+                raise AgentError(
+                    f"{key} has not started yet, and its start waits for whoever asks for it here: both would"
+                    " wait for ever.",
+                    kept="Nothing was done.",
+                    next_step="Ask for it once its on_start has returned: in a method, a tool or a timer.",
+                )
+            behind = self._waiting.get(behind)
+        return mine
 
     def _check_open(self) -> None:
         if self._closed:
@@ -383,9 +411,12 @@ class Directory:
         try:
             actor = await self.reach(address)
             await actor.alarms.run_due()
-        except BaseException:
+        except BaseException as error:
             if (trial := self.trials.running(id)) is not None:
                 await self.trials.undo(trial)
+            is_stopped = isinstance(error, asyncio.CancelledError) and not _is_cancelled()
+            if is_stopped and not await self._is_there(address):
+                return  # what was due has erased it
             raise
         finally:
             self._reached_for_due.discard(id)
@@ -640,8 +671,11 @@ class Directory:
     async def evict(self, key: Address, *, grace: float = 0.0) -> None:
         """Drop an agent from memory; the next one to reach it starts it anew."""
         task = self._live.pop(key, None)
-        if task is not None:
-            await asyncio.shield(self._leave(key, task, grace))
+        if task is None:
+            return
+        if _is_up(task) and (sockets := task.result().sockets) is not None:
+            sockets.close_all(*RESTART)  # what they would send to this one is nobody's
+        await asyncio.shield(self._leave(key, task, grace))
 
     def _leave(self, key: Address, start: asyncio.Task[Actor], grace: float) -> asyncio.Future[None]:
         """Stop an agent that cannot be reached any more. The next start at its address waits for that."""
@@ -826,41 +860,3 @@ def _where(cls: type[Any]) -> str:
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not name or len(name) > MAX_NAME or "\x00" in name:
-        raise AgentError(
-            f"An agent's name is text of 1 to {MAX_NAME} characters; this one is {str(name)[:40]!r}."
-        )
-
-
-def _check_place(address: Address) -> None:
-    """Refuse a child that lies too deep, or whose id no index could hold; and who would be taken for one."""
-    if not address.parents:
-        if "/sub/" in address.name:
-            raise AgentError(
-                f"{address.name!r:.80} cannot be the name of an agent: /sub/ is what parts children.",
-                kept="Nothing was made.",
-                next_step="Give it another name; a child is reached through its parent: sub_agent(…).",
-            )
-        return
-    if kebab(address.cls_name) == "sub":
-        raise AgentError(
-            f"{address.cls_name} cannot be the class of a child: /sub/ is what parts children in an address.",
-            next_step="Give the class another name.",
-        )
-    if len(address.parents) > MAX_DEPTH:
-        chain = " > ".join(f"{cls} {name!r:.40}" for cls, name in address.path)
-        raise AgentError(
-            f"Children go {MAX_DEPTH} levels deep, and this one would be below that: {chain}.",
-            kept="Nothing was made.",
-            next_step="Does an agent call itself as a tool? Let an agent further up do the work.",
-        )
-    if (size := len(address.id.encode())) > MAX_ID:
-        raise AgentError(
-            f"The id of this {address.cls_name} would have {size} bytes, and {MAX_ID} is the most: its name"
-            " and those of all above it count.",
-            kept="Nothing was made.",
-            next_step="Use shorter names.",
-        )

@@ -13,9 +13,15 @@ from typing import Any
 
 from ..abort import AbortSignal
 from ..models.port import ModelMessage
+from ..store.port import Statement
 from .question import Answer, Given, Question
 
-__all__ = ["ToolContext"]
+__all__ = ["Conclude", "ToolContext"]
+
+Conclude = Callable[[Any, Sequence[Statement], Callable[[], object] | None], Awaitable[None]]
+"""`conclude(output, statements, stored)`: ends a call with its result, in one commit with what the tool keeps
+itself. It returns once all of it is durable and raises when none of it is; `stored` is called in between,
+just before the result is shown. What the body returns afterwards counts no more."""
 
 
 @dataclass
@@ -61,6 +67,10 @@ class ToolContext:
 
     alive: Callable[[], object] | None = field(default=None, repr=False, compare=False)
     """Say that the call goes on, though there is nothing to show: the turn does not hang."""
+
+    conclude: Conclude | None = field(default=None, repr=False, compare=False)
+    """For tools whose own rows must be durable together with the result, or not at all. `None`: nobody keeps
+    this call."""
 
     async def progress(self, value: Any) -> None:
         """Show `value` as a preliminary result. The next one, or the real result, replaces it."""

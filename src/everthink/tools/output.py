@@ -24,14 +24,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
+from ..calling import awaited
 from ..errors import InvalidSettings, ToolOutputError
 from ..models.port import FilePart, TextPart
 from ..settings import shown
 
 if TYPE_CHECKING:
+    from .context import ToolContext
     from .tool import Tool
 
-__all__ = ["ModelOutput", "jsonable", "model_output"]
+__all__ = ["ModelOutput", "awaited_output", "jsonable", "model_output"]
 
 log = logging.getLogger("everthink.tools")
 
@@ -87,21 +89,38 @@ def jsonable(value: Any, *, tool: Tool | str, by: str | None = None) -> Any:
 
 
 def model_output(tool: Tool | None, value: Any) -> ModelOutput:
-    """What the model is shown of the stored result `value`: what `to_model_output` makes of it, or itself."""
-    if tool is None or tool.to_model_output is None:
+    """What the model is shown of the stored result `value`: what `to_model_output` makes of it, or itself.
+    One that is async or wants the context is asked by `awaited_output`."""
+    if tool is None or tool.to_model_output is None or tool.view_waits:
         return ModelOutput(value)
     try:
-        view = tool.to_model_output(value)
-        if view is None and value is not None:
-            raise InvalidSettings(
-                "It returned None.", next_step='Return what the model is to see; "" for nothing.'
-            )
-        return _shown(view, tool)
+        return _checked(tool, value, tool.to_model_output(value))
     except Exception as error:  # noqa: BLE001 - the result is stored; a bad view of it must not lose it
-        log.warning(
-            "to_model_output of tool %r failed, the model sees the plain result: %r", tool.name, error
+        return _failed(tool, value, error)
+
+
+async def awaited_output(tool: Tool | None, value: Any, context: ToolContext) -> ModelOutput:
+    """The same of every tool."""
+    if tool is None or tool.to_model_output is None or not tool.view_waits:
+        return model_output(tool, value)
+    try:
+        given = (value, context) if tool.view_takes_context else (value,)
+        return _checked(tool, value, await awaited(tool.to_model_output(*given)))
+    except Exception as error:  # noqa: BLE001 - see above
+        return _failed(tool, value, error)
+
+
+def _checked(tool: Tool, value: Any, view: Any) -> ModelOutput:
+    if view is None and value is not None:
+        raise InvalidSettings(
+            "It returned None.", next_step='Return what the model is to see; "" for nothing.'
         )
-        return ModelOutput(value)
+    return _shown(view, tool)
+
+
+def _failed(tool: Tool, value: Any, error: Exception) -> ModelOutput:
+    log.warning("to_model_output of tool %r failed, the model sees the plain result: %r", tool.name, error)
+    return ModelOutput(value)
 
 
 # --- plain JSON ----------------------------------------------------------------------------

@@ -82,6 +82,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNBOUND: Any = object()
 
 
+def _takes_context(view: Callable[..., Any]) -> bool:
+    return not takes(view, 1, unread=True) and takes(view, 2)
+
+
 class ToolOptions(TypedDict, total=False):
     """What `@tool(...)` takes."""
 
@@ -97,8 +101,9 @@ class ToolOptions(TypedDict, total=False):
     """After a crash during a call: `"report"` it to the model, `"rerun"` it, or let a function find out."""
     timeout: float | None
     """Seconds it may take."""
-    to_model_output: Callable[[Any], Any] | None
-    """Changes what the model sees of the result; people see the result itself."""
+    to_model_output: Callable[..., Any] | None
+    """Changes what the model sees of the result; people see the result itself. It may be async, and may take
+    the context (`ToolContext`) after the result."""
     strict: bool | None
     """Ask the provider to follow the schema to the letter."""
     client: bool
@@ -121,7 +126,7 @@ class Tool(Generic[P, R]):
         needs_approval: NeedsApproval = False,
         on_interrupt: OnInterrupt = "report",
         timeout: float | None = None,
-        to_model_output: Callable[[Any], Any] | None = None,
+        to_model_output: Callable[..., Any] | None = None,
         strict: bool | None = None,
         origin: Origin | None = None,
     ) -> None:
@@ -140,6 +145,11 @@ class Tool(Generic[P, R]):
         self.on_interrupt = on_interrupt
         self.timeout = timeout
         self.to_model_output = to_model_output
+        self.view_takes_context = to_model_output is not None and _takes_context(to_model_output)
+        """True when `to_model_output` wants the context beside the result."""
+        self.view_waits = self.view_takes_context or runs_on_loop(to_model_output)
+        """True when what the model sees of a result is made before the prompt is: by an async function, or
+        one that wants the context."""
         self.strict = strict
         self.origin: Origin = origin or (BROWSER if body is None else APP)
         self._check()
@@ -156,7 +166,7 @@ class Tool(Generic[P, R]):
         needs_approval: NeedsApproval = False,
         on_interrupt: OnInterrupt = "report",
         timeout: float | None = None,
-        to_model_output: Callable[[Any], Any] | None = None,
+        to_model_output: Callable[..., Any] | None = None,
         strict: bool | None = None,
     ) -> Tool[..., Any]:
         """A tool whose schema is given. `execute(input)` or `execute(input, ctx)` gets a dict."""
@@ -403,10 +413,10 @@ class Tool(Generic[P, R]):
             self._check_function(
                 "execute", self._body, "the input, and the context if it takes two arguments"
             )
-        if runs_on_loop(self.to_model_output):
-            raise self._refused("its to_model_output is async", "Use a plain function.")
-        if self.to_model_output is not None:
-            self._check_function("to_model_output", self.to_model_output, "the result")
+        if self.to_model_output is not None and not self.view_takes_context:
+            self._check_function(
+                "to_model_output", self.to_model_output, "the result, and may take the context"
+            )
         self._check_asked("needs_approval", self.needs_approval)
         self._check_asked("on_interrupt", self.on_interrupt)
 

@@ -27,13 +27,13 @@ from ..messages import Message, Unset
 from ..models import port as model
 from ..models.structured import Structured, structured
 from ..observe.events import ChatTranscriptRepaired
+from ..prompt.convert import unshared
+from ..prompt.wording import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
 from ..session.repair import repair
 from ..settings import as_settings
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
-from .convert import unshared
 from .host import Host
-from .prompt import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
 
 __all__ = [
     "Assembled",
@@ -87,7 +87,7 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
     base = base or await host.hooks.get_system_prompt()
     turn.is_read = False
     history = await mended_history(host, turn)
-    messages = as_prompt(host, history, tools)
+    messages = await as_prompt(host, history, tools)
     turn.is_read = True
     if not messages:
         raise NoMessages(
@@ -190,8 +190,11 @@ def asking(messages: list[model.ModelMessage]) -> list[model.ModelMessage]:
     return messages
 
 
-def as_prompt(host: Host, history: Sequence[Message], tools: Mapping[str, Tool]) -> list[model.ModelMessage]:
+async def as_prompt(
+    host: Host, history: Sequence[Message], tools: Mapping[str, Tool]
+) -> list[model.ModelMessage]:
     """The conversation as the model reads it; one whose beginning is not shown says so."""
+    await host.views.learn(host.converter.unchecked(history), tools)
     messages = host.converter.convert(history, tools)
     if messages and _says_nothing(history[-1]):
         # Whoever asked wants an answer all the same, and none to what was said before.

@@ -130,6 +130,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
         await asyncio.wait([work])
     except asyncio.CancelledError:
         work.cancel()  # stopped from outside: the journal has all that was shown
+        work.add_done_callback(lambda _: run.writer.drop())
         run.is_closed = True
         raise
     finally:
@@ -140,6 +141,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
         return await _ended(host, run, work)
     finally:
         run.is_closed = True
+        run.writer.drop()
         turn.ending = None
         over.set()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -52,14 +52,14 @@ from ..messages import (
 )
 from ..models import port as model
 from ..observe.events import ToolCallFinish, ToolCallStart
+from ..prompt.convert import DENIED_TEXT
 from ..session.repair import INTERRUPTED_TEXT, mended_by
+from ..store.port import Statement
 from ..tools.ask import REPORT, RERUN
-from ..tools.output import jsonable, model_output
+from ..tools.output import jsonable
 from ..tools.question import Answer, Given, LiveQuestion, Question, descriptor
 from ..tools.tool import Tool, ToolContext
-from .convert import DENIED_TEXT
 from .running import Run
-from .settled import Settled
 
 __all__ = ["StepCalls"]
 
@@ -262,6 +262,17 @@ class StepCalls:
         self._tasks[asyncio.create_task(work, name=f"tool {called.tool_name}")] = called.tool_call_id
 
     def _context(self, called: CalledTool, tool: Tool) -> ToolContext:
+        async def conclude(
+            output: Any, statements: Sequence[Statement], stored: Callable[[], object] | None
+        ) -> None:
+            if self.run.is_closed:
+                raise ToolInterrupted(f"The turn that called {tool.name!r} is over. Nothing was written.")
+            given = jsonable(output, tool=tool.name)
+            if stored is not None:
+                self.run.writer.afterwards(stored)
+            self._settle(called, given, own=statements)
+            await self.run.writer.seen_through()
+
         async def show(value: Any) -> None:
             output = jsonable(value, tool=tool.name)
             self._shown.add(called.tool_call_id)
@@ -283,6 +294,7 @@ class StepCalls:
             context=self.context,
             answer=self._answers.get(called.tool_call_id),
             show=show,
+            conclude=conclude,
             alive=self.run.note_progress,
             ask=lambda question, seconds: self._ask_live(called, question, seconds),
         )
@@ -321,9 +333,9 @@ class StepCalls:
         output: Any = None
         try:
             given = await self._decide_and_run(called, tool, context, call)
-            own = given if isinstance(given, Settled) else Settled(given)
-            output = jsonable(own.output, tool=tool.name)
-            self._settle(called, output, own=own)
+            if called.tool_call_id not in self.outcomes:
+                self._settle(called, jsonable(given, tool=tool.name))
+            output = self.outcomes[called.tool_call_id].output
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -335,6 +347,11 @@ class StepCalls:
             failure, raised_by = told.error, told.hook
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
             failure = error
+        if failure is not None and called.tool_call_id in self.outcomes:
+            log.error(
+                "tool %r of %s raised after its result was stored", tool.name, host.id, exc_info=failure
+            )
+            failure, output = None, self.outcomes[called.tool_call_id].output
         if failure is not None:
             self._fail(called, failure, raised_by)
         duration = host.clock.monotonic() - began
@@ -506,9 +523,9 @@ class StepCalls:
         is_error: bool = False,
         state: CallState | None = None,
         words: str | None = None,
-        own: Settled | None = None,
+        own: Sequence[Statement] = (),
     ) -> None:
-        """Say the outcome. `words` is what the model reads instead of `output`, and nobody else; `own` has
+        """Say the outcome. `words` is what the model reads instead of `output`, and nobody else; `own` is
         what the tool itself stores with it."""
         host, call_id = self.run.host, called.tool_call_id
         read = output if words is None else words
@@ -524,9 +541,7 @@ class StepCalls:
         chunk = ui.ToolOutputError(call_id, output) if is_error else ui.ToolOutputAvailable(call_id, output)
         if isinstance(chunk, ui.ToolOutputAvailable) and call_id in self._shown:
             chunk.preliminary = False  # windows that watch keep the mark of what came before otherwise
-        if own is not None and own.stored is not None and not self.run.is_closed:
-            self.run.writer.afterwards(own.stored)
-        self.run.say(chunk, ledger, *(own.statements if own is not None else ()))
+        self.run.say(chunk, ledger, *own)
 
     # --- calls that a crash or a stall cut off
 
@@ -552,7 +567,7 @@ class StepCalls:
         if part.get("state") in ("approval-requested", "approval-responded") and not runs:
             return  # a person answers, or has: the continuation takes it from there
         if is_provider or tool is None or part.get("state") == "input-streaming":
-            self._report(called, part, began=False)
+            self._report(called, part, began=runs)
         elif not tool.has_body:
             return  # the browser answers
         elif row is None or row.state == "asked":
@@ -732,7 +747,7 @@ class StepCalls:
         """True when a call has no outcome yet: a browser or a person must answer."""
         return any(call.tool_call_id not in self.outcomes for call in self.own)
 
-    def message(self) -> model.ToolMessage | None:
+    async def message(self) -> model.ToolMessage | None:
         """The outcomes of our own calls for the next prompt, in call order."""
         parts: list[model.ToolResultPart | model.ApprovalResponse] = []
         for call in self.own:
@@ -741,7 +756,8 @@ class StepCalls:
                 continue
             output, content = outcome.output, None
             if not outcome.is_error:
-                output, content = model_output(self.tools.get(call.tool_name), output)
+                views, tool = self.run.host.views, self.tools.get(call.tool_name)
+                output, content = await views.make(self.run.turn.message_id, call.tool_call_id, tool, output)
             parts.append(
                 model.ToolResultPart(call.tool_call_id, call.tool_name, output, outcome.is_error, content)
             )

@@ -19,12 +19,13 @@ from ..journal.tool_errors import ToolErrors
 from ..limits import Limits
 from ..models.port import Model, OutputSchema
 from ..observe.events import EventBody
+from ..prompt.convert import Converter
+from ..prompt.views import Views
 from ..session.session import Session
 from ..store.port import AgentStore, Statement
 from ..tools.collect import ToolSource
 from ..tools.question import LiveQuestion
 from ..tools.tool import Tool
-from .convert import Converter
 from .last_failure import LastFailure
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Host:
     """The live session. Exchanged when another one is opened."""
     feed: Feed
     words: ToolErrors
+    views: Views
     converter: Converter
     last_failure: LastFailure
     aborts: AbortRegistry = field(default_factory=AbortRegistry)

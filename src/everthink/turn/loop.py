@@ -46,6 +46,7 @@ from ..messages import normalize_input
 from ..models import port as model
 from ..models.timeout import asked, patient
 from ..observe.events import ChatFilesLeftOut, ChatStepFinish, ChatStepStart, ModelRetry
+from ..prompt.convert import has_approvals, paired
 from ..session.files import Mark, asks_with_files, may_be_about_files, without_files
 from ..session.omit_results import slimmed
 from ..settings import nearest
@@ -54,7 +55,6 @@ from . import overflow
 from .assemble import Assembled, as_prompt, asking, history_so_far
 from .call_ids import CallIds
 from .calls import StepCalls
-from .convert import has_approvals, paired
 from .rejoin import (
     CUT,
     made_again,
@@ -235,7 +235,7 @@ class Loop:
             return head
         try:
             history = await history_so_far(run.host, run.turn)
-            fresh = as_prompt(run.host, history, self._assembled.tools)
+            fresh = await as_prompt(run.host, history, self._assembled.tools)
         except Exception as error:  # noqa: BLE001 - the longer one may still fit
             run.host.hooks.log_error("context_overflow", error)
             return head
@@ -278,7 +278,7 @@ class Loop:
         calls = self._calls = StepCalls(self._run, 0, self._assembled.tools, before)
         await calls.take_approvals(said, answers)
         self.is_waiting = self.is_waiting or calls.is_waiting
-        done = calls.message()
+        done = await calls.message()
         given = {p.id: p for p in answers.content if isinstance(p, model.ToolResultPart)}
         given |= {p.id: p for p in (done.content if done else []) if isinstance(p, model.ToolResultPart)}
         order = [p.id for p in said.content if isinstance(p, model.ToolCallPart)]
@@ -317,7 +317,7 @@ class Loop:
                 await calls.finished()
             answer.close()
             self._tell_step(plan, answer, began, failure)
-        result = self._result(plan, answer, calls)
+        result = await self._result(plan, answer, calls)
         run.say(ui.FinishStep())
         self.is_waiting = calls.is_waiting
         await run.host.hooks.on_step_finish(result)
@@ -599,12 +599,12 @@ class Loop:
 
     # --- ending a step
 
-    def _result(self, plan: _StepPlan, answer: _Answer, calls: StepCalls) -> StepResult:
+    async def _result(self, plan: _StepPlan, answer: _Answer, calls: StepCalls) -> StepResult:
         finish = answer.finish or model.Finish("other")
         messages: list[model.ModelMessage] = (
             [model.AssistantMessage(answer.content)] if answer.content else []
         )
-        results = calls.message()
+        results = await calls.message()
         if results is not None:
             messages.append(results)
         return StepResult(

@@ -20,9 +20,9 @@ from ..hooks.values import (
 from ..journal.read import Journal
 from ..messages import Message, Part, is_settled, is_tool_part, normalize_input, steps, tool_name
 from ..models import port as model
+from ..prompt.convert import convert
+from ..prompt.wording import CONTINUE_NUDGE
 from .calls import StepCalls
-from .convert import convert
-from .prompt import CONTINUE_NUDGE
 from .running import Run
 
 __all__ = ["PickedUp", "pick_up"]
@@ -96,13 +96,15 @@ async def pick_up(run: Run, journal: Journal, calls: StepCalls) -> PickedUp:
         outcome = calls.outcomes.get(call_id)
         return str(outcome.output) if outcome is not None and outcome.is_error else None
 
-    found.produced = convert(_message(over), calls.tools, words)
+    views, id = run.host.views, run.turn.message_id
+    await views.learn([_message(id, blocks)], calls.tools)
+    found.produced = convert(_message(id, over), calls.tools, words, views.of)
     if own or not blocks:
         return found
     if journal.step_is_over:
         found.is_over = True
         return found
-    said = convert(_message([last]), calls.tools, words)
+    said = convert(_message(id, [last]), calls.tools, words, views.of)
     content = list(said[0].content) if said and isinstance(said[0], model.AssistantMessage) else []
     # Thinking that was cut off has no signature, and alone it is no beginning of an answer.
     while content and isinstance(content[-1], model.ReasoningPart):
@@ -111,8 +113,8 @@ async def pick_up(run: Run, journal: Journal, calls: StepCalls) -> PickedUp:
     return found
 
 
-def _message(steps: Sequence[Sequence[Part]]) -> Message:
-    return Message("", "assistant", [part for step in steps for part in ({"type": "step-start"}, *step)])
+def _message(id: str, steps: Sequence[Sequence[Part]]) -> Message:
+    return Message(id, "assistant", [part for step in steps for part in ({"type": "step-start"}, *step)])
 
 
 def _close_blocks(run: Run, found: PickedUp, *, keeps_text: bool) -> None:

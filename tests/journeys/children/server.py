@@ -19,8 +19,8 @@ from starlette.staticfiles import StaticFiles
 
 from everthink import App, Think, agent_tool
 from everthink.models import port as model
+from everthink.prompt.wording import CONTINUE_NUDGE
 from everthink.server.batched_websocket import options
-from everthink.turn.prompt import CONTINUE_NUDGE
 from tests.journeys.hooks.stage import Cue
 from tests.wire.peer import text_of
 

@@ -15,9 +15,9 @@ from typing import Literal
 
 from everthink import App, Think, tool
 from everthink.models import port as model
+from everthink.prompt.wording import CONTINUE_NUDGE
 from everthink.serving.page import WithPage
 from everthink.serving.target import Loaded
-from everthink.turn.prompt import CONTINUE_NUDGE
 
 WORDS = [f"w{number}" for number in range(70)]
 

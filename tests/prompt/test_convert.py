@@ -22,9 +22,9 @@ from everthink.models.port import (
     ToolResultPart,
     UserMessage,
 )
+from everthink.prompt.convert import Converter, convert
 from everthink.session.row_size import Shortening
 from everthink.testing.scripted import ScriptedModel, calls, says
-from everthink.turn.convert import Converter, convert
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 

@@ -19,14 +19,16 @@ from ..journal.tool_errors import UNTOLD_TOOL
 from ..messages import Message, Part, is_tool_part, normalize_input, steps, text_of, tool_name
 from ..models import port as model
 from ..session.row_size import Shortening, shorten
-from ..tools.output import model_output
+from ..tools.output import ModelOutput, model_output
 from ..tools.tool import Tool
-from .prompt import EMPTY_MESSAGE, LEFT_OUT
+from .wording import EMPTY_MESSAGE, LEFT_OUT
 
 __all__ = ["Converter", "convert", "has_approvals", "paired", "prune_tool_calls", "unshared"]
 
 Said = Callable[[str, str], str | None]
 """What the call of a message said that people were not shown."""
+Seen = Callable[[str, str], ModelOutput | None]
+"""What a model sees of the result of a call in a message, where that had to be made before."""
 _WHOLE = Shortening()
 """Without shortening, as many are kept apart as with it: the latest ones still change."""
 DENIED_TEXT = "Tool call execution denied."
@@ -42,9 +44,12 @@ class Converter:
     """
 
     def __init__(
-        self, words: Said | None = None, shortening: Callable[[], Shortening | None] = Shortening
+        self,
+        words: Said | None = None,
+        shortening: Callable[[], Shortening | None] = Shortening,
+        views: Seen | None = None,
     ) -> None:
-        self._words, self._shortening = words, shortening
+        self._words, self._shortening, self._views = words, shortening, views
         # How the older ones were shortened; `None`: all are shown as they are.
         self._how: Shortening | None = None
         # The messages of which `_older_converted` is the shortened, converted form.
@@ -87,7 +92,7 @@ class Converter:
         """One message; a note in its place when it cannot be read, so that it does not fail every turn."""
         try:
             shown = shorten(message, self._how) if shortens and self._how else message
-            return convert(shown, tools, self._words)
+            return convert(shown, tools, self._words, self._views)
         except Exception as error:  # noqa: BLE001 - told below
             if self.left_out is not None:
                 self.left_out(message.id, error)
@@ -111,11 +116,11 @@ class Converter:
 
 
 def convert(
-    message: Message, tools: Mapping[str, Tool], words: Said | None = None
+    message: Message, tools: Mapping[str, Tool], words: Said | None = None, views: Seen | None = None
 ) -> list[model.ModelMessage]:
     """One stored message as model messages: none, one, or an assistant's steps with their results.
 
-    `words` knows what a call in a message said that people were not shown.
+    `words` knows what a call in a message said that people were not shown, `views` how its result is seen.
     """
     if message.role == "system":
         text = text_of(message.parts)
@@ -131,7 +136,12 @@ def convert(
         return [model.UserMessage(content)] if content else []
     converted: list[model.ModelMessage] = []
     for step in filter(None, steps(message.parts)):
-        converted += _step(step, tools, lambda call_id: words(message.id, call_id) if words else None)
+        converted += _step(
+            step,
+            tools,
+            lambda call_id: words(message.id, call_id) if words else None,
+            lambda call_id: views(message.id, call_id) if views else None,
+        )
     return converted
 
 
@@ -154,7 +164,10 @@ def _metadata(part: Part, field: str = "providerMetadata") -> Any:
 
 
 def _step(
-    parts: Sequence[Part], tools: Mapping[str, Tool], said_by: Callable[[str], str | None]
+    parts: Sequence[Part],
+    tools: Mapping[str, Tool],
+    said_by: Callable[[str], str | None],
+    seen_of: Callable[[str], ModelOutput | None],
 ) -> list[model.ModelMessage]:
     said: list[model.AssistantContent] = []
     results: list[model.ToolResultPart | model.ApprovalResponse] = []
@@ -164,7 +177,7 @@ def _step(
             if part.get("text") or part.get("providerMetadata"):
                 said.append(model.ReasoningPart(part.get("text", ""), _metadata(part)))
         elif is_tool_part(part):
-            outcome = _outcome(part, tools, said_by)
+            outcome = _outcome(part, tools, said_by, seen_of)
             if outcome is None or part["toolCallId"] in asked:
                 continue
             asked.add(part["toolCallId"])
@@ -193,12 +206,15 @@ def _step(
 
 
 def _outcome(
-    part: Part, tools: Mapping[str, Tool], said_by: Callable[[str], str | None]
+    part: Part,
+    tools: Mapping[str, Tool],
+    said_by: Callable[[str], str | None],
+    seen_of: Callable[[str], ModelOutput | None],
 ) -> model.ToolResultPart | model.ApprovalResponse | None:
     call_id, name = part["toolCallId"], tool_name(part)
     match part.get("state"):
         case "output-available" if not part.get("preliminary"):
-            output, content = model_output(tools.get(name), part.get("output"))
+            output, content = seen_of(call_id) or model_output(tools.get(name), part.get("output"))
             return model.ToolResultPart(
                 call_id,
                 name,

@@ -9,9 +9,9 @@ from hypothesis import example, given
 
 from everthink.messages import Message
 from everthink.models import port as model
+from everthink.prompt.convert import Converter, convert, has_approvals, paired, prune_tool_calls
 from everthink.session.repair import repair
 from everthink.testing.scripted_rules import check
-from everthink.turn.convert import Converter, convert, has_approvals, paired, prune_tool_calls
 from tests.support.conversations import histories, prompts, stored_messages, unhurried
 
 QUESTION = model.UserMessage([model.TextPart("go on")])

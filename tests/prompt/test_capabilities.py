@@ -11,9 +11,9 @@ from everthink.context.tools import CONTEXT, MEMORY
 from everthink.errors import InvalidSettings
 from everthink.hooks import TurnContext
 from everthink.memory import Session
+from everthink.prompt.wording import SENTINEL, capabilities
 from everthink.testing.scripted import ScriptedModel, calls, says
 from everthink.tools.tool import APP, BROWSER, Origin
-from everthink.turn.prompt import SENTINEL, capabilities
 from tests.conftest import OpenApp
 from tests.support.agents import assistant
 from tests.support.hooks import configured

@@ -1,0 +1,61 @@
+"""What the model sees of results whose `to_model_output` has to wait for something, or wants the context.
+
+    history --> Views.learn (async) --> Views.of --> prompt/convert (pure)
+
+Made before the prompt is, once for each result, and kept along: a picture that was seen stays the one that
+was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..messages import Message, is_tool_part, tool_name
+from ..tools.output import ModelOutput, awaited_output
+from ..tools.tool import Tool, ToolContext
+
+__all__ = ["Views"]
+
+
+class Views:
+    """The views of one conversation, by message and call."""
+
+    def __init__(self, agent: Callable[[], Any]) -> None:
+        self._agent = agent
+        self._known: dict[tuple[str, str], ModelOutput] | None = None  # most conversations need none
+
+    async def learn(self, messages: Iterable[Message], tools: Mapping[str, Tool]) -> None:
+        """Make those of the results in `messages`."""
+        waiting = {name: tool for name, tool in tools.items() if tool.to_model_output and tool.view_waits}
+        if not waiting:
+            return
+        for message in messages:
+            if message.role != "assistant":
+                continue
+            for part in message.parts:
+                if not is_tool_part(part) or part.get("state") != "output-available":
+                    continue
+                tool, call_id = waiting.get(tool_name(part)), part["toolCallId"]
+                if tool is None or part.get("preliminary") or self.of(message.id, call_id) is not None:
+                    continue
+                await self.make(message.id, call_id, tool, part.get("output"))
+
+    async def make(self, message_id: str, call_id: str, tool: Tool | None, output: Any) -> ModelOutput:
+        """The view of one result."""
+        context = ToolContext(
+            agent=self._agent(), tool_name="" if tool is None else tool.name, tool_call_id=call_id
+        )
+        view = await awaited_output(tool, output, context)
+        if tool is not None and tool.view_waits:
+            self._known = self._known if self._known is not None else {}
+            self._known[message_id, call_id] = view
+        return view
+
+    def of(self, message_id: str, call_id: str) -> ModelOutput | None:
+        """What was made; `None` where nothing had to be."""
+        return None if self._known is None else self._known.get((message_id, call_id))
+
+    def forget(self) -> None:
+        """The conversation was cleared."""
+        self._known = None
