@@ -54,6 +54,7 @@
     ├── NotConnected                a client is not let in, finds nobody, or lost the connection for good
     │   └── NoSuchChild             the address of a child at which its parent answers
     ├── CallFailed                  a method that a client called did not work
+    ├── AnsweredBefore              somebody else has answered a call first, and otherwise
     ├── DiscoveryFailed             a folder of agents with mistakes in it, all of them
     └── StoreError                  the database said no
         ├── StoreLocked             another process holds it
@@ -76,7 +77,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = [
     "UNTOLD",
@@ -84,6 +85,7 @@ __all__ = [
     "AgentError",
     "AgentNotInMemory",
     "AgentSetAside",
+    "AnsweredBefore",
     "AuthorizationFailed",
     "BlockedAddress",
     "CallFailed",
@@ -628,6 +630,21 @@ class CallFailed(AgentError):
     def __init__(self, method: str, error: str) -> None:
         super().__init__(f"{method}: {error}")
         self.method, self.error = method, error
+
+
+class AnsweredBefore(AgentError):
+    """Somebody else has answered a call before this client did, and otherwise. Their answer counts.
+
+    `reply` is what the agent makes of it.
+    """
+
+    def __init__(self, call_id: str, reply: Any) -> None:
+        super().__init__(
+            f"Somebody else was faster: call {call_id!r} has another answer than this one.",
+            kept="Theirs counts.",
+            next_step="It is in the conversation.",
+        )
+        self.call_id, self.reply = call_id, reply
 
 
 class InvalidScheduledTask(AgentError):

@@ -78,6 +78,7 @@ FACADES: dict[str, list[str]] = {
         "AgentError",
         "AgentNotInMemory",
         "AgentSetAside",
+        "AnsweredBefore",
         "AuthorizationFailed",
         "BlockedAddress",
         "CallFailed",

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ..address import Address
 from ..current import identity_within
 from ..door.submissions import AcceptedRun
 from ..errors import AgentElsewhere, AgentError, StoreError
@@ -70,19 +71,22 @@ class Beginning:
             row = await queries.one(self._parts.store, asked.run_id)
         return row, asked
 
-    # --- a new one
-
-    async def begin(
-        self, cls: type[Any], asked: Asked, alive: Callable[[], object] | None
-    ) -> Watch | AgentToolResult:
-        """Begin a run. A result when it cannot be begun: which is told there."""
-        parts = self._parts
+    def address(self, cls: type[Any], asked: Asked) -> Address | AgentToolResult:
+        """The address of the child; a result that says why there can be none."""
         try:
-            address = parts.kin.address(cls, asked.run_id, parts.address)
+            return self._parts.kin.address(cls, asked.run_id, self._parts.address)
         except AgentError as error:
             return AgentToolResult(
                 run_id=asked.run_id, agent_type=cls.__name__, status="error", error=str(error)
             )
+
+    # --- a new one
+
+    async def begin(
+        self, cls: type[Any], asked: Asked, address: Address, alive: Callable[[], object] | None
+    ) -> Watch | AgentToolResult:
+        """Begin a run. A result when there are too many."""
+        parts = self._parts
         await parts.mark()
         row = self._row(cls, asked, address.id)
         if (error := await self._over_cap()) is not None:

@@ -136,13 +136,14 @@ class Runs:
             row, asked = await self._beginning.known(asked)
             if asked.turn is not None:
                 self._turns.add(asked.turn)
-            if row is not None:
-                self._parts.kin.learn(cls)
+            address = self._beginning.address(cls, asked)  # of a known run as well: from here on its class is
+            if isinstance(address, AgentToolResult):
+                return address
             if row is not None and (asked.detached is not None or row.detached is not None):
                 return self._known_detached(row)
             if row is not None:
                 return await self._beginning.join(row, asked.output, alive)
-            begun = await self._beginning.begin(cls, asked, alive)
+            begun = await self._beginning.begin(cls, asked, address, alive)
             if isinstance(begun, AgentToolResult):
                 return begun
             if begun.row.detached is not None:

@@ -143,6 +143,11 @@ class Exchange:
     # --- asking
 
     @property
+    def chats(self) -> bool:
+        """True when the agent has a conversation, as far as the server has shown."""
+        return self._chats or self.transcript.told is not None
+
+    @property
     def replies(self) -> list[Reply]:
         """The answers that are waited for."""
         return [pending.reply for pending in self._pending]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, cast
 
 from ..address import Address
@@ -58,6 +58,8 @@ from .unreadable import KeptValues, UnreadableRows
 __all__ = ["Actor"]
 
 log = logging.getLogger("everthink.runtime")
+
+REMOVED = "The MCP server {name!r} was removed while its tool waited for a person: the call does not go on."
 
 
 class Actor:
@@ -355,6 +357,7 @@ class Actor:
                     save_value=self.save_value,
                     background=self.background,
                     changed=self._servers_changed,
+                    removed=self._server_removed,
                     network=self._network,
                     shared=self._shared_servers,
                     is_starting=lambda: self.alarms.is_starting,
@@ -365,6 +368,10 @@ class Actor:
     def used_servers(self) -> McpServers | None:
         """The same, for those to whom it matters only if there are any."""
         return self.mcp if self._mcp is not None or self._shared_servers else None
+
+    async def _server_removed(self, name: str, tools: Collection[str]) -> None:
+        if self.chat is not None:
+            await self.chat.end_questions(tools, REMOVED.format(name=name))
 
     def _servers_changed(self) -> None:
         self.feed.publish(ServersChanged())

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import math
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,6 +32,7 @@ from ..door.submissions import SKIPPED_TEXT, Submissions
 from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError
 from ..journal import queries
 from ..journal.feed import Cleared, HistoryChanged, SessionTold
+from ..journal.ledger import open_calls
 from ..journal.tool_errors import ToolErrors
 from ..journal.turn import SUBMITTED, Turn
 from ..json_values import plain_json, without_objects
@@ -371,6 +372,14 @@ class Chat:
             raise
         self.cleaning.ask(running)
         return rows
+
+    async def end_questions(self, tools: Collection[str], words: str) -> None:
+        """End what calls of these tools ask people: nobody takes an answer any more. The model hears so."""
+        async with self.continuations.lock:
+            for call_id in await open_calls(self.host.store, tools):
+                more = [self.continuations.save(None)]
+                if await self.answers.apply_result(call_id, None, is_error=True, error_text=words, more=more):
+                    self.continuations.answered(auto_continue=True, owner=None)
 
     # --- sessions
 
