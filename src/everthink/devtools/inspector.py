@@ -75,6 +75,7 @@ TURNS, CALLS, MESSAGES, ENDINGS = 50, 100, 2000, 500
 MAIN_SESSION = ""
 ROOMS = memory.ROOMS | {servers.ROOM, files.ROOM}
 """What is asked of the agent itself, by the first word of the path."""
+NO_JOURNAL = "A {} does not chat: it has no journal to look at."
 MAY_NOT = "You may look at this agent, but not change it. Nothing was changed."
 
 
@@ -130,8 +131,8 @@ class Inspector:
     def _class(self, connection: HTTPConnection) -> type[Think] | Response:
         """The class that is asked for; or a refusal."""
         access, (kind, name) = self._app.access, [*_parts(connection.scope)[2:], "", ""][:2]
-        classes = [cls for cls in self._app.classes if issubclass(cls, Think)]
-        cls = next((cls for cls in classes if kebab(cls.__name__) == kind), None)
+        found = next((cls for cls in self._app.classes if kebab(cls.__name__) == kind), None)
+        cls = found if found is not None and issubclass(found, Think) else None
         if access.is_foreign(connection):
             access.wrong_origin(connection, "inspect", cls or Think, name)
             return refusal(
@@ -140,7 +141,9 @@ class Inspector:
                 f" {connection.headers.get('origin', '')!r}. Nothing was shown."
                 " To allow it, name the origin in App(allow_origins=[…]).",
             )
-        known = ", ".join(kebab(cls.__name__) for cls in classes)
+        if cls is None and found is not None:
+            return refusal(404, NO_JOURNAL.format(found.__name__))
+        known = ", ".join(kebab(one.__name__) for one in self._app.classes if issubclass(one, Think))
         return cls or refusal(404, f"There is no agent {kind!r} here. There are: {known}.")
 
     async def _found(self, connection: HTTPConnection) -> _Asked | Response:
@@ -164,7 +167,7 @@ class Inspector:
         except (AgentError, BadName) as error:
             return refusal(400, f"There can be no such child: {error}")
         if hops and not issubclass(hops[-1][0], Think):
-            return refusal(404, f"A {hops[-1][0].__name__} does not chat: it has no journal to look at.")
+            return refusal(404, NO_JOURNAL.format(hops[-1][0].__name__))
         return _Asked(cls, name, address, list(below), entered)
 
     async def _may_change(self, asked: _Asked) -> bool:

@@ -193,7 +193,8 @@ class MountedFiles:
         nothing = Content("", b"", "")
         # Whether a file is what it was its mount says, which may know the hash; whether it is there, we know.
         named = [
-            replace(edit, if_hash=None) if isinstance(edit, Put | Remove) and edit.if_hash else edit for edit in edits
+            replace(edit, if_hash=None) if isinstance(edit, Put | Remove) and edit.if_hash else edit
+            for edit in edits
         ]
         await plan.edit([Ready(edit, nothing) for edit in named])  # refuses, and names our paths
         inside: list[Edit] = []
