@@ -3,7 +3,7 @@
 from everthink import App, Think, tool
 
 What nearly every agent names is here. The rest is beside it, by theme: `everthink.hooks`, `chat`, `memory`,
-`recovery`, `fibers`, `timers`, `mcp`, `children`, `framework`,
+`workspace`, `file_tools`, `recovery`, `fibers`, `timers`, `mcp`, `children`, `framework`,
 `server`, `errors`, `client`, `observe`, `testing`.
 """
 

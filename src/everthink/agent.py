@@ -513,6 +513,14 @@ class Agent:
         goes on after the turn that asked, and after a restart. `Detached(…)` says who is told how it ended,
         and how long it may take; `cancel_agent_tool` stops it, `signal` does not.
         """
+        check_call(
+            "run_agent_tool",
+            run_id=run_id,
+            parent_tool_call_id=parent_tool_call_id,
+            input_preview=input_preview,
+            display=display,
+            display_order=display_order,
+        )
         return await self._home.children.run(
             cls,
             input=input,
@@ -553,6 +561,7 @@ class Agent:
 
     async def cancel_agent_tool(self, run_id: str, reason: object = None) -> None:
         """Stop a run of a child. One that is over, or unknown, stays as it is."""
+        check_call("cancel_agent_tool", run_id=run_id)
         await self._home.children.runs.cancel(run_id, reason)
 
     async def clear_agent_tool_runs(

@@ -1,6 +1,6 @@
-"""Whose request this code runs for, and which turns and which fiber it is part of.
+"""Whose request this code runs for, and which turns, calls and fiber it is part of.
 
-    admission, fibers, chat sockets --set--> context variables --> tools and hooks, wherever they await
+    admission, calls, fibers, chat sockets --set--> context variables --> tools and hooks, wherever they await
 
 They follow the code into what it awaits and into the tasks it starts.
 """
@@ -14,11 +14,14 @@ from typing import Any, Protocol
 
 __all__ = [
     "Caller",
+    "InCall",
     "InTurn",
+    "current_call",
     "current_connection",
     "current_fiber",
     "current_origin",
     "current_turn",
+    "enclosing_calls",
     "enclosing_turns",
     "identity_within",
     "in_active_turn",
@@ -83,6 +86,28 @@ enclosing_turns: contextvars.ContextVar[tuple[InTurn, ...]] = contextvars.Contex
 """The turns this code runs inside of, outermost first: a tool of one agent may wait for another agent."""
 
 
+@dataclass(frozen=True, slots=True)
+class InCall:
+    """A tool call that this code runs inside of."""
+
+    agent: str
+    turn: str
+    id: str
+
+
+enclosing_calls: contextvars.ContextVar[tuple[InCall, ...]] = contextvars.ContextVar(
+    "everthink_calls", default=()
+)
+"""The tool calls this code runs inside of, outermost first."""
+
+
+def current_call(agent: str) -> tuple[str | None, str | None]:
+    """The call and the turn of that agent which this code is part of; `None` for what it is no part of."""
+    turn = next((one.id for one in reversed(enclosing_turns.get()) if one.agent == agent), None)
+    calls = (one for one in reversed(enclosing_calls.get()) if one.agent == agent and one.turn == turn)
+    return next((one.id for one in calls), None), turn
+
+
 def current_turn() -> InTurn | None:
     """The turn this code runs in, if any."""
     turns = enclosing_turns.get()
@@ -107,3 +132,4 @@ def in_readonly_turn(agent: str) -> bool:
 def step_outside() -> None:
     """Say that no turn waits for this task: it may start turns itself, and wait for them."""
     enclosing_turns.set(())
+    enclosing_calls.set(())

@@ -20,6 +20,7 @@ FACADES = (
     "chat",
     "memory",
     "workspace",
+    "file_tools",
     "recovery",
     "fibers",
     "timers",

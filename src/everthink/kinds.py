@@ -131,6 +131,10 @@ def _is_one_of(value: Any, *classes: str) -> bool:
     return any(base.__name__ in classes for base in type(value).__mro__)
 
 
+def _is_agent_class(value: Any) -> bool:
+    return isinstance(value, type) and any(base.__name__ == "Agent" for base in value.__mro__)
+
+
 def _is_many(value: Any) -> bool:
     return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
 
@@ -189,9 +193,7 @@ TEXTS = Kind('a list of texts: ["one", "two"]', _are_texts)
 FUNCTION = Kind("a function", callable)
 CLASSES = Kind(
     "a tuple of agent classes: (Researcher, Writer)",
-    lambda value: (
-        isinstance(value, tuple | list) and all(isinstance(one, type) for one in cast("Any", value))
-    ),
+    lambda value: isinstance(value, tuple | list) and all(map(_is_agent_class, cast("Any", value))),
 )
 DICT = Kind("a dict", lambda value: isinstance(value, Mapping))
 NUMBER = Kind("a number", _is_number)
@@ -523,6 +525,14 @@ CALLS: dict[str, dict[str, Kind]] = {
             lambda value: callable(value) or callable(getattr(value, "wait", None)),
         )
     },
+    "run_agent_tool": {
+        "run_id": optional(TEXT),
+        "parent_tool_call_id": optional(TEXT),
+        "input_preview": optional(TEXT),
+        "display": optional(DICT),
+        "display_order": WHOLE,
+    },
+    "cancel_agent_tool": {"run_id": id_of("an AgentToolRun", "run_id")},
     "report_progress": {
         "fraction": optional(
             Kind("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value < math.inf)

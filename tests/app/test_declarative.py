@@ -68,6 +68,7 @@ async def test_functions_are_given_the_agent(open_app: OpenApp) -> None:
     assert "Ring the bell." in str(model.requests[0])
 
 
+@pytest.mark.agent_case(559)
 async def test_the_children_of_its_tools_are_its_children(open_app: OpenApp) -> None:
     helper = agent("Helper", model=ScriptedModel(says("42")))
     ask = agent_tool(helper, description="Ask the helper.", name="ask")
@@ -94,6 +95,7 @@ def test_one_without_a_name_is_refused_in_words() -> None:
     assert 'agent("Support", …)' in str(refused.value)
 
 
+@pytest.mark.agent_case(540)
 def test_files_name_their_agents(write: Write) -> None:
     text = "from everthink.framework import agent\nagent = agent(model='demo', prompt='Hi.')\n"
     folder: Path = write(

@@ -37,6 +37,7 @@ def test_a_file_or_a_folder_is_an_agent_and_helpers_are_not(write: Write) -> Non
     assert [found.id for found in find_agents(folder)] == ["assistant", "support"]
 
 
+@pytest.mark.agent_case(532)
 def test_a_nested_folder_holds_children(write: Write) -> None:
     folder = write(
         assistant__agent=agent("Assistant"),
@@ -51,6 +52,7 @@ def test_a_nested_folder_holds_children(write: Write) -> None:
     assert [cls.__name__ for cls in discover(folder)] == ["Assistant"]
 
 
+@pytest.mark.agent_case(532)
 def test_an_agent_in_a_file_may_have_children_in_a_folder_of_its_name(write: Write) -> None:
     folder = write(desk=agent("Desk"), desk__agents__clerk=agent("Clerk"))
     [found] = find_agents(folder)
@@ -78,6 +80,7 @@ async def test_a_discovered_app_answers(write: Write, tmp_path: Path) -> None:
         assert (await app.agent(support, "x").get_messages())[-1].text == "Hello."
 
 
+@pytest.mark.agent_case(538)
 def test_discovering_twice_gives_the_same_classes(write: Write) -> None:
     folder = write(support=agent("Support"))
     assert discover(folder) == discover(folder)
@@ -91,6 +94,7 @@ def test_a_package_of_the_same_name_is_no_hindrance(write: Write, monkeypatch: p
     assert [cls.__name__ for cls in discover(write(support=agent("Support")))] == ["Support"]
 
 
+@pytest.mark.agent_case(545)
 def test_every_mistake_is_told_at_once(write: Write) -> None:
     folder = write(
         one=agent("Twin"),
@@ -191,6 +195,7 @@ def test_a_file_may_be_called_like_its_own_class(write: Write) -> None:
     assert [found.id for found in find_agents(folder)] == ["night-shift", "support"]
 
 
+@pytest.mark.agent_case(532, 538)
 def test_children_are_declared_for_the_parent_whose_folder_they_are_in(write: Write) -> None:
     folder = write(
         desk__agent=agent("Desk"),
@@ -203,6 +208,7 @@ def test_children_are_declared_for_the_parent_whose_folder_they_are_in(write: Wr
     assert discover(folder)[0].sub_agents == desk.sub_agents
 
 
+@pytest.mark.agent_case(538, 553, 555)
 @pytest.mark.anyio
 async def test_children_are_served_below_their_parent(write: Write, tmp_path: Path) -> None:
     folder = write(
@@ -225,18 +231,64 @@ async def test_children_are_served_below_their_parent(write: Write, tmp_path: Pa
         assert answer.status == 404
 
 
+GATED = """
+from everthink import Think
+from starlette.responses import PlainTextResponse
+
+class Sales(Think):
+    model = "demo"
+    asked = []
+
+    async def on_before_sub_agent(self, request, cls, name):
+        self.asked.append((cls.__name__, name))
+        if not await self.has_sub_agent(cls, name):
+            return PlainTextResponse("There is no such clerk.", 404)
+"""
+VALUES = "from everthink.framework import agent\nagent = agent(model='demo')\n"
+
+
+@pytest.mark.agent_case(555, 558, 559)
+@pytest.mark.anyio
+@pytest.mark.parametrize("clerk", [agent("SalesClerk"), VALUES], ids=["class", "values"])
+async def test_a_child_of_a_folder_is_the_same_to_its_parent_and_after_a_restart(
+    write: Write, tmp_path: Path, clerk: str
+) -> None:
+    folder = write(sales__agent=GATED, sales__agents__clerk=clerk)
+    for times in range(2):  # each is a process
+        app = App.discover(folder, store=f"sqlite:///{tmp_path}/app.db")
+        [sales] = app.classes
+        [child] = sales.sub_agents
+        assert child.__name__ == "SalesClerk"
+        child.model = ScriptedModel(says("Hello."))
+        async with app, served(app, lifespan="off") as server:
+            # When it is reached by the name of its file, its parent is asked about its class
+            for place in ("clerk", "sales-clerk"):
+                tab = await server.connect(f"/agents/sales/room/sub/{place}/nobody")
+                assert await tab.until_closed() == (4404, "Sub-agent connection rejected (404)")
+            assert sales.asked[-2:] == [("SalesClerk", "nobody")] * 2  # pyright: ignore[reportAttributeAccessIssue]
+            room = app.agent(sales, "room")
+            assert await room.has_sub_agent("sales-clerk", "ada") == bool(times)
+            await room.sub_agent(child, "ada")
+            tab = await server.connect("/agents/sales/room/sub/clerk/ada")
+            await tab.until_done(await tab.say("Hi"))
+            assert len(tab.messages) == 2 + 2 * times
+
+
+@pytest.mark.agent_case(545)
 def test_two_classes_of_one_name_are_told_wherever_they_are(write: Write) -> None:
     found = problems(write(a__agent=agent("A"), a__agents__kid=agent("B"), b=agent("B")))
     assert list(found) == ["duplicate-agent-name"]
     assert "agents/a/agents/kid.py: its class B is called as the one in agents/b.py" in str(found)
 
 
+@pytest.mark.agent_case(545)
 def test_a_folder_of_children_without_any_is_told(write: Write) -> None:
     found = problems(write(desk__agent=agent("Desk"), desk__agents__clerk__main=agent("Clerk")))
     assert list(found) == ["no-agent-in-folder"]
     assert "agents/desk/agents/clerk/agent.py" in found["no-agent-in-folder"]
 
 
+@pytest.mark.agent_case(545)
 def test_a_second_layer_of_children_is_named_in_code(write: Write) -> None:
     found = problems(
         write(a__agent=agent("A"), a__agents__b__agent=agent("B"), a__agents__b__agents__c=agent("C"))
@@ -244,6 +296,7 @@ def test_a_second_layer_of_children_is_named_in_code(write: Write) -> None:
     assert "sub_agents = (…,)" in found["unsupported-nested-subagent"]
 
 
+@pytest.mark.agent_case(259)
 def test_a_child_called_sub_is_told(write: Write) -> None:
     found = problems(write(desk__agent=agent("Desk"), desk__agents__clerk=agent("Sub")))
     assert "/sub/ parts them" in found["reserved-agent-name"]

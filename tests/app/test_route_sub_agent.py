@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -22,6 +23,9 @@ class Clerk(Think):
     model = ScriptedModel(says("I am the clerk."))
 
     async def on_request(self, request: Any) -> Any:
+        if request.url.path == "/up":
+            body = await request.body()
+            return {"method": request.method, "size": len(body), "sha": hashlib.sha256(body).hexdigest()}
         return PlainTextResponse(f"{self.parent_path} {request.url.path} {request.url.query}")
 
 
@@ -48,13 +52,14 @@ def site(app: App) -> Starlette:
 
     return Starlette(
         routes=[
-            Route("/chat/{room}/{rest:path}", http),
+            Route("/chat/{room}/{rest:path}", http, methods=["GET", "POST", "PUT"]),
             WebSocketRoute("/chat/{room}/{rest:path}", socket),
             Mount("/", app),
         ]
     )
 
 
+@pytest.mark.agent_case(278, 558)
 async def test_requests_and_sockets_are_handed_on_to_the_child() -> None:
     app = App(Desk, store=":memory:")
     async with app, served(site(app)) as server:
@@ -67,6 +72,7 @@ async def test_requests_and_sockets_are_handed_on_to_the_child() -> None:
         assert told == (await server.http("/agents/desk/room-1/sub/clerk/a%2Fb/get-messages")).json
 
 
+@pytest.mark.agent_case(283)
 async def test_a_path_of_ones_own_says_which_child() -> None:
     app = App(Desk, store=":memory:")
     async with app, served(site(app)) as server:
@@ -75,6 +81,19 @@ async def test_a_path_of_ones_own_says_which_child() -> None:
         assert answer.text == "[('Desk', 'room-1')] /files page=2"
 
 
+@pytest.mark.agent_case(290)
+@pytest.mark.parametrize("method", ["POST", "PUT", "GET"])
+@pytest.mark.parametrize("body", [b"", b"\0", bytes(range(256)) * 1000], ids=["empty", "nul", "256-kB"])
+async def test_methods_and_bodies_are_handed_on_as_they_were_sent(method: str, body: bytes) -> None:
+    app = App(Desk, store=":memory:")
+    async with app, served(site(app)) as server:
+        await app.agent(Desk, "room-1").sub_agent(Clerk, "ada")
+        sent = b"" if method == "GET" else body
+        told = (await server.http("/chat/room-1/sub/clerk/ada/up", method=method, body=sent)).json
+        assert told == {"method": method, "size": len(sent), "sha": hashlib.sha256(sent).hexdigest()}
+
+
+@pytest.mark.agent_case(280, 284, 556)
 async def test_what_names_no_child_is_refused() -> None:
     app = App(Desk, store=":memory:")
     async with app, served(site(app)) as server:
@@ -91,6 +110,7 @@ async def test_what_names_no_child_is_refused() -> None:
         assert (await tab.until_closed())[0] == 4403
 
 
+@pytest.mark.agent_case(280)
 async def test_the_checks_are_asked_as_for_its_own_address() -> None:
     app = App(
         Desk,

@@ -68,6 +68,15 @@ class Chief(Think):
     chat_recovery = ChatRecovery(max_attempts=3)
 
 
+class Chooser(Think):
+    """Nothing but its method names the class of its child."""
+
+    model = asks_and_says("work", "Well done.")
+
+    def get_tools(self) -> Any:
+        return [agent_tool(Worker, description="Works.", name="work")]
+
+
 @pytest.fixture(autouse=True)
 def _silent() -> None:
     Worker.may_speak = False
@@ -160,6 +169,22 @@ async def test_a_run_of_code_is_followed_to_its_end_by_the_next_process(store: s
         result = await app.agent(Boss, "b").run_agent_tool(Worker, input="Go", run_id="r")
         assert (result.status, result.summary) == ("completed", "Done.")
         child: Any = await app.agent(Boss, "b").sub_agent(Worker, "r")
+        assert [message.role for message in await child.get_messages()] == ["user", "assistant"]
+
+
+@pytest.mark.agent_case(360)
+async def test_a_child_whose_class_only_get_tools_names_is_joined_after_a_restart(store: str) -> None:
+    async with opened(Chooser, store) as app:
+        await app.agent(Chooser, "b").submit_messages("Go", submission_id="s")
+        run = await until_run(app, Chooser)
+    Worker.may_speak = True
+    async with opened(Chooser, store) as app:
+        async with asyncio.timeout(10):
+            assert (await app.agent(Chooser, "b").wait_for_submission("s")).status == "completed"
+        messages = await app.agent(Chooser, "b").get_messages()
+        assert [part["output"] for part in messages[-1].tool_parts] == ["Done."]
+        assert [one.run_id for one in await app.agent(Chooser, "b").list_agent_tool_runs()] == [run.run_id]
+        child: Any = await app.agent(Chooser, "b").sub_agent(Worker, run.run_id)
         assert [message.role for message in await child.get_messages()] == ["user", "assistant"]
 
 

@@ -171,7 +171,7 @@ BAD = {
     "not-utf-8": "%ff",
     "half-a-pair": "%ed%a0%80",
     "too-long": "x" * 513,
-    "too-many-bytes": quote("🦊" * 400, safe=""),
+    "too-many-bytes": quote("🦊" * 512, safe=""),
 }
 
 
@@ -197,7 +197,7 @@ async def test_bad_escapes_stand_for_themselves(open_app: OpenApp, written: str)
         assert (answer.status, answer.json["path"]) == (200, "/x")
 
 
-@pytest.mark.agent_case(282, 284)
+@pytest.mark.agent_case(282, 284, 556, 557)
 @pytest.mark.parametrize(
     "tail",
     ["sub/nope/x", "sub/child", "sub", "sub/sub", "a/sub/nope/x", "subs/child/x", "sub/ch%69ld/x"],
@@ -748,7 +748,7 @@ async def test_runs_that_cannot_be_read_keep_nobody_out(
 # --- paths in code
 
 
-@pytest.mark.agent_case(281, 282)
+@pytest.mark.agent_case(281, 282, 554)
 async def test_a_path_that_is_built_is_read_as_it_was_meant() -> None:
     whole = build_path((Parent, "room 1"), (Child, "a/b 100%"), ("deep", "🦊"))
     assert whole == "/agents/parent/room%201/sub/child/a%2Fb%20100%25/sub/deep/%F0%9F%A6%8A"
@@ -758,6 +758,11 @@ async def test_a_path_that_is_built_is_read_as_it_was_meant() -> None:
     assert below == "/api/v1/parent/r/sub/child/c"
     assert parse_path(below, [Parent, Child], prefix="/api/v1/") == [("Parent", "r"), ("Child", "c")]
     assert parse_path("/agents/parent/r/sub/nope/x", [Parent, Child]) == [("Parent", "r")]
+    # The outermost name is what the server takes it for: only that of a child may have slashes
+    assert parse_path("/agents/parent/a%2Fb%20c/sub/child/a%2Fb", [Parent, Child]) == [
+        ("Parent", "a%2Fb c"),
+        ("Child", "a/b"),
+    ]
     assert parse_path("/agents/nope/r", [Parent]) == []
     assert parse_path("/elsewhere", [Parent]) == []
 
@@ -771,3 +776,10 @@ async def test_a_path_that_is_built_is_read_as_it_was_meant() -> None:
 async def test_a_path_that_nobody_could_read_is_not_built(agents: Any) -> None:
     with pytest.raises(AgentError):
         build_path(*agents)
+
+
+@pytest.mark.agent_case(282)
+@pytest.mark.parametrize("written", ["%00", "%ff", "%ed%a0%80", "a%0Ab"])
+async def test_a_path_with_a_child_that_cannot_be_is_not_read(written: str) -> None:
+    with pytest.raises(AgentError, match="names a child that there cannot be"):
+        parse_path(f"/agents/parent/r/sub/child/{written}/x", [Parent, Child])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
 
-from everthink import Think, agent_tool
+from everthink import Agent, Think, agent_tool, exposed
 from everthink.children.showing import RunViews
 from everthink.journal.feed import RunTold
 from everthink.testing import ScriptedModel, calls, says
@@ -55,6 +56,7 @@ async def test_windows_are_told_of_a_run_live_and_later_in_the_same_numbers(open
         assert told == again
 
 
+@pytest.mark.agent_case(278)
 async def test_a_child_has_an_address_of_its_own(open_app: OpenApp) -> None:
     parent, helper = family(child=(says("I am the child."),))
     app = await open_app(parent)
@@ -70,6 +72,7 @@ async def test_a_child_has_an_address_of_its_own(open_app: OpenApp) -> None:
         assert [one.name for one in await app.agent(parent, "room").list_sub_agents(helper)] == ["h 1"]
 
 
+@pytest.mark.agent_case(280)
 async def test_a_parent_decides_who_reaches_its_children(open_app: OpenApp) -> None:
     class Helper(Think):
         model = ScriptedModel()
@@ -171,3 +174,138 @@ async def test_runs_of_a_grandchild_are_told_to_the_windows_of_its_own_parent(op
         await leaf.until_frame("cf_agent_chat_messages")
         assert leaf.text == "leaf"
         assert leaf.of("agent-tool-event") == []
+
+
+# --- what happens over a socket
+
+
+@pytest.mark.agent_case(273)
+@pytest.mark.parametrize("where", ["message", "call", "connect", "request"])
+async def test_a_child_is_made_while_somebody_is_served(open_app: OpenApp, where: str) -> None:
+    class Kid(Agent):
+        async def on_start(self, props: Any = None) -> None:
+            await self.set_state({"made": self.name})
+            self.broadcast("nobody hears it yet")
+
+    class Host(Agent):
+        sub_agents = (Kid,)
+
+        async def make(self, name: str) -> Any:
+            return (await self.sub_agent(Kid, name)).state
+
+        @exposed
+        async def made(self, name: str) -> Any:
+            return await self.make(name)
+
+        async def on_message(self, connection: Any, message: Any) -> None:
+            connection.send(f"{await self.make(message)}")
+
+        async def on_connect(self, connection: Any, request: Any) -> None:
+            if request.query_params.get("make"):
+                connection.send(f"{await self.make('connect')}")
+
+        async def on_request(self, request: Any) -> Any:
+            return await self.make("request")
+
+    app = await open_app(Host)
+    async with served(app, lifespan="off") as server:
+        tab = await server.connect(Host, query={"make": "1"} if where == "connect" else None)
+        if where == "call":
+            (answer,) = await tab.call("made", "call")
+            assert answer["result"] == {"made": "call"}
+        elif where == "request":
+            answer = await server.http("/agents/host/room/x", method="POST")
+            assert answer.json == {"made": "request"}
+        else:
+            if where == "message":
+                await tab.send("message")
+            await tab.until(lambda: tab.other)
+            assert tab.other == [f"{{'made': '{where}'}}"]
+        assert [one.name for one in await app.agent(Host, "room").list_sub_agents()] == [where]
+
+
+@pytest.mark.agent_case(274)
+async def test_a_child_speaks_and_has_a_state_though_nobody_is_connected(open_app: OpenApp) -> None:
+    class Kid(Agent):
+        async def on_start(self, props: Any = None) -> None:
+            self.broadcast("hello")
+            await self.set_state({"here": [one.id for one in self.connections]})
+
+    class Host(Agent):
+        sub_agents = (Kid,)
+
+    app = await open_app(Host)
+    async with served(app, lifespan="off") as server:
+        parent = await server.connect(Host)
+        await parent.until_frame("cf_agent_identity")
+        kid = await app.agent(Host, "room").sub_agent(Kid, "k")
+        assert kid.state == {"here": []}
+        await app.agent(Host, "room").set_state({"parent": 1})
+        await parent.until(lambda: parent.state == {"parent": 1})
+        assert parent.other == []
+
+
+@pytest.mark.agent_case(286)
+async def test_a_connection_of_a_child_is_the_same_object_from_its_first_to_its_last(
+    open_app: OpenApp,
+) -> None:
+    seen: list[Any] = []
+    gone = asyncio.Event()
+
+    class Kid(Agent):
+        def on_connect(self, connection: Any, request: Any) -> None:
+            connection.state = {"who": request.query_params["who"]}
+            seen.append(connection)
+
+        def on_message(self, connection: Any, message: Any) -> None:
+            seen.append(connection)
+            connection.send(f"{connection.state['who']} said {message}")
+
+        @exposed
+        def count(self) -> int:
+            return len(self.connections)
+
+        def on_close(self, connection: Any, code: int, reason: str) -> None:
+            seen.append(connection)
+            gone.set()
+
+    class Host(Agent):
+        sub_agents = (Kid,)
+
+        def on_connect(self, connection: Any, request: Any) -> None:
+            raise AssertionError("it is not its parent that is connected to")
+
+    app = await open_app(Host)
+    async with served(app, lifespan="off") as server:
+        tab = await server.connect("/agents/host/room/sub/kid/k", query={"who": "ada"})
+        for word in ("hello", "again"):
+            await tab.send(word)
+        await tab.until(lambda: len(tab.other) == 2)
+        assert tab.other == ["ada said hello", "ada said again"]
+        assert (await tab.call("count"))[0]["result"] == 1
+        await tab.close()
+        await asyncio.wait_for(gone.wait(), 10)
+    assert len(seen) == 4
+    assert all(one is seen[0] for one in seen)
+
+
+@pytest.mark.agent_case(288)
+async def test_marks_of_a_childs_sockets_are_made_anew_when_they_come_back(open_app: OpenApp) -> None:
+    class Kid(Agent):
+        initial_state: Any = {"n": 0}  # noqa: RUF012 - copied by the framework
+
+        def should_connection_be_readonly(self, connection: Any, request: Any) -> bool:
+            return request.query_params.get("readonly") == "1"
+
+    class Host(Agent):
+        sub_agents = (Kid,)
+
+    app = await open_app(Host)
+    async with served(app, lifespan="off") as server:
+        for _ in range(2):
+            tab = await server.connect("/agents/host/room/sub/kid/k", query={"readonly": "1"})
+            await tab.set_state({"n": 1})
+            assert (await tab.until_frame("cf_agent_state_error"))["error"]
+            # When the child leaves memory, its clients come back to it
+            await app.agent(Host, "room").abort_sub_agent(Kid, "k")
+            assert (await tab.until_closed())[0] == 1012

@@ -62,7 +62,7 @@ class Stage:
                         await stage.paced()
 
             def on_fiber_recovered(self, ctx: FiberRecoveryContext) -> None:
-                say("recovered", name=ctx.name, snapshot=ctx.snapshot, status=ctx.status)
+                say("recovered", name=ctx.name, snapshot=ctx.snapshot, status=ctx.status, agent=self.id)
                 self.resume_fiber(ctx.id, self.work)
 
         return Worker
@@ -82,6 +82,17 @@ class Stage:
             ann.run_fiber("plain", ann.work)
             await ann.start_fiber("managed", ann.work, fiber_id="job", idempotency_key="key")
             ben.run_fiber("other", ben.work)
+            await asyncio.Event().wait()
+
+    async def begin_below(self) -> None:
+        """A child with two fibers, and one of its own child."""
+        async with self.app(cls := self.worker(looks=False)) as app:
+            child = await app.agent(cls, "ann").sub_agent(cls, "kid")
+            below = await child.sub_agent(cls, "deep")
+            kid, deep = [await one.__aenter__() for one in (child, below)]
+            kid.run_fiber("plain", kid.work)
+            await kid.start_fiber("managed", kid.work, fiber_id="job", idempotency_key="key")
+            deep.run_fiber("other", deep.work)
             await asyncio.Event().wait()
 
     async def wake(self) -> None:

@@ -115,6 +115,31 @@ async def test_killed_fibers_go_on_by_themselves_and_do_each_step_once(
     assert lines_of(effects) == lines
 
 
+@pytest.mark.agent_case(191, 270)
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_killed_fibers_of_children_go_on_by_themselves(url: str, effects: Path) -> None:
+    # Given fibers of a child and of its child, killed when each waits after a step
+    with child(url, "begin_below", effects) as first:
+        read(first, "step", 3)
+        done = steps_of(first.kill())
+    kid = "Worker/ann/sub/Worker/kid"
+    assert sorted(await open_fibers(url)) == [kid, f"{kid}/sub/Worker/deep"]
+
+    # When process after process starts and dies, and nobody asks for them
+    agents = dict[str, str]()
+    while done != Counter(dict.fromkeys(FIBERS, STEPS)):
+        with child(url, "wake", effects) as process:
+            left = [name for name in FIBERS if done[name] < STEPS]
+            read(process, "recovered", len(left))
+            read(process, "step", len(left))
+            agents |= {line["name"]: line["agent"] for line in process.lines if line["kind"] == "recovered"}
+            done += steps_of(process.kill())
+
+    # Then each went on in its own child, and did each step once
+    assert agents == {"plain": kid, "managed": kid, "other": f"{kid}/sub/Worker/deep"}
+    assert sorted(lines_of(effects)) == sorted(f"{name} {n}" for name in FIBERS for n in range(STEPS))
+
+
 @pytest.mark.agent_case(190)
 async def test_waiting_for_a_killed_fiber_in_another_process_ends(url: str, effects: Path) -> None:
     with child(url, "begin", effects) as first:

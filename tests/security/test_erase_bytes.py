@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from everthink import App
+from everthink.clock import SystemClock
 from everthink.journal.queries import segment
 from everthink.runtime.erasing import TABLES
+from everthink.store.port import AgentStore
 from everthink.testing import ScriptedModel, says
+from everthink.workspace import Workspace
 from tests.support.agents import live
 from tests.support.server import open_app, served
 
@@ -25,6 +28,10 @@ async def test_no_byte_of_an_erased_agent_is_left(tmp_path: Path) -> None:
     async with App(Keeper, store=f"sqlite:///{tmp_path}/a.db", grace=0.0) as app:
         # Given an agent with a life, and another one that never heard the secret
         await live_through(app)
+        store = AgentStore((await app.open()).store, app.agent(Keeper, "ada").id)
+        files = Workspace().bind(store, clock=SystemClock())
+        await files.write_file(f"/{SECRET}.txt", SECRET)
+        await files.write_file(f"/{SECRET}.txt", f"again {SECRET}")
         await app.agent(Keeper, "bob").add_messages("hello")
         assert traces(tmp_path)["a.db-wal"] > 20
         missing = {table.name for table in TABLES} - set(await rows_of(app))

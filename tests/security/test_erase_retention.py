@@ -116,6 +116,40 @@ async def test_an_agent_with_something_to_come_stays(url: str, clock: ManualCloc
         assert await there(app) == {"timer", "fiber", "wish"}
 
 
+async def outermost(app: App) -> list[str]:
+    sql = "SELECT name FROM agents WHERE parent IS NULL ORDER BY name"
+    return [name for (name,) in await (await app.open()).store.fetch(sql)]
+
+
+async def test_a_family_stays_while_something_is_to_come_for_one_of_it(url: str, clock: ManualClock) -> None:
+    async with open_app(url, clock) as app:
+        for name in ("idle", "timer"):
+            middle = await app.agent(Room, name).sub_agent(Room, "middle")
+            deep = await middle.sub_agent(Room, "deep")
+            await deep.add_messages("hello")
+            if name == "timer":
+                await deep.schedule(365 * DAY, "ring")
+        await tidied(app, clock, 31 * DAY)
+        assert await outermost(app) == ["timer"]
+        assert await there(app) == {"timer", "middle", "deep"}
+        assert await rows_of(app, "Room/idle/sub/Room/middle/sub/Room/deep") == {}
+
+
+async def test_a_family_stays_when_one_of_it_was_busy(url: str, clock: ManualClock) -> None:
+    # Given a child that somebody talked to yesterday, in a process that was killed before it noted that
+    async with open_app(url, clock, retention=None) as app:
+        for name in ("idle", "busy"):
+            await (await app.agent(Room, name).sub_agent(Room, "child")).add_messages("hello")
+        await clock.advance(60 * DAY)
+        await (await app.agent(Room, "busy").sub_agent(Room, "child")).add_messages("hello again")
+        await clock.advance(DAY)
+    async with open_app(url, clock) as app:
+        await tidied(app, clock)
+        assert await outermost(app) == ["busy"]
+        await tidied(app, clock, 30 * DAY)
+        assert await there(app) == set()
+
+
 async def test_one_that_is_in_memory_stays(url: str, clock: ManualClock) -> None:
     async with open_app(url, clock, idle_after=None) as app:
         await app.agent(Room, "live").set_state({"a": 1})

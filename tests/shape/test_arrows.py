@@ -24,6 +24,7 @@ VALUES: dict[str, set[str]] = {
     "causes": {"errors"},
     "accepting": {"causes"},
     "current": set(),
+    "own": set(),
     "limits": {"errors"},
     "kinds": {"errors"},
     "calling": {"errors", "kinds"},
@@ -47,6 +48,8 @@ ROOMS: dict[str, set[str]] = {
     "guard": set(),
     # Programs that run for us.
     "programs": set(),
+    # A directory that nothing leads out of.
+    "confined": set(),
     # Ports, each with its adapters beside it.
     "store": set(),
     "sqlite": {"store"},
@@ -58,7 +61,7 @@ ROOMS: dict[str, set[str]] = {
     "observe": {"models.port"},
     "tasks": {"observe.events"},
     # Where an agent's files are, and what may be done with them.
-    "workspace": {"store.port", "observe.events", "observe.workspace_events"},
+    "workspace": {"confined", "store.port", "observe.events", "observe.workspace_events"},
     # The core: values and ports only.
     "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},
@@ -125,7 +128,6 @@ ROOMS: dict[str, set[str]] = {
         "children",
         "mcp",
         "oauth",
-        "workspace",
     },
     # Who may come in, and what they may do: asked by the server and by the page of `everthink dev`.
     "access": {"observe", "wire", "runtime.rpc"},

@@ -12,10 +12,12 @@ from everthink.children import Detached
 from everthink.context.blocks import BlockOptions
 from everthink.declaring import NO_STATE
 from everthink.fibers import FiberRecovery
+from everthink.file_tools import BashOptions
 from everthink.hooks import Timeouts
 from everthink.kinds import KINDS
 from everthink.mcp import HttpServer, LocalServer, StdioServer
 from everthink.memory import ContextOverflow, MediaEviction, Proactive, Shortening
+from everthink.own import OWN_WORKSPACE
 from everthink.recovery import ChatRecovery, RecoveryDecision
 from everthink.settings import settings_of
 
@@ -23,6 +25,7 @@ CLASSES: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         Allow,
+        BashOptions,
         Block,
         BlockOptions,
         ChatRecovery,
@@ -63,4 +66,5 @@ def test_every_field_has_its_kind_and_its_default_is_of_it(name: str) -> None:
 def test_every_setting_of_an_agent_has_its_kind_and_its_default_is_of_it(cls: type) -> None:
     assert set(KINDS[cls.__name__]) == settings_of(cls)
     for name, kind in KINDS[cls.__name__].items():
-        assert kind.takes(getattr(cls, name)) or getattr(cls, name) is NO_STATE, name
+        default = getattr(cls, name)
+        assert kind.takes(default) or default in (NO_STATE, OWN_WORKSPACE), name

@@ -17,6 +17,10 @@ SEAMS = {
     "door.chat_stream.StreamCallback": "users: who is told of an answer",
     "models.port.Model": "adapters: a provider",
     "store.port.Store": "adapters: a database",
+    **{
+        f"file_tools.operations.{name}Operations": f"users: storage of their own, for {name.lower()}"
+        for name in ("Read", "Write", "Edit", "List", "Find", "Grep", "Delete", "Bash")
+    },
     "workspace.port.Files": "adapters: a place for files",
     "workspace.port.History": "adapters: such a place that remembers",
     "cluster.membership.Shared": "adapters: a database that several processes use",

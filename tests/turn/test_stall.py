@@ -303,6 +303,7 @@ async def test_a_turn_that_stalls_again_and_again_is_given_up_where_everybody_se
 
 
 @pytest.mark.case(52)
+@pytest.mark.agent_case(302)
 async def test_an_answer_that_came_before_a_stall_is_followed_up_once_the_turn_is_over(
     open_app: OpenApp,
 ) -> None:

@@ -7,13 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from everthink.clock import SystemClock
+from everthink.clock import Clock, SystemClock
+from everthink.errors import WorkspaceError
 from everthink.postgres import open_postgres
 from everthink.runtime.schema import MIGRATIONS
 from everthink.sqlite import open_sqlite
 from everthink.store.port import AgentStore, Store
+from everthink.testing import ManualClock
 from everthink.testing.contracts.files import FilesContract, HistoryContract
-from everthink.workspace import DiskFiles, Files, MemoryFiles, MountedFiles
+from everthink.workspace import (
+    DiskFiles,
+    Files,
+    MemoryFiles,
+    MountedFiles,
+    Put,
+    Remove,
+    WorkspaceLimits,
+)
 from everthink.workspace.objects import ObjectContents
 from everthink.workspace.stored import StoredFiles
 
@@ -25,12 +35,41 @@ class StoredContract(FilesContract, HistoryContract):
 
     async def open(self) -> Files:
         # Of two agents in one database, neither sees the files of the other.
-        other = StoredFiles(AgentStore(self.database, "Assistant/other"), clock=SystemClock())
+        other = self.files_of("Assistant/other")
         if not await other.list("/"):
-            from everthink.workspace import Put
-
             await other.apply([Put("/other/secret.txt", b"secret"), Put("/a", b"other")])
-        return StoredFiles(AgentStore(self.database, "Assistant/room 1"), clock=SystemClock())
+        return self.files_of("Assistant/room 1")
+
+    def files_of(self, agent: str, clock: Clock | None = None, turn: str | None = None) -> StoredFiles:
+        store = AgentStore(self.database, agent)
+        return StoredFiles(store, clock=clock or SystemClock(), origin=lambda: ("call", turn))
+
+    async def test_old_changes_and_their_bytes_are_forgotten_and_newer_ones_come_back(self) -> None:
+        clock = ManualClock()
+        files = self.files_of("Assistant/room 1", clock)
+        for n in range(8):
+            await clock.advance(1)
+            await files.apply([Put("/a", str(n).encode()), Put("/same", b"same"), Remove("/same")])
+        assert await files.sweep(WorkspaceLimits(history=7)) == 5
+        kept = await files.changes()
+        assert [change.seq for change in kept] == list(range(18, 25))
+        await files.restore(17)
+        assert await files.read("/a") == b"5"
+        with pytest.raises(WorkspaceError, match="no way back"):
+            await files.restore(16)
+        await clock.advance(31 * 24 * 3600)
+        await files.sweep(WorkspaceLimits())
+        # What was done in the same moment as the last change stays with it.
+        assert [change.seq for change in await files.changes()] == list(range(22, 27))
+        assert await files.read("/a") == b"5"
+
+    async def test_a_turn_is_undone(self) -> None:
+        await self.files_of("Assistant/room 1", turn="one").apply([Put("/a/b", b"1"), Put("/c", b"1")])
+        files = self.files_of("Assistant/room 1", turn="two")
+        await files.apply([Put("/c", b"2"), Remove("/a", recursive=True), Put("/d/e", b"2")])
+        await files.undo("two")
+        assert [entry.path async for entry, _ in files.scan()] == ["/a", "/a/b", "/c"]
+        assert await files.read("/c") == b"1"
 
 
 # What the contract says of one backend it says of all; the index names this one.

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from everthink.confined import Confined
 from everthink.errors import WorkspaceError
 from everthink.testing.contracts.files.case import refused
 from everthink.workspace import Copy, DiskFiles, MakeFolder, Move, Put, Remove, Workspace, WorkspaceLimits
-from everthink.workspace.confined import Confined
 
 pytestmark = pytest.mark.anyio
 

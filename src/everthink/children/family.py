@@ -8,7 +8,7 @@ table of agents says.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ..address import Address, canonical, kebab
 from ..clock import moment_of
@@ -88,7 +88,7 @@ class Family:
     # ---
 
     def _below(self, method: str, cls: Any, name: Any) -> Address:
-        if not isinstance(cls, type):
+        if not isinstance(cls, type) or not hasattr(cast("Any", cls), "sub_agent"):
             raise AgentError(
                 f"{method}() is given {shown(cls)}, in the place of an agent class.",
                 next_step=f'Write {method}(Researcher, "name"): the class itself, then the name.',
@@ -103,7 +103,7 @@ class Family:
     def _called(self, method: str, cls: Any, name: Any) -> Address:
         """The address of a child that may be named by its class or by the name of it."""
         if isinstance(cls, str):
-            return self._address.child(self._cls_name(method, cls), canonical(name))
+            return self._kin.called(self._cls_name(method, cls), canonical(name), self._address)
         return self._below(method, cls, name)
 
     def _cls_name(self, method: str, cls: Any) -> str:

@@ -55,6 +55,8 @@ class Kin:
 
     address: Callable[[type[Any], str, Address], Address]
     """The address of a child. Raises when there can be none."""
+    called: Callable[[str, str, Address], Address]
+    """The same by the name of its class, which need not be known."""
     classes: Callable[[], dict[str, type[Any]]]
     """The classes that are known, by name."""
     handle: Callable[[type[Any], Address], Any]

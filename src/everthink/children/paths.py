@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from unicodedata import category
 from urllib.parse import unquote
 
-from ..address import canonical, child_in_address, in_address, kebab
+from ..address import canonical, child_in_address, from_address, in_address, kebab
 from ..errors import AgentError
 
 __all__ = ["SUB", "BadName", "Called", "Parsed", "build_path", "parse_path", "read_hops"]
@@ -81,7 +81,7 @@ def _name(segment: str) -> str:
 def parse_path(path: str, classes: Sequence[type[Any]], *, prefix: str = "agents") -> list[tuple[str, str]]:
     """The agents that a path names, from the outermost to the child: `[("Assistant", "room-1"), …]`.
 
-    Empty when it names none of these classes.
+    Empty when it names none of these classes. Raises for a child whose name is none.
     """
     known = {name: cls for cls in classes for name in (kebab(cls.__name__), cls.__name__)}
     start = [part for part in prefix.split("/") if part]
@@ -91,8 +91,11 @@ def parse_path(path: str, classes: Sequence[type[Any]], *, prefix: str = "agents
     kind, name, *rest = segments[len(start) :]
     if kind not in known:
         return []
-    hops = read_hops(rest, known).hops
-    return [(known[kind].__name__, canonical(unquote(name))), *((cls.__name__, child) for cls, child in hops)]
+    try:
+        hops = read_hops(rest, known).hops
+    except BadName as error:
+        raise AgentError(f"{path!r:.200} names a child that there cannot be: {error}.") from error
+    return [(known[kind].__name__, from_address(name)), *((cls.__name__, child) for cls, child in hops)]
 
 
 def build_path(*agents: tuple[type[Any] | str, str], prefix: str = "agents") -> str:

@@ -200,16 +200,16 @@ class Runs:
             row, asked = await self._known(asked)
             if asked.turn is not None:
                 self._turns.add(asked.turn)
-            if row is not None and (asked.detached is not None or row.detached is not None):
-                return self._known_detached(row)
-            if row is not None:
-                return await self._join(row, asked.output, alive)
-            try:
+            try:  # also for a run that is known: from here on its class is
                 address = self._parts.kin.address(cls, asked.run_id, self._parts.address)
             except AgentError as error:
                 return AgentToolResult(
                     run_id=asked.run_id, agent_type=cls.__name__, status="error", error=str(error)
                 )
+            if row is not None and (asked.detached is not None or row.detached is not None):
+                return self._known_detached(row)
+            if row is not None:
+                return await self._join(row, asked.output, alive)
             await self._parts.mark()
             row = self._row(cls, asked, address.id)
             if (full := await self._over_cap(row)) is not None:

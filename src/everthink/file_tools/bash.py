@@ -1,38 +1,43 @@
 """`bash`: a script over a copy of the workspace; what it changed is written back, with the result, at once.
 
-    workspace --Snapshot--> Sandbox (a locked child) --Outcome--> edits --one commit--> files, ledger, result
+    workspace --Snapshot--> Sandbox (a child) --Outcome--> WriteBack --one commit--> files, ledger, result
 
-A script never overwrites or deletes what it was not given, nor what somebody else changed while it ran: both
-are told in `errors`, and the rest is written. Scripts of one workspace run one after the other. Since nothing
-else of the world is changed, one that a crash cut off is simply run again.
+Scripts of one workspace run one after the other. Since nothing else of the world is changed, one that a crash
+cut off is simply run again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import weakref
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
+from weakref import WeakValueDictionary
 
 from ..calling import awaited
 from ..errors import InvalidSettings, ToolError, WorkspaceError
-from ..sandbox.port import HostRefused, Job, Limits, Outcome, Sandbox, Stream
+from ..sandbox.port import Job, Limits, NoHost, Outcome, Sandbox, Stream
 from ..settings import as_settings, check_fields
 from ..tools.context import ToolContext
 from ..workspace.paths import normal
-from ..workspace.port import Edit, MakeFolder, Put, Remove
+from ..workspace.port import MakeFolder, Put, Remove
 from ..workspace.workspace import Workspace
 from .place import Place, shown_error
 from .sizes import in_words
 from .snapshot import Snapshot, taken
+from .write_back import BackEdit, WriteBack
 
 __all__ = ["BashOptions", "bash_of", "run_bash"]
 
-SHOWN_LIVE = 8_000
-"""Characters of a script's output that are shown while it runs: the latest."""
-SHOWN_EVERY = 0.2
+_log = logging.getLogger("everthink.tools")
+
+SHOWN_LIVE = 4_000
+"""Characters of each stream that are shown while a script runs: the latest."""
+SHOWN_EVERY = 0.5
 """Seconds between two looks at it."""
+MOST_NAMED = 200
+"""So many skipped files, and so many errors, are named in a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +81,9 @@ def bash_of(setting: bool | BashOptions | Mapping[str, Any]) -> BashOptions | No
     return as_settings(BashOptions, setting, "workspace_bash")
 
 
-# Scripts of one workspace wait for each other: the next one sees what the last one wrote.
-_lines: weakref.WeakKeyDictionary[Any, asyncio.Lock] = weakref.WeakKeyDictionary()
+# Scripts of one workspace wait for each other: the next one sees what the last one wrote. By identity, since
+# storage of somebody's own may be neither hashable nor weakly referenced; whoever runs holds its lock.
+_lines: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
 
 async def run_bash(
@@ -85,8 +91,8 @@ async def run_bash(
 ) -> dict[str, Any]:
     """Run a script and write back what it changed."""
     files = place.of(ctx)
-    key = files.files if isinstance(files, Workspace) else files
-    async with _lines.setdefault(key, asyncio.Lock()):
+    line = _lines.setdefault(id(files.files if isinstance(files, Workspace) else files), asyncio.Lock())
+    async with line:
         try:
             return await _Script(place, ctx, sandbox, options).run(script, normal(cwd))
         except WorkspaceError as error:
@@ -98,7 +104,6 @@ class _Script:
 
     def __init__(self, place: Place, ctx: ToolContext, sandbox: Sandbox, options: BashOptions) -> None:
         self._place, self._ctx, self._sandbox, self._options = place, ctx, sandbox, options
-        self.errors: list[str] = []
 
     async def run(self, script: str, cwd: str) -> dict[str, Any]:
         options, limits = self._options, self._options.limits()
@@ -123,100 +128,103 @@ class _Script:
             await screen.close()
         if outcome.status == "failed" and outcome.exit_code is None:
             raise ToolError(outcome.error or "The script could not be run.")
-        return await self._kept(before, outcome)
+        back = WriteBack(before, outcome)
+        done = await self._write(back, lambda: _told(before, outcome, back, back.edits))
+        return _told(before, outcome, back, done)
 
-    # --- what it changed
-
-    async def _kept(self, before: Snapshot, outcome: Outcome) -> dict[str, Any]:
-        """Write back what may be written, together with the result."""
-        edits = self._edits(before, outcome)
-        while True:
-            told = self._told(before, outcome, edits)
-            if not edits:
-                return told
+    async def _write(self, back: WriteBack, told: Callable[[], Any]) -> list[BackEdit]:
+        """Write back what may be written: what was. On the agent's own rows together with the result."""
+        files = self._place.concluding(self._ctx, told)
+        while back.edits and isinstance(files, Workspace):
             try:
-                await self._write(edits, told)
-                return told
+                await files.apply(back.edits)
+                return list(back.edits)
             except WorkspaceError as error:
-                refused = [edit for edit in edits if edit.path == error.path] if error.path else []
-                words = error.what if refused else f"{error} Nothing was written."
-                self.errors.append(words)
-                edits = [edit for edit in edits if edit not in refused] if refused else []
+                if error.code != "EXDEV" and back.drop(error):
+                    continue
+                if not files.is_own and error.code != "EDQUOT":
+                    break
+                if not await _drop_links(files, back):
+                    back.drop_all(error)
+        done: list[BackEdit] = []
+        for edit in tuple(back.edits):
+            if edit in back.edits and await self._write_one(edit, back):
+                done.append(edit)
+        return done
 
-    async def _write(self, edits: Sequence[Edit], told: Mapping[str, Any]) -> None:
-        files = self._place.concluding(self._ctx, lambda: told)
-        if isinstance(files, Workspace):
-            await files.apply(edits)
-            return
-        for edit in edits:
-            match edit:
-                case MakeFolder(path):
-                    await awaited(files.mkdir(path, recursive=True))
-                case Put(path, data):
-                    await awaited(files.write_file_bytes(path, data))
-                case Remove(path, recursive):
-                    await awaited(files.rm(path, recursive=recursive, force=True))
-                case _:
-                    raise AssertionError(edit)
-
-    def _edits(self, before: Snapshot, outcome: Outcome) -> list[Edit]:
-        """New folders, then files, then what is gone, the deepest first."""
-        if outcome.status in ("crashed", "paused"):
-            return []
-        made = sorted(outcome.folders - before.folders)
-        edits: list[Edit] = [MakeFolder(path) for path in made if self._may_make(before, path)]
-        for path in sorted(outcome.changed):
-            if before.is_protected(path):
-                self.errors.append(f"{path} was not written: the script was not given what is there.")
+    async def _write_one(self, edit: BackEdit, back: WriteBack) -> bool:
+        """The same one by one, where storage cannot do it at once. An error leaves out the one edit."""
+        files = self._place.of(self._ctx)
+        try:
+            if isinstance(files, Workspace):
+                await files.apply([edit])
             else:
-                edits.append(Put(path, outcome.changed[path], if_hash=before.hash_of(path)))
-        gone = {path for path in before.folders - outcome.folders if path != "/"}
-        if outcome.status != "done" and not outcome.folders:
-            gone.clear()  # killed: nothing of it came back
-        edits += [Remove(path) for path in sorted(outcome.deleted)]
-        for path in sorted(gone, key=lambda path: (-path.count("/"), path)):
-            if (kept := before.protects_below(path)) is not None:
-                self.errors.append(
-                    f"{path} was not deleted: {kept} is in it, which the script was not given."
-                )
+                await _done_by(files, edit, back)
+            return edit in back.edits
+        except WorkspaceError as error:
+            back.refuse(edit, error.what)
+        except ToolError as error:
+            back.refuse(edit, str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it raises, the other files are written
+            _log.exception("a workspace of somebody's own failed at %r", edit.path)
+            back.refuse(edit, f"{type(error).__name__}.")
+        return False
+
+
+async def _done_by(files: Any, edit: BackEdit, back: WriteBack) -> None:
+    """One edit by storage of somebody's own."""
+    match edit:
+        case MakeFolder(path):
+            await awaited(files.mkdir(path, recursive=True))
+        case Put(path, data):
+            if await awaited(files.read_file_bytes(path)) != back.given(path):
+                back.refuse(edit, "it has changed since the script began.")
             else:
-                edits.append(Remove(path, recursive=True))
-        return edits
-
-    def _may_make(self, before: Snapshot, path: str) -> bool:
-        if before.is_protected(path):
-            self.errors.append(f"{path} was not made: something is there that the script was not given.")
-            return False
-        return True
-
-    # --- what is said of it
-
-    def _told(self, before: Snapshot, outcome: Outcome, edits: Sequence[Edit]) -> dict[str, Any]:
-        put = [edit.path for edit in edits if isinstance(edit, Put)]
-        removed = [edit.path for edit in edits if isinstance(edit, Remove)]
-        errors = [*([outcome.error] if outcome.status == "crashed" and outcome.error else []), *self.errors]
-        told: dict[str, Any] = {
-            "stdout": outcome.stdout,
-            "stderr": outcome.stderr,
-            "exitCode": 1 if outcome.exit_code is None else outcome.exit_code,
-            "changedFiles": {
-                "created": sorted(path for path in put if path not in before.files),
-                "updated": sorted(path for path in put if path in before.files),
-                "deleted": sorted(path for path in removed if path in before.files),
-                "directoriesCreated": sorted(edit.path for edit in edits if isinstance(edit, MakeFolder)),
-                "directoriesDeleted": sorted(path for path in removed if path not in before.files),
-            },
-        }
-        if outcome.dropped_bytes:
-            told["note"] = f"{in_words(outcome.dropped_bytes)} of its output are left out."
-        if before.skipped:
-            told["skippedFiles"] = before.skipped
-        if errors:
-            told["errors"] = errors
-        return told
+                await awaited(files.write_file_bytes(path, data))
+        case Remove(path):
+            if back.given(path) is None or await awaited(files.read_file_bytes(path)) == back.given(path):
+                await awaited(files.rm(path, recursive=False, force=True))
+            else:
+                back.refuse(edit, "it has changed since the script began.")
+        case _:
+            assert_never(edit)
 
 
-class _Screen:
+async def _drop_links(files: Workspace, back: WriteBack) -> bool:
+    """Leave out what would be written through a link that has come meanwhile. True when there was one."""
+    found = False
+    for edit in tuple(back.edits):
+        entry = await files.lstat(edit.path)
+        if entry is not None and entry.kind == "symlink":
+            back.refuse(edit, "a link has come there since the script began.")
+            found = True
+    return found
+
+
+def _told(before: Snapshot, outcome: Outcome, back: WriteBack, done: list[BackEdit]) -> dict[str, Any]:
+    """What the model reads of it."""
+    told: dict[str, Any] = {
+        "stdout": outcome.stdout,
+        "stderr": outcome.stderr,
+        "exitCode": 1 if outcome.exit_code is None else outcome.exit_code,
+        "changedFiles": back.changed_files(done),
+    }
+    if outcome.dropped_bytes:
+        told["note"] = f"{in_words(outcome.dropped_bytes)} of its output are left out."
+    if before.skipped:
+        told["skippedFiles"] = _some(before.skipped)
+    if back.errors:
+        told["errors"] = _some(back.errors)
+    return told
+
+
+def _some(lines: list[str]) -> list[str]:
+    if len(lines) <= MOST_NAMED:
+        return list(lines)
+    return [*lines[:MOST_NAMED], f"… and {len(lines) - MOST_NAMED:,} more"]
+
+
+class _Screen(NoHost):
     """Shows what a script prints while it runs, now and then, the latest of it."""
 
     def __init__(self, ctx: ToolContext) -> None:
@@ -224,10 +232,6 @@ class _Screen:
         self._texts: dict[Stream, str] = {"stdout": "", "stderr": ""}
         self._is_new = asyncio.Event()
         self._showing = asyncio.ensure_future(self._show()) if ctx.show is not None else None
-
-    async def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Refuse: scripts of a model have no commands of the host."""
-        raise HostRefused(f"There is no {name} here.")
 
     def output(self, stream: Stream, text: str) -> None:
         """Take what is printed."""
@@ -241,8 +245,11 @@ class _Screen:
             await asyncio.wait([self._showing])
 
     async def _show(self) -> None:
-        while True:
-            await self._is_new.wait()
-            self._is_new.clear()
-            await self._ctx.progress(dict(self._texts))
-            await asyncio.sleep(SHOWN_EVERY)
+        try:
+            while True:
+                await self._is_new.wait()
+                self._is_new.clear()
+                await self._ctx.progress(dict(self._texts))
+                await asyncio.sleep(SHOWN_EVERY)
+        except Exception:  # noqa: BLE001 - the script goes on, seen or not
+            _log.exception("the output of a script could not be shown")

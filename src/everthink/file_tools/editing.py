@@ -9,11 +9,15 @@ what to do: a guess that writes is worse.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 
 __all__ = ["Edited", "NotEdited", "edited"]
 
-_SPACES = re.compile(r"\r\n|[ \t]+")
+_SPACES = re.compile(r"\r\n|[ \t]{2,}|\t")
+MOST_COUNTED = 1_000
+LONGEST_FUZZY = 2_000_000
+"""Characters of a text that is searched for a place with other white space."""
 
 
 class NotEdited(Exception):
@@ -33,8 +37,9 @@ def edited(path: str, text: str, old: str, new: str) -> Edited:
     """`text` with its one `old` replaced by `new`. Raises `NotEdited`."""
     count = _count(text, old)
     if count > 1:
+        times = f"{count} times" if count <= MOST_COUNTED else f"more than {MOST_COUNTED:,} times"
         raise NotEdited(
-            f"old_string appears {count} times in {path}. Add lines around it, so that it is there once."
+            f"old_string appears {times} in {path}. Add lines around it, so that it is there once."
         )
     if count == 1:
         at = text.index(old)
@@ -46,38 +51,44 @@ def edited(path: str, text: str, old: str, new: str) -> Edited:
 def _count(text: str, part: str) -> int:
     """How often it is there, those that overlap included."""
     count, at = 0, text.find(part)
-    while at >= 0:
+    while at >= 0 and count <= MOST_COUNTED:
         count, at = count + 1, text.find(part, at + 1)
     return count
 
 
 def _fuzzy(path: str, text: str, old: str) -> tuple[int, int]:
     """Where it is when white space counts once, however much there is of it."""
-    needle, _ = _normal(old)
-    plain, places = _normal(text)
-    at = plain.find(needle) if needle else -1
+    needle = _Plain(old).text
+    plain = _Plain(text if len(text) <= LONGEST_FUZZY else "")
+    at = plain.text.find(needle) if needle else -1
     if at < 0:
         raise NotEdited(f"old_string was not found in {path}. Read the file first and copy it from there.")
-    if plain.find(needle, at + len(needle)) >= 0:
+    if plain.text.find(needle, at + len(needle)) >= 0:
         raise NotEdited(
             f"old_string is in {path} at multiple places when white space is not counted."
             " Add lines around it, so that it is there once."
         )
-    return places[at], places[at + len(needle)]
+    return plain.place_of(at), plain.place_of(at + len(needle))
 
 
-def _normal(text: str) -> tuple[str, list[int]]:
-    """The text with one space for each run of them and plain line ends, and where each character was."""
-    made: list[str] = []
-    places: list[int] = []
-    last = 0
-    for found in _SPACES.finditer(text):
-        made.append(text[last : found.start()])
-        places += range(last, found.start())
-        made.append("\n" if found[0] == "\r\n" else " ")
-        places.append(found.start())
-        last = found.end()
-    made.append(text[last:])
-    places += range(last, len(text))
-    places.append(len(text))
-    return "".join(made), places
+class _Plain:
+    """A text with one space for each run of them and plain line ends; it knows where a character was."""
+
+    def __init__(self, text: str) -> None:
+        made: list[str] = []
+        # Where a run has ended: in the plain text, and in the text itself.
+        self._plain, self._real = [0], [0]
+        last = length = 0
+        for run in _SPACES.finditer(text):
+            made += (text[last : run.start()], "\n" if run[0] == "\r\n" else " ")
+            length += run.start() - last + 1
+            last = run.end()
+            self._plain.append(length)
+            self._real.append(last)
+        made.append(text[last:])
+        self.text = "".join(made)
+
+    def place_of(self, at: int) -> int:
+        """Where in the text itself a character of the plain one is."""
+        run = bisect_right(self._plain, at) - 1
+        return self._real[run] + at - self._plain[run]

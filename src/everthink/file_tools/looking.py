@@ -19,6 +19,7 @@ __all__ = ["find_files", "grep", "list_folder"]
 
 MOST_FOUND = 200
 LARGEST_SEARCHED = 1_048_576
+LONGEST_LINE = 2_000
 _PAGE = 100
 
 
@@ -47,7 +48,11 @@ async def find_files(place: Place, ctx: ToolContext, pattern: str) -> dict[str, 
         entries: Sequence[Entry] = await awaited(place.of(ctx).glob(pattern))
     except WorkspaceError as error:
         return {"error": str(error)}
-    paths = [f"{entry.path}/" if entry.kind == "directory" else entry.path for entry in entries]
+    paths = [
+        f"{entry.path}/" if entry.kind == "directory" else entry.path
+        for entry in entries
+        if entry.path != "/"
+    ]
     found: dict[str, Any] = {"pattern": pattern, "count": len(paths), "files": paths[:MOST_FOUND]}
     if len(paths) > MOST_FOUND:
         found |= {"truncated": True, "showing": MOST_FOUND}
@@ -70,7 +75,7 @@ async def grep(
         if isinstance(files, Workspace):
             hits = await files.grep(
                 query,
-                include=include if "/" in include else f"/**/{include}",
+                include=include,
                 fixed=fixed,
                 ignore_case=not case_sensitive,
                 context=context,
@@ -89,13 +94,14 @@ async def grep(
 
 async def _searched(files: Any, search: Search, include: str) -> Hits:
     """Search the files of a backend of somebody's own."""
-    entries: Sequence[Entry] = await awaited(files.glob(include))
+    entries: Sequence[Entry] = await awaited(files.glob(include if "/" in include else f"**/{include}"))
     meant = [entry for entry in entries if entry.kind == "file"]
     for start in range(0, len(meant), _PAGE):
         page: list[tuple[str, bytes | None]] = []
         for entry in meant[start : start + _PAGE]:
             is_small = entry.size <= LARGEST_SEARCHED
-            page.append((entry.path, await awaited(files.read_file_bytes(entry.path)) if is_small else None))
+            data: bytes | None = await awaited(files.read_file_bytes(entry.path)) if is_small else None
+            page.append((entry.path, data if data is None or len(data) <= LARGEST_SEARCHED else None))
         await asyncio.to_thread(search.look, page)
         if search.is_over:
             break
@@ -124,6 +130,7 @@ def _match(found: Found, context: int) -> Any:
     first = found.line - len(found.before)
     lines = [*found.before, found.text, *found.after]
     marked = [
-        f"{'>' if number == found.line else ' '} {number}\t{line}" for number, line in enumerate(lines, first)
+        f"{'>' if number == found.line else ' '} {number}\t{line[:LONGEST_LINE]}"
+        for number, line in enumerate(lines, first)
     ]
     return {"file": found.path, "line": found.line, "context": "\n".join(marked)}

@@ -9,11 +9,13 @@ to serve; each may be `def` or `async def`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+from ..errors import ToolDefinitionError
 from ..workspace.port import Entry
 
 __all__ = [
+    "FILE_TOOLS",
     "BashOperations",
     "DeleteOperations",
     "EditOperations",
@@ -22,6 +24,7 @@ __all__ = [
     "ListOperations",
     "ReadOperations",
     "WriteOperations",
+    "check_backend",
 ]
 
 
@@ -89,3 +92,38 @@ class BashOperations(ReadOperations, ListOperations, DeleteOperations, Protocol)
     def mkdir(self, path: str, /, *, recursive: bool) -> object | Awaitable[object]:
         """Make a folder, with those above it."""
         ...
+
+
+_READ = ("stat", "read_file_bytes")
+_ASKED: dict[str, tuple[str, ...]] = {
+    "read": _READ,
+    "write": ("write_file",),
+    "edit": (*_READ, "write_file"),
+    "list": ("read_dir",),
+    "find": ("glob",),
+    "grep": (*_READ, "glob"),
+    "delete": ("rm",),
+    "bash": (*_READ, "read_dir", "rm", "write_file_bytes", "mkdir"),
+}
+FILE_TOOLS = tuple(name for name in _ASKED if name != "bash")
+"""The tools that need no sandbox."""
+
+
+def check_backend(backend: Any, *tools: str) -> None:
+    """Raise `ToolDefinitionError` when a backend lacks a method that one of the tools uses."""
+    if backend is None:
+        return
+    for tool in tools:
+        missing = [name for name in _ASKED[tool] if not callable(getattr(backend, name, None))]
+        if missing:
+            which = backend.__name__ if isinstance(backend, type) else type(backend).__name__
+            rather = "say bash=False" if tool == "bash" else f"make tools one by one (create_{tool}_tool, …)"
+            raise ToolDefinitionError(
+                f"{which} cannot serve the tool {tool!r}: it has no {', '.join(missing)}.",
+                next_step=f"Add what is missing, or {rather}.",
+            )
+    if isinstance(backend, type):
+        raise ToolDefinitionError(
+            f"{backend.__name__} is a class, and tools work with one of its objects.",
+            next_step=f"Give them {backend.__name__}(…).",
+        )

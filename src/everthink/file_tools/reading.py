@@ -9,7 +9,9 @@ since; where the backend keeps no old contents, those that are there now.
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import hashlib
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -23,19 +25,24 @@ from ..workspace.workspace import Workspace
 from .place import Place, shown_error
 from .sizes import in_words
 
-__all__ = ["LARGEST_SHOWN", "numbered", "read", "shown", "sniffed"]
+__all__ = ["LARGEST_SHOWN", "lines_of", "read", "shown", "sniffed"]
 
 MOST_LINES = 2_000
 LONGEST_LINE = 2_000
 LARGEST_SHOWN = int(3.5 * 1024 * 1024)
 """Bytes of a picture or PDF that a model is shown at most."""
+QUICK = 262_144
+"""Bytes of a text that are put into lines at once, and not in a thread."""
 _GENERIC = ("application/octet-stream", "binary/octet-stream")
+PDF, PDF_SIGN, SVG = "application/pdf", b"%PDF-", "image/svg+xml"
+SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp", PDF)
+"""What models take as it is. Other pictures they refuse, and then every prompt that has one."""
 _SIGNS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
-    (b"%PDF-", "application/pdf"),
+    (PDF_SIGN, PDF),
 )
 _TEXTS = ("json", "javascript", "typescript", "xml", "x-javascript")
 
@@ -56,25 +63,24 @@ async def read(place: Place, ctx: ToolContext, path: str, offset: int | None, li
         return {"error": f"File not found: {path}"}
     media_type = _media_type(entry, data)
     if _is_text(media_type):
-        return numbered(path, data.decode("utf-8", "replace"), offset, limit)
+        if len(data) <= QUICK:
+            return lines_of(path, data, offset, limit)
+        return await asyncio.to_thread(lines_of, path, data, offset, limit)
     found: dict[str, Any] = {
         "path": path,
         "name": path.rstrip("/").rpartition("/")[2],
         "mediaType": media_type,
         "sizeBytes": len(data),
     }
-    if entry.hash is not None:
-        found["hash"] = entry.hash
-    if media_type.startswith("image/"):
-        return {"kind": "image", **found}
-    if media_type == "application/pdf":
-        return {"kind": "file", **found}
-    return {"kind": "binary", **found, "unsupported": True}
+    if not media_type.startswith("image/") and media_type != PDF:
+        return {"kind": "binary", **found, "unsupported": True}
+    hash = entry.hash or await asyncio.to_thread(_hash, data)
+    return {"kind": "file" if media_type == PDF else "image", **found, "hash": hash}
 
 
-def numbered(path: str, text: str, offset: int | None, limit: int | None) -> dict[str, Any]:
+def lines_of(path: str, data: bytes, offset: int | None, limit: int | None) -> dict[str, Any]:
     """Lines with their numbers, as many as may be shown at once."""
-    lines = text.split("\n")
+    lines = data.decode("utf-8", "replace").split("\n")
     total, first = len(lines), offset or 1
     end = total if limit is None else min(first + limit - 1, total)
     wanted = lines[first - 1 : end]
@@ -95,31 +101,45 @@ def _cut(line: str) -> str:
 
 
 def _media_type(entry: Entry, data: bytes) -> str:
+    """What a file is: what is said of it, unless its bytes show that it is something else.
+
+    A picture that is none, or is another kind than it says, would be refused by models for ever after.
+    """
     told = entry.media_type.partition(";")[0].strip().lower()
-    return told if told and told not in _GENERIC else sniffed(data)
+    if not told or told in _GENERIC:
+        return sniffed(data)
+    if told in SHOWN:
+        return told if told == PDF and PDF_SIGN in data[:1024] else sniffed(data)
+    if _is_text(told) and (b"\0" in data[:4096] or _signed(data) is not None):
+        return sniffed(data)
+    return told
 
 
 def _is_text(media_type: str) -> bool:
     kind, _, subtype = media_type.partition("/")
-    if media_type == "image/svg+xml":
+    if media_type == SVG:
         return False
     return kind == "text" or subtype in _TEXTS or subtype.endswith(("+json", "+xml"))
 
 
 def sniffed(data: bytes) -> str:
     """What the first bytes say that a file is."""
-    for start, media_type in _SIGNS:
-        if data.startswith(start):
-            return media_type
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
+    if (signed := _signed(data)) is not None:
+        return signed
     if b"<svg" in data[:512]:
-        return "image/svg+xml"
+        return SVG
     beginning = data[:4096]
     if b"\0" in beginning:
         return BYTES
     replaced = beginning.decode("utf-8", "replace").count("\ufffd")
     return BYTES if replaced and replaced * 100 >= len(beginning) else TEXT
+
+
+def _signed(data: bytes) -> str | None:
+    for start, media_type in _SIGNS:
+        if data.startswith(start):
+            return media_type
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
 
 
 # --- what the model sees
@@ -142,24 +162,35 @@ async def shown(place: Place, output: Any, ctx: ToolContext) -> Any:
             f"Error: {path} has {in_words(size)}; of a file of this kind at most {in_words(LARGEST_SHOWN)}"
             " can be shown."
         )
-    data = await _seen(place.of(ctx), path, told.get("hash"))
+    data, is_same = await _seen(place.of(ctx), path, told.get("hash"))
     if data is None:
         return f"Error: {path} is not there any more."
     if len(data) > LARGEST_SHOWN:
         return f"Error: {path} has become too large to be shown: {in_words(len(data))}."
-    note = f"{path} ({media_type}, {in_words(len(data))})"
+    note = f"{path} ({media_type}, {in_words(len(data))}{'' if is_same else ', as it is now'})"
+    if media_type == SVG:
+        return f"{note}\n{data.decode('utf-8', 'replace')}"
+    if media_type not in SHOWN:
+        return f"{note}: a picture of this kind cannot be shown."
+    if not is_same and sniffed(data) != media_type:
+        return f"Error: {path} is something else now."
     url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
     name = None if told["kind"] == "image" else str(told.get("name"))
     return [TextPart(note), FilePart(url, media_type, name)]
 
 
-async def _seen(files: Any, path: str, hash: Any) -> bytes | None:
-    """The bytes that were seen then, else those that are there now."""
+async def _seen(files: Any, path: str, hash: Any) -> tuple[bytes | None, bool]:
+    """The bytes that were seen then, else those that are there now, and which of the two."""
     try:
         if isinstance(files, Workspace) and isinstance(hash, str):
             kept = await files.read_content(hash)
             if kept is not None:
-                return kept
-        return await awaited(files.read_file_bytes(path))
+                return kept, True
+        data: bytes | None = await awaited(files.read_file_bytes(path))
+        return data, data is not None and await asyncio.to_thread(_hash, data) == hash
     except WorkspaceError:
-        return None  # a folder now, or a link that leads nowhere
+        return None, False  # a folder now, or a link that leads nowhere
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +23,7 @@ from ..tools.tool import Origin, Tool
 from .bash import BashOptions, bash_of, run_bash
 from .looking import find_files, grep, list_folder
 from .operations import (
+    FILE_TOOLS,
     BashOperations,
     DeleteOperations,
     EditOperations,
@@ -30,12 +32,14 @@ from .operations import (
     ListOperations,
     ReadOperations,
     WriteOperations,
+    check_backend,
 )
 from .place import Place
 from .reading import read, shown
 from .writing import delete, edit, write
 
 __all__ = [
+    "BASH",
     "WORKSPACE",
     "create_bash_tool",
     "create_delete_tool",
@@ -54,6 +58,7 @@ WORKSPACE = Origin(
     "workspace",
     "You have a private workspace, a file system of your own that is kept between conversations.",
 )
+BASH = Origin("bash", "bash scripts run over the files of the workspace, without a network.")
 
 _PATH = {"type": "string", "description": "An absolute path, such as /notes/plan.md."}
 
@@ -63,9 +68,12 @@ def create_workspace_tools(
 ) -> dict[str, Tool]:
     """The file tools, by name. Without a backend they work in the workspace of the agent that runs them.
 
-    `bash=False` leaves that one out; so does a missing extra `sandbox`.
+    `bash=False` leaves that one out; so does a missing extra `sandbox`. A backend has the methods of all the
+    others: those in `everthink.file_tools` that end with `Operations`.
     """
-    return _tools(Place(backend), bash_of(bash))
+    chosen = bash_of(bash)
+    check_backend(backend, *FILE_TOOLS, *([] if chosen is None else ["bash"]))
+    return _tools(Place(backend), chosen)
 
 
 @functools.lru_cache(maxsize=64)
@@ -82,17 +90,17 @@ def _tools(place: Place, bash: BashOptions | None) -> dict[str, Tool]:
 
 
 def has_bash() -> bool:
-    """True when what runs scripts is installed: the extra `sandbox`."""
-    return importlib.util.find_spec("bashkit") is not None
+    """True when what runs scripts is installed, the extra `sandbox`, on a system where it can run."""
+    return sys.platform == "linux" and importlib.util.find_spec("bashkit") is not None
 
 
 def create_read_tool(backend: ReadOperations | None = None) -> Tool:
     """`read`: a file by numbered lines; pictures and PDFs as the model sees them."""
+    check_backend(backend, "read")
     return _read(Place(backend))
 
 
 def _read(place: Place) -> Tool:
-
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await read(place, ctx, given["path"], given.get("offset"), given.get("limit"))
 
@@ -116,11 +124,11 @@ def _read(place: Place) -> Tool:
 
 def create_write_tool(backend: WriteOperations | None = None) -> Tool:
     """`write`: a whole file."""
+    check_backend(backend, "write")
     return _write(Place(backend))
 
 
 def _write(place: Place) -> Tool:
-
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await write(place, ctx, given["path"], given["content"])
 
@@ -135,11 +143,11 @@ def _write(place: Place) -> Tool:
 
 def create_edit_tool(backend: EditOperations | None = None) -> Tool:
     """`edit`: one place of a file."""
+    check_backend(backend, "edit")
     return _edit(Place(backend))
 
 
 def _edit(place: Place) -> Tool:
-
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await edit(place, ctx, given["path"], given["old_string"], given["new_string"])
 
@@ -160,11 +168,11 @@ def _edit(place: Place) -> Tool:
 
 def create_list_tool(backend: ListOperations | None = None) -> Tool:
     """`list`: what is in a folder."""
+    check_backend(backend, "list")
     return _list(Place(backend))
 
 
 def _list(place: Place) -> Tool:
-
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         limit, offset = given.get("limit", 200), given.get("offset", 0)
         return await list_folder(place, ctx, given.get("path", "/"), limit, offset)
@@ -183,11 +191,11 @@ def _list(place: Place) -> Tool:
 
 def create_find_tool(backend: FindOperations | None = None) -> Tool:
     """`find`: paths like a pattern."""
+    check_backend(backend, "find")
     return _find(Place(backend))
 
 
 def _find(place: Place) -> Tool:
-
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await find_files(place, ctx, given["pattern"])
 
@@ -207,11 +215,11 @@ def _find(place: Place) -> Tool:
 
 def create_grep_tool(backend: GrepOperations | None = None) -> Tool:
     """`grep`: lines like a regular expression."""
+    check_backend(backend, "grep")
     return _grep(Place(backend))
 
 
 def _grep(place: Place) -> Tool:
-
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await grep(
             place,
@@ -244,11 +252,11 @@ def _grep(place: Place) -> Tool:
 
 def create_delete_tool(backend: DeleteOperations | None = None) -> Tool:
     """`delete`: a file or a folder."""
+    check_backend(backend, "delete")
     return _delete(Place(backend))
 
 
 def _delete(place: Place) -> Tool:
-
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
         return await delete(place, ctx, given["path"], recursive=given.get("recursive", False))
 
@@ -269,6 +277,7 @@ def create_bash_tool(
 ) -> Tool:
     """`bash`: a script over the workspace. Without a `sandbox` that of the app runs it."""
     chosen = BashOptions() if options is None else as_settings(BashOptions, options, "The options of bash")
+    check_backend(backend, "bash")
     return _bash(Place(backend), chosen, sandbox)
 
 
@@ -289,6 +298,7 @@ def _bash(place: Place, chosen: BashOptions, sandbox: Sandbox | None) -> Tool:
         },
         required=["script"],
         is_once=place.is_once,
+        origin=BASH,
     )
 
 
@@ -310,6 +320,7 @@ def _tool(
     required: list[str] | None = None,
     to_model_output: Callable[..., Any] | None = None,
     is_once: bool = True,
+    origin: Origin = WORKSPACE,
 ) -> Tool:
     schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
     made = Tool.from_schema(
@@ -320,5 +331,5 @@ def _tool(
         on_interrupt="rerun" if is_once else "report",
         to_model_output=to_model_output,
     )
-    made.origin = WORKSPACE
+    made.origin = origin
     return made

@@ -14,6 +14,8 @@ from .place import Place, shown_error
 
 __all__ = ["delete", "edit", "write"]
 
+_REPLACED = "\ufffd"
+
 
 async def write(place: Place, ctx: ToolContext, path: str, content: str) -> dict[str, Any]:
     """Write a file."""
@@ -54,8 +56,11 @@ async def _created(place: Place, ctx: ToolContext, path: str, text: str) -> dict
 
 async def _replaced(place: Place, ctx: ToolContext, path: str, old: str, new: str) -> dict[str, Any]:
     told: dict[str, Any] = {}
+    is_text = False
 
     def changed(text: str) -> str:
+        if _REPLACED in text and not is_text:
+            raise _NotSure
         made: Edited = edited(path, text, old, new)
         told.clear()
         told.update({"path": path, "replaced": True, "lines": made.text.count("\n") + 1})
@@ -65,13 +70,33 @@ async def _replaced(place: Place, ctx: ToolContext, path: str, old: str, new: st
 
     files = place.concluding(ctx, lambda: told)
     if isinstance(files, Workspace):
+        try:
+            await files.rewrite_file(path, changed)
+            return told
+        except _NotSure:
+            _text_of(path, await files.read_file_bytes(path))
+            is_text = True
         await files.rewrite_file(path, changed)
         return told
-    data: bytes | None = await awaited(files.read_file_bytes(path))
+    is_text = True
+    text = _text_of(path, await awaited(files.read_file_bytes(path)))
+    await awaited(files.write_file(path, changed(text)))
+    return told
+
+
+class _NotSure(Exception):
+    """A text has the sign that stands for what is no text: its bytes must be looked at."""
+
+
+def _text_of(path: str, data: bytes | None) -> str:
     if data is None:
         raise NotEdited(f"File not found: {path}")
-    await awaited(files.write_file(path, changed(data.decode("utf-8", "replace"))))
-    return told
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise NotEdited(
+            f"{path} is no text in UTF-8: an edit would spoil it. Use write to replace all of it."
+        ) from None
 
 
 async def delete(place: Place, ctx: ToolContext, path: str, *, recursive: bool) -> dict[str, Any]:

@@ -59,7 +59,9 @@ def encode_input(turn: Turn, *, is_applied: bool = False) -> str | None:
     messages = None if is_applied else turn.input or None
     # A function dies with its process; a turn without messages of its own (a continuation) needs none.
     is_lost = turn.compute_input is not None and not is_applied
-    keeps = messages or is_lost or has_parent or turn.body or turn.client_tools or turn.channel
+    # So do those that whoever called chat() runs: nobody could answer them afterwards.
+    client_tools = [schema_of(tool) for tool in turn.client_tools.values() if not tool.has_body]
+    keeps = messages or is_lost or has_parent or turn.body or client_tools or turn.channel
     if not (keeps or turn.metadata or turn.is_readonly or turn.answers or turn.identity is not None):
         return None
     return encode_json(
@@ -67,7 +69,7 @@ def encode_input(turn: Turn, *, is_applied: bool = False) -> str | None:
             messages=messages,
             is_applied=messages is None and not is_lost,
             body=turn.body,
-            client_tools=[schema_of(tool) for tool in turn.client_tools.values()] or None,
+            client_tools=client_tools or None,
             parent=None if isinstance(turn.parent, Unset) else turn.parent,
             has_parent=has_parent,
             channel=turn.channel,

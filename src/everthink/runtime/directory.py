@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import re
 import secrets
 import time
 import uuid
@@ -21,6 +22,7 @@ from typing import Any
 
 from ..address import Address, kebab
 from ..children import queries as child_queries
+from ..children.declared import with_children
 from ..children.parts import Child, Kin
 from ..clock import Clock, Timer
 from ..cluster import queries as cluster_queries
@@ -47,6 +49,7 @@ from ..observe.events import Audit, Destroy, EventBody, Released, SetAside, Task
 from ..recovery import suspects
 from ..recovery.suspects import Suspect
 from ..recovery.trials import Trial, Trials
+from ..sandbox.sandboxes import Sandboxes
 from ..schedules import alarm_queries, job_queries
 from ..store.port import Store
 from ..tasks import begin
@@ -57,7 +60,6 @@ from .claims import Claims
 from .erasing import erased, rows_erased
 from .introduced import Introduced
 from .retention import Retention
-from .sandboxes import Sandboxes
 from .waker import Waker
 
 __all__ = ["Directory", "new_id"]
@@ -65,6 +67,8 @@ __all__ = ["Directory", "new_id"]
 log = logging.getLogger("everthink.runtime")
 
 MAX_NAME = 512
+_UNFIT = re.compile("[\x00\ud800-\udfff]")
+"""What no database can keep: two such names would be one."""
 MAX_DEPTH = 4
 """So many levels of children there may be below an agent."""
 MAX_ID = 1024
@@ -148,6 +152,8 @@ class Directory:
         # The agents that are reached for what is due.
         self._reached_for_due: set[str] = set()
         self._live: dict[Address, asyncio.Task[Actor]] = {}
+        # Tasks that wait for the start of an agent, and that start.
+        self._waiting: dict[asyncio.Task[Any], asyncio.Task[Actor]] = {}
         self._leaving: dict[Address, asyncio.Future[Any]] = {}
         self._erasing: dict[Address, asyncio.Task[int]] = {}
         self._scrubs: set[asyncio.Future[bool]] = set()
@@ -205,14 +211,19 @@ class Directory:
         return address
 
     def learn(self, cls: type[Any]) -> None:
-        """Know the class of a child from now on."""
-        known = self.classes.setdefault(cls.__name__, cls)
-        if known is not cls:
-            raise AgentError(
-                f"There are two agent classes of the name {cls.__name__}: {_where(known)} and {_where(cls)}."
-                " Rows go by that name.",
-                next_step="Give one of them another name.",
-            )
+        """Know the class of a child from now on, and those of its children. What is due for them is found."""
+        if self.classes.get(cls.__name__) is cls:
+            return
+        found = {one.__name__: one for one in with_children([cls])}
+        for name, one in found.items():
+            if (known := self.classes.get(name, one)) is not one:
+                raise AgentError(
+                    f"There are two agent classes of the name {name}: {_where(known)} and {_where(one)}."
+                    " Rows go by that name.",
+                    next_step="Give one of them another name.",
+                )
+        self.classes |= found
+        self.waker.look()
 
     def _kin(self, handle: Callable[[type[Any], Address], Any] | None) -> Kin:
         """How agents reach each other."""
@@ -228,8 +239,13 @@ class Directory:
         def below(cls: type[Any], name: str, parent: Address) -> Address:
             return self.address(cls, name, below=parent)
 
+        def called(cls_name: str, name: str, parent: Address) -> Address:
+            _check_name(name)
+            return parent.child(cls_name, name)
+
         return Kin(
             address=below,
+            called=called,
             classes=lambda: self.classes,
             handle=handle or (lambda cls, address: address),
             reach=known,
@@ -299,7 +315,9 @@ class Directory:
             actor = task.result()
             actor.idle_since = None
             return actor
+        mine = self._check_circle(key, task)
         try:
+            self._waiting[mine] = task
             return await asyncio.shield(task)
         except BaseException as error:
             if task.done() and self._live.get(key) is task:
@@ -316,6 +334,24 @@ class Directory:
                     raise _not_started(key) from None
                 return None
             raise
+        finally:
+            self._waiting.pop(mine, None)
+
+    def _check_circle(self, key: Address, start: asyncio.Task[Actor]) -> asyncio.Task[Any]:
+        """Refuse to wait for a start that waits for us: we are part of a start ourselves. Who we are."""
+        mine = asyncio.current_task()
+        assert mine is not None
+        behind: asyncio.Task[Any] | None = start
+        while behind is not None:
+            if behind is mine:
+                raise AgentError(
+                    f"{key} has not started yet, and its start waits for whoever asks for it here: both would"
+                    " wait for ever.",
+                    kept="Nothing was done.",
+                    next_step="Ask for it once its on_start has returned: in a method, a tool or a timer.",
+                )
+            behind = self._waiting.get(behind)
+        return mine
 
     def _check_open(self) -> None:
         if self._closed:
@@ -386,9 +422,12 @@ class Directory:
         try:
             actor = await self.reach(address)
             await actor.alarms.run_due()
-        except BaseException:
+        except BaseException as error:
             if (trial := self.trials.running(id)) is not None:
                 await self.trials.undo(trial)
+            is_stopped = isinstance(error, asyncio.CancelledError) and not _is_cancelled()
+            if is_stopped and not await self._is_there(address):
+                return  # what was due has erased it
             raise
         finally:
             self._reached_for_due.discard(id)
@@ -619,8 +658,11 @@ class Directory:
     async def evict(self, key: Address, *, grace: float = 0.0) -> None:
         """Drop an agent from memory; the next one to reach it starts it anew."""
         task = self._live.pop(key, None)
-        if task is not None:
-            await asyncio.shield(self._leave(key, task, grace))
+        if task is None:
+            return
+        if _is_up(task) and (sockets := task.result().sockets) is not None:
+            sockets.close_all(*RESTART)  # what they would send to this one is nobody's
+        await asyncio.shield(self._leave(key, task, grace))
 
     def _leave(self, key: Address, start: asyncio.Task[Actor], grace: float) -> asyncio.Future[None]:
         """Stop an agent that cannot be reached any more. The next start at its address waits for that."""
@@ -800,9 +842,11 @@ def _is_cancelled() -> bool:
 
 
 def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not name or len(name) > MAX_NAME or "\x00" in name:
+    if not isinstance(name, str) or not name or len(name) > MAX_NAME or _UNFIT.search(name):
         raise AgentError(
-            f"An agent's name is text of 1 to {MAX_NAME} characters; this one is {str(name)[:40]!r}."
+            f"An agent's name is text of 1 to {MAX_NAME} characters; this one is {str(name)[:40]!r}.",
+            kept="Nothing was made.",
+            next_step="Any will do, but NUL and halves of surrogate pairs are none.",
         )
 
 

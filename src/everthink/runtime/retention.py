@@ -4,7 +4,8 @@
 
 `agents.seen_at` is a time at which the agent was certainly in use, written rarely: for those in memory, and
 those that have left it, whenever the directory tidies up. It may lie behind, so it only says whom to look at.
-What counts is when something was last said, done or remembered, and that nothing is still to come.
+What counts is when something was last said, done or remembered, and that nothing is still to come: of the
+agent, and of all below it, who go with it.
 """
 
 from __future__ import annotations
@@ -53,12 +54,16 @@ class Retention:
 
     async def is_over(self, agent: str) -> bool:
         """True when nothing has happened for long enough and nothing is to come. Otherwise that is noted."""
-        for sql in _TO_COME:
-            if await self._store.fetch(sql, agent):
-                await self._store.apply([queries.note_seen([agent], now=self._clock.now_ms())])
+        for (member,) in await self._store.fetch(queries.MEMBERS, agent):
+            in_use_at = await self._in_use_at(member)
+            if in_use_at >= self._before:
+                await self._store.apply([queries.note_seen([agent], now=in_use_at)])
                 return False
-        times = [(await self._store.fetch(sql, agent))[0][0] or 0 for sql in _DONE]
-        if max(times) < self._before:
-            return True
-        await self._store.apply([queries.note_seen([agent], now=max(times))])
-        return False
+        return True
+
+    async def _in_use_at(self, member: str) -> int:
+        """When something last happened to an agent: now, while something is to come."""
+        for sql in _TO_COME:
+            if await self._store.fetch(sql, member):
+                return self._clock.now_ms()
+        return max([(await self._store.fetch(sql, member))[0][0] or 0 for sql in _DONE])

@@ -21,6 +21,7 @@ import msgspec
 from .. import chunks as ui
 from ..calling import call_hook
 from ..causes import is_superseded
+from ..current import InCall, enclosing_calls
 from ..errors import TooDeep, ToolError, ToolInputError, ToolInterrupted, ToolOutputError
 from ..hooks.values import (
     Allow,
@@ -456,12 +457,17 @@ class StepCalls:
                 start.append(queries.taken(asker, called.tool_call_id, now=host.clock.now_ms()))
             self.run.writer.also(*start)
         await self.run.writer.settled()
-        if not tool.streams:
-            return await tool.call(given, context, lenient=lenient)
-        value: Any = None
-        async for value in tool.iterate(given, context, lenient=lenient):
-            await context.progress(value)
-        return value
+        within = InCall(host.id, self.run.turn.id, called.tool_call_id)
+        around = enclosing_calls.set((*enclosing_calls.get(), within))
+        try:
+            if not tool.streams:
+                return await tool.call(given, context, lenient=lenient)
+            value: Any = None
+            async for value in tool.iterate(given, context, lenient=lenient):
+                await context.progress(value)
+            return value
+        finally:
+            enclosing_calls.reset(around)
 
     async def _decision(self, call: ToolCall, tool: Tool) -> ToolDecision | None:
         try:
@@ -568,7 +574,7 @@ class StepCalls:
         if part.get("state") in ("approval-requested", "approval-responded") and not runs:
             return  # a person answers, or has: the continuation takes it from there
         if is_provider or tool is None or part.get("state") == "input-streaming":
-            self._report(called, part, began=False)
+            self._report(called, part, began=runs)
         elif not tool.has_body:
             return  # the browser answers
         elif row is None or row.state == "asked":

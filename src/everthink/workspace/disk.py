@@ -2,7 +2,7 @@
 
     Workspace --edits--> DiskFiles --Plan--> temporary files, then renames --> the directory
 
-Nothing outside the directory can be reached (`confined.py`). A reader sees a file as it was or as it is, and
+Nothing outside the directory can be reached (`Confined`). A reader sees a file as it was or as it is, and
 never half of it. When an edit fails in the middle, what was done of it is taken back. A crash while there are
 several edits leaves some of them done; one alone is done or not, unless it copies a folder. What was is gone.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import logging
 import os
 import secrets
 import stat as modes
@@ -23,9 +24,9 @@ from itertools import islice
 from typing import Any, TypeVar, assert_never
 
 from ..clock import Clock, SystemClock, moment_of
+from ..confined import Confined
 from ..errors import WorkspaceCode, WorkspaceError
 from . import refusals
-from .confined import Confined
 from .contents import Ready, gathered
 from .media import media_type_of
 from .paths import ancestors, name_of, normal, parent_of
@@ -71,6 +72,8 @@ _CODES: dict[int, WorkspaceCode] = {
     errno.EROFS: "EROFS",
     errno.EXDEV: "EXDEV",
 }
+
+_log = logging.getLogger("everthink.workspace")
 
 T = TypeVar("T")
 _Stat = Callable[[str], "Entry | None"]
@@ -246,7 +249,9 @@ class DiskFiles:
     def _apply(self, ready: Sequence[Ready], limits: WorkspaceLimits) -> Changes:
         with self._lock:
             now = moment_of(self._clock.now_ms())
-            hashed = {edit.path for edit, _ in ready if isinstance(edit, Put) and edit.if_hash is not None}
+            hashed = {
+                edit.path for edit, _ in ready if isinstance(edit, Put | Remove) and edit.if_hash is not None
+            }
 
             async def look(paths: Sequence[str]) -> Mapping[str, Entry]:
                 found = {path: self._one(path) for path in paths}
@@ -300,10 +305,12 @@ class _Effects:
         self._confined, self._followed, self._stat = confined, followed, one
         self._back: list[Callable[[], None]] = []
         self._trash: list[str] = []
+        self._is_alone = False
         self._touched: set[str] = set()
 
     def carry_out(self, ready: Sequence[Ready]) -> None:
         """All of them, or none."""
+        self._is_alone = len(ready) == 1
         with _told(""):
             try:
                 for edit, content in ready:
@@ -315,8 +322,11 @@ class _Effects:
                     with suppress(OSError):
                         undo()
                 raise
-            for path in self._trash:
+        for path in self._trash:
+            try:
                 self._delete(path)
+            except OSError as error:  # the edit is made; nobody sees what is left of the old
+                _log.warning("What was replaced or removed is still at %s: %s", path, error)
 
     def _one(self, edit: Edit, data: bytes) -> None:
         match edit:
@@ -371,7 +381,8 @@ class _Effects:
                     opened.write(data)
                     opened.flush()
                     os.fsync(opened.fileno())
-                self._keep_old(fd, path, name)
+                if not self._is_alone:
+                    self._keep_old(fd, path, name)
                 os.rename(fresh, name, src_dir_fd=fd, dst_dir_fd=fd)
             except BaseException:
                 with suppress(FileNotFoundError):
@@ -380,13 +391,13 @@ class _Effects:
 
     def _keep_old(self, fd: int, path: str, name: str) -> None:
         """A second name for the file that is about to be replaced, until all is done."""
-        old = _fresh_name()
+        kept = f"/{_fresh_name()}"
         try:
-            os.link(name, old, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+            with self._at(kept) as (root, old):
+                os.link(name, old, src_dir_fd=fd, dst_dir_fd=root, follow_symlinks=False)
         except FileNotFoundError:
             self._back.append(lambda: self._unlink(path))
             return
-        kept = _beside(path, old)
         self._trash.append(kept)
         self._back.append(lambda: self._rename(kept, path))
 
@@ -395,8 +406,8 @@ class _Effects:
             os.unlink(name, dir_fd=fd)
 
     def _put_away(self, path: str) -> None:
-        """Out of sight at once, whole; gone when all is done."""
-        kept = _beside(path, _fresh_name())
+        """Out of sight at once, whole; gone when all is done. In the root, which no later edit moves."""
+        kept = f"/{_fresh_name()}"
         try:
             self._rename(path, kept)
         except FileNotFoundError:
@@ -413,11 +424,11 @@ class _Effects:
             os.symlink(target, name, dir_fd=fd)
         self._back.append(lambda: self._unlink(path))
 
-    def _copy(self, source: str, path: str) -> None:
+    def _copy(self, source: str, path: str, *, follow: bool = True) -> None:
         entry = self._stat(source)
         if entry is None:
             raise refusals.not_found(source)
-        if entry.kind == "file":
+        if entry.kind == "file" and follow:
             path, _ = self._followed(path)
         if path == source:
             return
@@ -438,7 +449,7 @@ class _Effects:
                 os.close(folder)
             for name in names:
                 if self._stat(f"{source}/{name}") is not None:
-                    self._copy(f"{source}/{name}", f"{path}/{name}")
+                    self._copy(f"{source}/{name}", f"{path}/{name}", follow=False)
 
     def _delete(self, path: str) -> None:
         """Everything that is there, without following anything."""
@@ -525,10 +536,6 @@ def _is_name(name: str) -> bool:
 
 def _fresh_name() -> str:
     return f"{_OURS}{secrets.token_hex(8)}"
-
-
-def _beside(path: str, name: str) -> str:
-    return f"{parent_of(path).rstrip('/')}/{name}"
 
 
 @contextmanager

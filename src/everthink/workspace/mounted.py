@@ -191,7 +191,11 @@ class MountedFiles:
         """Do all of the edits, or none, in the one mount that they are in."""
         plan = Plan(self._look, self._below, now=EPOCH, limits=limits)
         nothing = Content("", b"", "")
-        named = [replace(edit, if_hash=None) if isinstance(edit, Put) else edit for edit in edits]
+        # Whether a file is what it was its mount says, which may know the hash; whether it is there, we know.
+        named = [
+            replace(edit, if_hash=None) if isinstance(edit, Put | Remove) and edit.if_hash else edit
+            for edit in edits
+        ]
         await plan.edit([Ready(edit, nothing) for edit in named])  # refuses, and names our paths
         inside: list[Edit] = []
         mounts: set[str] = set()

@@ -105,8 +105,8 @@ class Plan:
                     await self._put(path, content, if_hash)
                 case MakeFolder(path, recursive):
                     await self._make_folder(path, recursive=recursive)
-                case Remove(path, recursive):
-                    await self._remove(path, recursive=recursive)
+                case Remove(path, recursive, if_hash):
+                    await self._remove(path, recursive=recursive, if_hash=if_hash)
                 case Move(source, path):
                     await self._move(source, path)
                 case Copy(source, path):
@@ -187,10 +187,12 @@ class Plan:
         await self._make_parents(path)
         self._set(path, self._folder(path))
 
-    async def _remove(self, path: str, *, recursive: bool) -> None:
+    async def _remove(self, path: str, *, recursive: bool, if_hash: str | None) -> None:
         if path == "/":
             raise refusals.is_root()
         entry = await self._needed(path)
+        if if_hash is not None and if_hash != (entry.hash or entry.kind):
+            raise refusals.changed_meanwhile(path)
         inside = await self._inside(path) if entry.kind == "directory" else []
         if inside and not recursive:
             raise refusals.not_empty(path)

@@ -121,6 +121,8 @@ class Remove:
 
     path: str
     recursive: bool = False
+    if_hash: str | None = None
+    """Only when the file has these bytes still."""
 
 
 @dataclass(frozen=True, slots=True)

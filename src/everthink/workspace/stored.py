@@ -16,7 +16,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from ..clock import Clock, moment_of
-from ..current import enclosing_turns
+from ..current import current_call
 from ..errors import AgentError, WorkspaceError
 from ..store.port import AgentStore, Statement
 from . import queries, refusals
@@ -77,7 +77,7 @@ class StoredFiles:
         spill_from: int = 1_500_000,
     ) -> None:
         self._store, self._clock = store, clock
-        self._origin = origin or (lambda: (None, _turn_of(store.agent)))
+        self._origin = origin or (lambda: current_call(store.agent))
         self._objects, self._spill_from = objects, spill_from
         self._shared = _shared_by(store)
 
@@ -369,11 +369,6 @@ def _batches(page: Sequence[Entry], most_bytes: int) -> list[list[Entry]]:
         batches[-1].append(entry)
         held += size
     return batches
-
-
-def _turn_of(agent: str) -> str | None:
-    """The turn of this agent that the present code is part of."""
-    return next((turn.id for turn in reversed(enclosing_turns.get()) if turn.agent == agent), None)
 
 
 async def _seen_through(work: Awaitable[T]) -> T:

@@ -536,8 +536,8 @@ class Workspace:
                 return Put(self._normal(path), data, media_type, if_hash)
             case MakeFolder(path, recursive):
                 return MakeFolder(self._normal(path), recursive)
-            case Remove(path, recursive):
-                return Remove(self._normal(path), recursive)
+            case Remove(path, recursive, if_hash):
+                return Remove(self._normal(path), recursive, if_hash)
             case Move(source, path):
                 return Move(self._normal(source), self._normal(path))
             case Copy(source, path):

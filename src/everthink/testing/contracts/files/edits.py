@@ -229,6 +229,19 @@ class EditsContract(FilesCase):
         assert await files.read_file("/b") == "new"
         assert not await files.exists("/c")
 
+    async def test_what_changed_meanwhile_is_not_removed(self) -> None:
+        files = await self.workspace()
+        await files.write_file("/a", "one")
+        await files.write_file("/b", "one")
+        seen = hashlib.sha256(b"one").hexdigest()
+        await files.write_file("/a", "two")
+        with refused("ESTALE"):
+            await files.apply([Remove("/b", if_hash=seen), Remove("/a", if_hash=seen)])
+        assert await files.read_file("/a") == "two"
+        assert await files.exists("/b")
+        await files.apply([Remove("/b", if_hash=seen)])
+        assert not await files.exists("/b")
+
     async def test_writes_into_one_missing_folder_make_it_once(self) -> None:
         seen: list[Change] = []
         files = await self.workspace(on_change=seen.append)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..sandbox.bash import BashSandbox
+    from .bash import BashSandbox
 
 __all__ = ["Sandboxes"]
 
@@ -22,7 +22,7 @@ class Sandboxes:
     def bash(self) -> BashSandbox:
         """Where bash scripts run."""
         if self._bash is None:
-            from ..sandbox.bash import BashSandbox
+            from .bash import BashSandbox
 
             self._bash = BashSandbox()
         return self._bash
