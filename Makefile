@@ -19,7 +19,8 @@ POINTS ?= all
 SEED ?= 1
 RACES ?= 1000
 CRASHED := everthink.testing.crashtest.sample
-SCRIPT := src/everthink/testing/crashtest/sample.yaml
+# Each sample agent with its conversation, in src/everthink/testing/crashtest.
+SAMPLES := Traveller:sample AskedTraveller:sample Agency:sample_family AskedAgency:sample_family
 
 .DEFAULT_GOAL := help
 .PHONY: help install run check test crashtest soak fuzz races walks churn sandbox lint types format bench clean
@@ -47,13 +48,14 @@ test: lint types ## Check style and types, then run every test (ARGS="-k name", 
 	@scripts/ensure-browser
 	@$(call timed,$(PYTEST) $(TESTS) $(ARGS))
 
-crashtest: $(INSTALLED) ## Kill the sample agent at every commit, on SQLite and PostgreSQL (POINTS=sample:40 for a part)
+crashtest: $(INSTALLED) ## Kill the sample agents at every commit, on SQLite and PostgreSQL (POINTS=sample:40 for a part)
 	@scripts/ensure-postgres
-	@for agent in Traveller AskedTraveller; do \
+	@for sample in $(SAMPLES); do \
+		agent=$${sample%%:*} script=src/everthink/testing/crashtest/$${sample##*:}.yaml && \
 		echo "$$agent on SQLite" && \
-		$(BIN)/everthink crashtest $(CRASHED):$$agent $(SCRIPT) --points $(POINTS) $(ARGS) && \
+		$(BIN)/everthink crashtest $(CRASHED):$$agent $$script --points $(POINTS) $(ARGS) && \
 		echo "$$agent on PostgreSQL" && $(BIN)/python scripts/with-postgres \
-		$(BIN)/everthink crashtest $(CRASHED):$$agent $(SCRIPT) --points $(POINTS) $(ARGS) --store @postgres || exit; \
+		$(BIN)/everthink crashtest $(CRASHED):$$agent $$script --points $(POINTS) $(ARGS) --store @postgres || exit; \
 	done
 
 soak: $(INSTALLED) ## Kill a server with 200 agents every 20 seconds for 10 minutes (ARGS="--minutes 1")

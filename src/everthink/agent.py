@@ -326,7 +326,10 @@ class Agent:
         )
 
     async def remove_mcp_server(self, id: str) -> bool:
-        """Forget an MCP server, with its secrets, by its id or its name. False when there is none."""
+        """Forget an MCP server, with its secrets, by its id or its name. False when there is none.
+
+        What its tools ask people ends with words, which the model reads.
+        """
         check_call("remove_mcp_server", id=id)
         await self._home.mcp.open()
         return await self._home.mcp.remove(id)

@@ -53,7 +53,9 @@
     ├── CallbackRefused             somebody came back from where nobody here has sent them
     ├── ScriptExhausted             a ScriptedModel was asked for more than its script
     ├── NotConnected                a client is not let in, finds nobody, or lost the connection for good
+    │   └── NoSuchChild             the address of a child at which its parent answers
     ├── CallFailed                  a method that a client called did not work
+    ├── AnsweredBefore              somebody else has answered a call first, and otherwise
     ├── DiscoveryFailed             a folder of agents with mistakes in it, all of them
     └── StoreError                  the database said no
         ├── StoreLocked             another process holds it
@@ -76,7 +78,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = [
     "UNTOLD",
@@ -84,6 +86,7 @@ __all__ = [
     "AgentError",
     "AgentNotInMemory",
     "AgentSetAside",
+    "AnsweredBefore",
     "AuthorizationFailed",
     "BlockedAddress",
     "CallFailed",
@@ -114,6 +117,7 @@ __all__ = [
     "NestedTurn",
     "NoMessages",
     "NoModel",
+    "NoSuchChild",
     "NotConnected",
     "NotInFiber",
     "NotJson",
@@ -639,12 +643,42 @@ class NotConnected(AgentError):
         self.status, self.code = status, code
 
 
+class NoSuchChild(NotConnected):
+    """The address of a child at which its parent answers: the server knows no such class of children."""
+
+    def __init__(self, kind: str, name: str, *, place: str, parent: str, near: str | None = None) -> None:
+        meant = f"Did you mean {near}? " if near else ""
+        super().__init__(
+            f"{place} names the child {kind}/{name}, and {parent} answers there:"
+            f" it has no children {kind!r}.",
+            kept="Nothing was sent.",
+            next_step=f"{meant}Check how the class is written, and that its parent names it:"
+            " sub_agents = (…,), or an agent_tool.",
+        )
+        self.kind, self.name, self.place, self.parent = kind, name, place, parent
+
+
 class CallFailed(AgentError):
     """A method that a client called did not work. The words are the agent's."""
 
     def __init__(self, method: str, error: str) -> None:
         super().__init__(f"{method}: {error}")
         self.method, self.error = method, error
+
+
+class AnsweredBefore(AgentError):
+    """Somebody else has answered a call before this client did, and otherwise. Their answer counts.
+
+    `reply` is what the agent makes of it.
+    """
+
+    def __init__(self, call_id: str, reply: Any) -> None:
+        super().__init__(
+            f"Somebody else was faster: call {call_id!r} has another answer than this one.",
+            kept="Theirs counts.",
+            next_step="It is in the conversation.",
+        )
+        self.call_id, self.reply = call_id, reply
 
 
 class InvalidScheduledTask(AgentError):

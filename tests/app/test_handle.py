@@ -106,18 +106,20 @@ async def test_a_handle_that_is_entered_is_the_agent_and_stays_in_memory(
 async def test_a_handle_that_two_tasks_enter_holds_for_each_of_them(open_app: OpenApp) -> None:
     app = await open_app(Desk)
     handle, first, second = app.agent(Desk, "a"), asyncio.Event(), asyncio.Event()
+    entered = asyncio.Semaphore(0)
 
     async def stay(leave: asyncio.Event) -> Desk:
         async with handle as agent:
+            entered.release()
             await leave.wait()
             return agent
 
     early = asyncio.create_task(stay(first))
-    await asyncio.sleep(0.01)
+    await entered.acquire()
     agent = await live(handle)
     await app.evict(Desk, "a")
     late = asyncio.create_task(stay(second))
-    await asyncio.sleep(0.01)
+    await entered.acquire()
     first.set()
     assert await early is agent
     held: Any = (await live(handle))._home

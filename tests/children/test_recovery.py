@@ -128,7 +128,7 @@ async def is_asked(child: Any) -> bool:
 async def has_gone_on(app: App, cls: type[Think]) -> bool:
     """True once the parent has been picked up, and follows its child."""
     async with app.agent(cls, "b") as live:
-        return bool(live._home.children.runs._followed)
+        return bool(live._home.children.runs.watched)
 
 
 @pytest.mark.agent_case(357, 358)

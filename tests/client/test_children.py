@@ -10,10 +10,10 @@ import pytest
 
 from everthink import Think, agent_tool
 from everthink.client import connect
-from everthink.client.address import is_of_child, socket_address
+from everthink.client.address import is_of_child, misled, socket_address
 from everthink.client.received import check_frame
 from everthink.client.runs import Runs
-from everthink.errors import AgentError, NotConnected
+from everthink.errors import AgentError, NoSuchChild, NotConnected
 from everthink.testing import ScriptedModel, calls, says
 from everthink.wire.codec import decode_told
 from everthink.wire.frames import AgentToolEvent
@@ -214,3 +214,32 @@ async def test_a_run_is_told_once_over_a_lost_connection(
     assert (run.text, run.summary, run.status) == ("one two", "one two", "completed")
     late = await enter(server, cls)
     assert late.runs == room.runs
+
+
+# --- whom the address of a child leads to
+
+
+@pytest.mark.parametrize("name", ["notes", "room"])
+async def test_a_misspelt_child_is_refused_and_its_parent_hears_nothing(
+    serve: Serve, enter: Enter, name: str
+) -> None:
+    class Researcher(Think):
+        model = ScriptedModel(says("I am the researcher."))
+
+    class Assistant(Think):
+        model = ScriptedModel()
+        sub_agents = (Researcher,)
+
+    server = await serve(Assistant)
+    with pytest.raises(NoSuchChild, match="assistant/room answers there: it has no children 'resercher'"):
+        await enter(server, Assistant, sub=[("resercher", name)])
+    child = await enter(server, Assistant, sub=[("researcher", name)])
+    assert (await child.ask("Who are you?")).text == "I am the researcher."
+    assert (await enter(server, Assistant)).messages == []
+
+
+def test_a_child_may_be_called_otherwise_than_its_class() -> None:
+    assert misled(f"{HERE}/agents/a/r/sub/notes/x", "note-keeper", "x") is None
+    assert misled(f"{HERE}/agents/a/x/sub/note/x", "a", "x") == ("note", "x")
+    assert misled(f"{HERE}/agents/a/r/sub/note/x%2Fy", "a", "r") == ("note", "x/y")
+    assert misled(f"{HERE}/agents/a/r", "b", "r") is None

@@ -12,7 +12,7 @@ from everthink import Think, ToolContext, tool
 from everthink import chunks as ui
 from everthink.client import Reply
 from everthink.client.questions import question_in
-from everthink.errors import AgentError
+from everthink.errors import AgentError, AnsweredBefore
 from everthink.testing import ScriptedModel, calls, says
 from everthink.tools.question import Form, Question
 
@@ -79,6 +79,53 @@ async def test_what_a_tool_asks_is_answered_and_it_goes_on(serve: Serve, enter: 
     assert (result(room), room.questions) == ("{'seats': ('accept', {'seats': 2})}", [])
     with pytest.raises(AgentError, match="No call 'c1' waits"):
         await room.reply("c1", {"seats": 2})
+
+
+@pytest.mark.parametrize("other", ["reply", "decline", "approve"])
+async def test_of_two_who_answer_at_once_the_one_who_was_slower_is_told(
+    serve: Serve, enter: Enter, other: str
+) -> None:
+    cls = asking({"seats": Form("How many?", SEATS)})
+    server = await serve(cls)
+    one, two = await enter(server, cls), await enter(server, cls)
+    await one.ask("A trip, please")
+    await _until(lambda: two.questions)
+
+    async def another() -> Reply:
+        match other:
+            case "approve":
+                return await one.approve("c1", False)
+            case "decline":
+                return await one.reply("c1", action="decline")
+            case _:
+                return await one.reply("c1", {"seats": 2})
+
+    # When both have the question before them, and both answer
+    first, second = await asyncio.gather(another(), two.reply("c1", {"seats": 3}), return_exceptions=True)
+
+    # Then one answer counts, and whoever gave the other one hears of it, and of what follows
+    lost, won = (second, first) if isinstance(second, AnsweredBefore) else (first, second)
+    assert isinstance(lost, AnsweredBefore), (first, second)
+    assert isinstance(won, Reply), (first, second)
+    assert "Somebody else was faster" in str(lost)
+    assert (await won).text == (await lost.reply).text == "Done."
+    assert result(one) == result(two)
+
+
+async def test_two_who_answer_the_same_need_not_be_told_apart(serve: Serve, enter: Enter) -> None:
+    cls = asking({"seats": Form("How many?", SEATS)})
+    server = await serve(cls)
+    one, two = await enter(server, cls), await enter(server, cls)
+    await one.ask("A trip, please")
+    await _until(lambda: two.questions)
+    replies = await asyncio.gather(one.reply("c1", {"seats": 2}), two.reply("c1", {"seats": 2}))
+    assert [(await reply).text for reply in replies] == ["Done.", "Done."]
+
+
+async def _until(is_so: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110 - what is waited for is said over a socket
+            await asyncio.sleep(0)
 
 
 async def test_what_does_not_fit_is_not_sent(serve: Serve, enter: Enter) -> None:

@@ -12,10 +12,11 @@ from everthink import Think, exposed, tool
 from everthink import chunks as ui
 from everthink.client import Conversation, Reply
 from everthink.errors import NotConnected
-from everthink.testing import ScriptedModel, calls, says
+from everthink.testing import ScriptedModel, calls, opens, says
 
 from ..support.agents import assistant
 from ..support.cable import Cable
+from ..support.hooks import until
 from ..support.server import Served
 from .conftest import Enter, Serve
 
@@ -222,3 +223,32 @@ async def test_patience_has_an_end_when_it_was_given_one(serve: Serve, enter: En
     with pytest.raises(NotConnected, match="Nobody answers"):
         await asyncio.wait_for(reply.ended(), 20)
     assert isinstance(room.refusal, NotConnected)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+@pytest.mark.parametrize("words_said", ["Half ", ""])
+async def test_a_turn_that_is_stopped_while_we_are_away_is_told_as_stopped(
+    serve: Serve, enter: Enter, cable_to: Lay, words_said: str, is_forgotten: bool
+) -> None:
+    # Given an answer that hangs, and a connection that is lost
+    model = ScriptedModel(says(words_said).then_hangs() if words_said else opens().then_hangs())
+    cls = assistant(model)
+    server = await serve(cls)
+    cable, notices = cable_to(server), Notices()
+    room = await enter(cable, cls, notice=notices)
+    reply = room.say("Hi")
+    await until(lambda: model.asked == 1 and reply.text == words_said)
+    cable.pull()
+    await notices.until("connection lost")
+
+    # When somebody stops it meanwhile, perhaps in an earlier process
+    async with server.app.agent(cls, "room") as live:
+        await live.abort_all_requests("enough")
+        await live.wait_until_stable()
+        if is_forgotten:
+            live._home.sockets.state.over.clear()
+    cable.plug()
+
+    # Then that is how it ended
+    assert await asyncio.wait_for(reply.ended(), 20) == "aborted"
+    assert (reply.text, reply.error) == (words_said, None)

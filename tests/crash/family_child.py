@@ -18,6 +18,7 @@ from everthink import App, Think, agent_tool, tool
 from everthink.models.port import Request, ToolMessage, ToolResultPart
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from tests.crash.nursery import fork_for_each_line
+from tests.support.agents import live
 
 __all__ = ["ANSWER", "DIES_PAYING", "PAID", "TALK", "Desk", "Payer", "Talker", "family", "go_on"]
 
@@ -97,7 +98,7 @@ def family(store: str) -> App:
 
 async def go_on(app: App, room: str, ask: str = "Go") -> None:
     """Do what a person would who asks once and waits."""
-    desk: Any = await app.agent(Desk, room).__aenter__()
+    desk: Any = await live(app.agent(Desk, room))
     await desk.wait_until_stable()
     if not await desk.get_messages():
         await desk.save_messages(ask)

@@ -11,6 +11,7 @@ from everthink import App, Think
 from everthink.models.port import Request, ToolMessage
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from tests.crash.nursery import fork_for_each_line
+from tests.support.agents import live
 
 __all__ = ["STORIES", "go_on", "traveller"]
 
@@ -37,7 +38,7 @@ def traveller(store: str, url: str) -> App:
 
 async def go_on(app: App, story: str, room: str) -> None:
     """Do what a person would who comes by again and again, until the story is over."""
-    agent: Any = await app.agent(Traveller, room).__aenter__()
+    agent: Any = await live(app.agent(Traveller, room))
     for _ in range(10):
         await agent._home.chat.door.queue.wait_for_idle()
         messages = await agent.get_messages()

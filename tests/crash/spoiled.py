@@ -7,10 +7,10 @@ import random
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from everthink import TurnConfig, tool
+from everthink import Think, TurnConfig, agent_tool, tool
 from everthink.models.port import ModelEvent, Request, TextDelta, TextPart, UserMessage
 from everthink.testing.crashtest import effect
-from everthink.testing.crashtest.sample import Traveller, TravelModel
+from everthink.testing.crashtest.sample import Agency, Innkeeper, Traveller, TravelModel
 
 if pipe := os.environ.get("SPOILED_PIPE"):
     # Tell whoever waits at the other end which process this is.
@@ -51,3 +51,31 @@ class Speechless(Traveller):
 
     def before_turn(self, turn: Any) -> TurnConfig:
         return TurnConfig(messages=[UserMessage([TextPart(" ")])])
+
+
+class HastyInnkeeper(Innkeeper):
+    """Reserves again what may be reserved already."""
+
+    @tool(on_interrupt="rerun")
+    async def reserve(self, nights: int) -> str:
+        """Keep a room for somebody."""
+        effect(f"reserve {nights} nights")
+        return "Room 7."
+
+
+class HastyAgency(Agency):
+    """Has a child that acts twice."""
+
+    inn = agent_tool(HastyInnkeeper, description="Keeps rooms.")
+
+
+class ForgetfulAgency(Think):
+    """Asks another child after a crash: it does not say which run it is."""
+
+    model = TravelModel()
+    sub_agents = (Innkeeper,)
+
+    @tool(on_interrupt="rerun")
+    async def inn(self, query: str) -> str:
+        """Keeps rooms."""
+        return (await self.run_agent_tool(Innkeeper, input={"query": query})).summary or ""

@@ -13,6 +13,7 @@ from everthink import App
 from tests.crash.cascade_child import REASON, at_rest, three
 from tests.crash.nursery import Nursery, commits_of
 from tests.crash.wreck import Wreck
+from tests.support.agents import live
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +54,7 @@ async def check(store: str, folder: Path, at: str) -> str:
     effects = folder / "effects"
     told = effects.read_text() if effects.exists() else ""
     async with App(cls, store=store, grace=0.0, idle_after=None) as app:
-        top: Any = await app.agent(cls, folder.name).__aenter__()
+        top: Any = await live(app.agent(cls, folder.name))
         async with asyncio.timeout(30):
             await at_rest(app)
         turns = await rows(app, top.id, "SELECT status, error FROM turns")

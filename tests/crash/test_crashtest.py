@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from everthink.testing.crashtest import (
     read_script,
 )
 from everthink.testing.crashtest.runner import cut_from
-from everthink.testing.crashtest.sample import SCRIPT
+from everthink.testing.crashtest.sample import FAMILY_SCRIPT, SCRIPT
 from everthink.testing.crashtest.script import Say
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,10 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 SAMPLE = "everthink.testing.crashtest.sample:"
 ONE_QUESTION = Script((Say("Is it warm in Oslo, and when is the train?"),))
+DELEGATED = Script((Say("And a room on the way back."),))
 JOBS = 2
+PATIENCE = 120.0
+"""Seconds that a step may take: processes start slowly on a machine that others use."""
 
 
 def told(verdicts: list[Verdict]) -> str:
@@ -36,8 +40,10 @@ def told(verdicts: list[Verdict]) -> str:
     return "\n".join(lines)
 
 
-async def sampled(agent: str, count: int, *, store: str = "sqlite", again: Point = ()) -> Report:
-    test = CrashTest(SAMPLE + agent, read_script(SCRIPT), store=store, again=again)
+async def sampled(
+    agent: str, count: int, *, store: str = "sqlite", again: Point = (), script: Path = SCRIPT
+) -> Report:
+    test = CrashTest(SAMPLE + agent, read_script(script), store=store, again=again, patience=PATIENCE)
     commits = await test.rehearse()
     assert commits > 80
     return await test.run(choose(f"sample:{count}", commits), jobs=JOBS)
@@ -68,11 +74,35 @@ async def test_nobody_notices_three_crashes_in_a_row() -> None:
     assert all(len(verdict.point) == 3 for verdict in report.verdicts)
 
 
+async def test_nobody_notices_a_crash_while_two_children_work_on_sqlite() -> None:
+    report = await sampled("Agency", 12, script=FAMILY_SCRIPT)
+    assert not report.of("failed"), told(report.of("failed"))
+    assert len(report.of("passed")) >= 11
+
+
+async def test_nobody_notices_a_crash_while_two_children_work_on_postgresql(postgres_url: str) -> None:
+    report = await sampled("Agency", 4, store=postgres_url.partition("?")[0], script=FAMILY_SCRIPT)
+    assert not report.of("failed"), told(report.of("failed"))
+    assert len(report.of("passed")) >= 3
+
+
+async def test_nobody_notices_with_children_that_must_be_asked_to_go_on() -> None:
+    report = await sampled("AskedAgency", 4, script=FAMILY_SCRIPT)
+    assert not report.of("failed"), told(report.of("failed"))
+    assert len(report.of("passed")) >= 3
+
+
+async def test_nobody_notices_two_crashes_while_two_children_work() -> None:
+    report = await sampled("Agency", 4, again=(Cut(3, "after"),), script=FAMILY_SCRIPT)
+    assert not report.of("failed"), told(report.of("failed"))
+    assert all(len(verdict.point) == 2 for verdict in report.verdicts)
+
+
 # --- it would be noticed
 
 
 async def rehearsed(agent: str, script: Script = ONE_QUESTION) -> CrashTest:
-    test = CrashTest(agent, script, home=ROOT)
+    test = CrashTest(agent, script, home=ROOT, patience=PATIENCE)
     await test.rehearse()
     return test
 
@@ -98,6 +128,41 @@ async def test_a_tool_that_acts_twice_is_caught_and_one_that_is_reported_is_not(
         ]
     else:
         assert verdict.status == "passed", told([verdict])
+
+
+@pytest.mark.parametrize(
+    "agent", ["everthink.testing.crashtest.sample:Agency", "tests.crash.spoiled:HastyAgency"]
+)
+async def test_a_child_that_acts_twice_is_caught_and_one_that_is_reported_is_not(agent: str) -> None:
+    test = await rehearsed(agent, DELEGATED)
+    # The child's tool has acted, and the process dies before that is written down.
+    verdict = await test.at((Cut(settled_below(test), "before"),))
+    assert is_settled_below(verdict.cut or {})
+    if agent.endswith("HastyAgency"):
+        assert [(failure.kind, failure.what) for failure in verdict.failures] == [
+            ("effect", "'reserve 1 nights' happened 2 times, 1 more than without a crash")
+        ]
+    else:
+        assert verdict.status == "passed", told([verdict])
+
+
+async def test_a_child_that_is_made_anew_after_a_crash_is_caught() -> None:
+    test = await rehearsed("tests.crash.spoiled:ForgetfulAgency", DELEGATED)
+    assert [member.agent for member in test.reference.family] == ["Innkeeper 1"]
+    verdict = await test.at((Cut(settled_below(test), "after"),))
+    assert is_settled_below(verdict.cut or {})
+    assert ("child", "Innkeeper 2 is one too many") in [
+        (failure.kind, failure.what) for failure in verdict.failures
+    ]
+
+
+def settled_below(test: CrashTest) -> int:
+    """The number of the commit with which a child settles its call."""
+    return next(int(commit["commit"]) for commit in test.reference.commits if is_settled_below(commit))
+
+
+def is_settled_below(commit: dict[str, Any]) -> bool:
+    return "/sub/" in (commit["agent"] or "") and "update calls" in commit["writes"]
 
 
 async def test_an_answer_that_is_not_finished_is_caught() -> None:

@@ -104,6 +104,12 @@ def test_a_tool_that_fails_is_told_on_standard_error(server: str) -> None:
         (["list", "127.0.0.1/mcp"], 2, "is not an address"),
         (["list", "{server}", "--header", "ada"], 2, "no header"),
         (["list"], 2, "Missing argument 'URL'"),
+        (
+            ["lsit", "{server}"],
+            2,
+            "There is no command 'lsit', and nothing to serve there. Did you mean 'list'?",
+        ),
+        (["cal"], 2, "Did you mean 'call'?"),
         (["list", "http://127.0.0.1:{free}/mcp"], 1, "Nobody answers at http://127.0.0.1"),
     ],
 )

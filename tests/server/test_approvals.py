@@ -143,3 +143,25 @@ async def test_a_tab_that_joins_a_continuation_gets_it_without_what_the_conversa
     assert [f["seq"] for f in three.responses(request) if "seq" in f] == list(range(len(told)))
     assert three.of("stream_resume_none") == []
     assert three.text == "All gone."
+
+
+@pytest.mark.parametrize("yes", [True, False], ids=["yes", "no"])
+async def test_of_two_tabs_that_answer_at_once_the_slower_is_shown_what_counts(
+    serve: Serve, yes: bool
+) -> None:
+    careful = Careful()
+    asked = await Asked.make(serve, WIPE, says("So be it."), get_tools=careful.tools)
+    one, two = asked.one, asked.two
+    await one.approve("w1", yes)
+    await two.until_frame("message_updated")
+    before = len(two.frames)
+    # When the other tab, which has not seen it yet, says the opposite
+    await two.approve("w1", not yes)
+    await two.settled()
+    # Then it is shown the conversation as it is, and nothing else happens
+    (told,) = [frame for frame in two.frames[before:] if frame["type"] == "cf_agent_chat_messages"]
+    (part,) = [part for message in told["messages"] for part in message["parts"] if "toolCallId" in part]
+    assert part["approval"]["approved"] is yes
+    await asked.quiet()
+    await two.until_text("So be it.")
+    assert len(careful.ran) == yes

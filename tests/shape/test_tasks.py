@@ -20,6 +20,7 @@ AWAITED = {
     "client.line": "closing the line awaits the keeper; what ends it is told to whoever listens",
     "children.following": "awaited, or cancelled in the same function",
     "children.runs": "the caller awaits; what goes on without them goes to `background`",
+    "children.watching": "awaited in the same function; what goes on without the caller goes to `background`",
     "cluster.membership": "whoever claims an agent, or leaves, awaits it",
     "context.bound_block": "the caller awaits; when it has left, `_report` logs",
     "devtools.inspector": "awaited when the socket ends",

@@ -3,8 +3,8 @@
 import { useCallback, useEffect, useState } from "react";
 import { ask } from "./asking";
 
-/** `stand_in`: the demo model answers, and why. */
-export type AgentInfo = { class: string; kebab: string; about?: string; examples?: string[]; stand_in?: string };
+/** `stand_in`: the demo model answers, and why. `chats`: false for one without a conversation. */
+export type AgentInfo = { class: string; kebab: string; chats?: boolean; about?: string; examples?: string[]; stand_in?: string };
 /** An agent below another one: its class as in an address, and its name. */
 export type Hop = { agent: string; name: string };
 /** A child of a conversation, with its latest run if it was asked by one. */
@@ -28,7 +28,8 @@ export async function fetchAgents(): Promise<AgentInfo[]> {
     if (!answer.ok) return [];
     const list: unknown = await answer.json();
     if (!Array.isArray(list)) return [];
-    return list.filter((one): one is AgentInfo => typeof one?.kebab === "string" && typeof one?.class === "string");
+    const agents = list.filter((one): one is AgentInfo => typeof one?.kebab === "string" && typeof one?.class === "string");
+    return agents.filter((one) => one.chats !== false);
   } catch {
     return [];
   }

@@ -44,6 +44,7 @@ from .options import (
     texts_of,
 )
 from .subclassing import check_app_class
+from .whom import address_of, check_class
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -401,7 +402,7 @@ class App:
         agent that is in memory here, and raise `AgentNotInMemory` otherwise. For all of it, enter:
         `async with app.agent(Assistant, "room-1") as agent:` is the agent itself, in memory until the end.
         """
-        self._check_class(cls, "agent")
+        check_class(cls, "agent", self._classes)
         if not isinstance(cast("Any", name), str):
             raise AgentError(
                 f"app.agent({cls.__name__}, …) is given {shown(name)}, in the place of a name.",
@@ -429,16 +430,9 @@ class App:
         self._check_loop(self._opening)
         return self._opening.result()
 
-    def _check_class(self, cls: Any, method: str) -> None:
-        """Raise in words when something else was given in the place of an agent class."""
-        if isinstance(cls, type):
-            return  # whether it is one of ours is seen when it is reached
-        names = [name for name in self._classes if cls in (name, kebab(name)) or name == type(cls).__name__]
-        example = next(iter([*names, *self._classes, "Assistant"]))
-        raise AgentError(
-            f"app.{method}() is given {shown(cls)}, in the place of an agent class.",
-            next_step=f'Write app.{method}({example}, "name"): the class itself, then the name of the agent.',
-        )
+    async def _address(self, method: str, agent: Any, name: Any, below: Sequence[Any]) -> Address:
+        """The address of the agent that a method is given."""
+        return address_of(await self.open(), method, agent, name, below, self._classes)
 
     async def __aenter__(self) -> App:
         await self.open()
@@ -541,58 +535,80 @@ class App:
         known = known or Address("", "")
         self.events.emit(known.cls_name, known.name, blocked, known.parents)
 
-    async def evict(self, cls: type[Agent], name: str) -> None:
-        """Drop an agent from memory as if the process had been restarted; running turns are cut."""
-        self._check_class(cls, "evict")
-        name = canonical(name)
+    # Each of these takes a class and a name; a child by the pairs that follow, `(Researcher, "notes")`; or a
+    # handle.
+
+    async def evict(
+        self, agent: type[Agent] | Agent, name: str | None = None, *below: tuple[type[Agent], str]
+    ) -> None:
+        """Drop an agent from memory as if the process had been restarted; running turns are cut:
+
+            await app.evict(Assistant, "room-1", (Researcher, "notes"))    # a child alone
+            await app.evict(handle)
+
+        Those below it stay.
+        """
+        address = await self._address("evict", agent, name, below)
         if self._gate is not None:
-            self._gate.close(Address(cls.__name__, name).id)
-        directory = await self.open()
-        await directory.evict(directory.address(cls, name))
+            self._gate.close(address.id)
+        await (await self.open()).evict(address)
 
     async def set_aside(self) -> list[Suspect]:
         """What is not tried any more: turns and agents that took the process down, or cannot be read."""
         return await (await self.open()).set_aside()
 
-    async def release(self, cls: type[Agent], name: str, *, turn: str | None = None) -> list[str]:
-        """Let what was set aside of an agent be tried again: all of it, or one `turn`.
+    async def release(
+        self,
+        agent: type[Agent] | Agent,
+        name: str | None = None,
+        *below: tuple[type[Agent], str],
+        turn: str | None = None,
+    ) -> list[str]:
+        """Let what was set aside of an agent, and of all below it, be tried again: all of it, or one `turn`.
+        A child is named as for `evict`.
 
         Turns go on in their places, an agent can be reached again. Returns the ids of the turns, and an empty
-        one for the agent itself; nothing when nothing was set aside.
+        one for an agent itself; nothing when nothing was set aside.
         """
-        self._check_class(cls, "release")
-        directory = await self.open()
-        return await directory.release(directory.address(cls, canonical(name)), turn)
+        address = await self._address("release", agent, name, below)
+        return await (await self.open()).release(address, turn)
 
-    async def erase(self, cls: type[Agent], name: str, *, identity: Any = None, patience: float = 1.0) -> int:
-        """Delete an agent for good: whatever it does is stopped, its connections are closed, and every row,
-        file and index entry of it is gone from the database when this returns. How many rows that were:
-        0 when there was no such agent.
+    async def erase(
+        self,
+        agent: type[Agent] | Agent,
+        name: str | None = None,
+        *below: tuple[type[Agent], str],
+        identity: Any = None,
+        patience: float = 1.0,
+    ) -> int:
+        """Delete an agent for good, with all below it: whatever it does is stopped, its connections are
+        closed, and every row, file and index entry of it is gone from the database when this returns. How
+        many rows that were: 0 when there was no such agent. A child is named as for `evict`: its parent
+        stays.
 
         `identity` is who asked for it, for the audit event. On SQLite the file is rewritten, so that no page
         keeps a copy, if that takes less than `patience` seconds, during which nobody else's commits are
         written. Copies outside the database (backups, logs, what you exported) are yours to delete:
         docs/storage.md has the list.
         """
-        self._check_class(cls, "erase")
-        directory = await self.open()
-        address = directory.address(cls, canonical(name))
-        return await directory.erase(address, identity=kept(identity), patience=patience)
+        address = await self._address("erase", agent, name, below)
+        return await (await self.open()).erase(address, identity=kept(identity), patience=patience)
 
-    async def export(self, cls: type[Agent], name: str) -> AsyncIterator[dict[str, Any]]:
-        """Everything that is kept of an agent, one thing after the other, for the person it belongs to:
+    async def export(
+        self, agent: type[Agent] | Agent, name: str | None = None, *below: tuple[type[Agent], str]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Everything that is kept of an agent and of all below it, one thing after the other, for the person
+        it belongs to:
 
             async for line in app.export(Assistant, "ada"): ...
 
         The first is a header; each of the others has a `kind`: `message`, `turn`, `call`, `state`, … Nothing
-        is masked or left out but what lets the agent in at MCP servers. The agent is not started.
-        docs/storage.md describes the format.
+        is masked or left out but what lets the agent in at MCP servers. The agent is not started. A child is
+        named as for `evict`. Raises when there is no such agent. docs/storage.md describes the format.
         """
         from ..runtime.exporting import exported
 
-        self._check_class(cls, "export")
-        directory = await self.open()
-        address = directory.address(cls, canonical(name))
+        address, directory = await self._address("export", agent, name, below), await self.open()
         await directory.require(address)
         async for line in exported(directory.store, address, now=self.clock.now_ms()):
             yield line

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..runtime.actor import Actor
     from ..runtime.directory import Directory
 
-__all__ = ["Handle", "handle_of", "place_of"]
+__all__ = ["Handle", "address_in", "handle_of", "place_of"]
 
 STOPS = ("cancel_chat", "abort_all_requests")
 """What stops turns at once where the agent is in memory, and once it is awaited anywhere."""
@@ -247,6 +247,11 @@ def handle_of(
     """An agent of this class from outside. One that does not chat may have a `chat` of its own."""
     kind = ChatHandle if issubclass(cls, Think) else Handle
     return kind(cls, name, props, open=open, directory=directory, below=below)
+
+
+def address_in(handle: Handle, directory: Directory) -> Address:
+    """The address of an agent, checked."""
+    return handle._address(directory)  # pyright: ignore[reportPrivateUsage]
 
 
 def place_of(handle: Handle) -> tuple[type[Agent], list[tuple[str, str]]]:

@@ -10,10 +10,11 @@ from ..abort import AbortSignal
 from ..errors import AgentError
 from ..models.structured import structured
 from ..settings import shown
+from .beginning import Asked
 from .family import Family
 from .parts import Parts
 from .progress import Reports
-from .runs import Asked, Runs
+from .runs import Runs
 from .values import AgentToolResult
 
 __all__ = ["Children"]

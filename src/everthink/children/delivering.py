@@ -27,7 +27,7 @@ from . import queries
 from .parts import Parts
 from .progress import milestone_of
 from .queries import RunRow, Slot
-from .telling import OPEN, Ended, described, result_of, stored
+from .telling import OPEN, Ended, described, result_of, stored, tell, terminal
 from .values import AgentToolProgress, AgentToolResult, AgentToolRun, MilestoneMode
 
 __all__ = ["SOURCE", "Delivering", "Plan", "completion_text", "milestone_text"]
@@ -62,8 +62,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 class Delivering:
     """Delivers what is told of the detached runs of one parent."""
 
-    def __init__(self, parts: Parts, tell_end: Callable[[RunRow, Ended, int], None]) -> None:
-        self._parts, self._tell_end = parts, tell_end
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         # One after the other: a milestone may be heard of while those before it are told.
         self._telling = asyncio.Lock()
 
@@ -92,7 +92,7 @@ class Delivering:
                 return  # delivered before, or cleared
             if not failures:
                 if number is not None:
-                    self._tell_end(row, ended, number)
+                    tell(parts.feed, row, number, terminal(row.run_id, ended))
                 if claimed is not None:
                     await claimed()
             run = described(row._replace(status=ended.status, ended_at=row.ended_at or now))

@@ -1,7 +1,7 @@
 """Runs that nobody waits for: seen through to their end, whoever asked for them and whichever process it is.
 
-    run_agent_tool(…, detached=…) --Plan--> Runs --Followed--> DetachedRuns --> delivering.py
-                                                                   '-- too long, too silent: given up
+    run_agent_tool(…, detached=…) --Plan--> Runs --Watch--> DetachedRuns --> delivering.py
+                                                                '-- too long, too silent: given up
 
 A run outlives the turn that asked for it, and the process: its parent takes it up at its next start. One that
 is given up is stopped, and still seen through: its child may have come to its end at that moment.
@@ -15,8 +15,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ..abort import AbortSignal
-from ..current import current_connection, step_outside
 from ..errors import AgentError
 from ..journal import turn_rows
 from ..messages import encode_json
@@ -24,14 +22,15 @@ from ..observe.run_events import AgentToolDetachedLiveCountWarning
 from ..schedules.callbacks import callback_name
 from ..settings import as_settings
 from . import queries
+from .beginning import Beginning
 from .delivering import SOURCE, Delivering, Plan
-from .following import Followed
 from .parts import Parts
 from .queries import RunRow
 from .telling import OPEN, WHY, Ended, ended_of
-from .values import AgentToolResult, Detached, InterruptedReason
+from .values import Detached, InterruptedReason
+from .watching import Watch, outside
 
-__all__ = ["CANCELLED_BY_PARENT", "DetachedRuns", "Hands", "outside"]
+__all__ = ["CANCELLED_BY_PARENT", "DetachedRuns"]
 
 CANCELLED_BY_PARENT = "cancelled by parent"
 MANY = 50
@@ -42,40 +41,30 @@ _GIVEN_UP: dict[InterruptedReason, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Hands:
-    """What `Runs` does for detached runs."""
-
-    join: Callable[[RunRow], Awaitable[Followed | AgentToolResult]]
-    """Follow a run where it is. Its result when it is over."""
-    awaited: Callable[[Followed, AbortSignal | None], Awaitable[Ended]]
-    """How a run that is followed ends."""
-    stop: Callable[[Followed, str | None], Awaitable[None]]
-    tell_end: Callable[[RunRow, Ended, int], None]
-    """Tell windows how it ended, under which number."""
-
-
 @dataclass(slots=True)
-class _Watch:
+class _Kept:
     """A run that is seen through here."""
 
+    row: RunRow
     plan: Plan
-    heard_at: int
-    """When something was last heard of it (ms). While nobody ran it, it was not silent."""
-    has_reported: bool
     is_given_up: bool
+    watch: Watch | None = None
     task: asyncio.Task[Any] | None = None
     gave_up: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it was tried to tell that it was given up: its end is told after that."""
+
+    def is_at_rest(self) -> bool:
+        """True when nothing happens in it before a person answers, or its time is over."""
+        return self.watch is not None and not self.is_given_up and self.watch.is_at_rest()
 
 
 class DetachedRuns:
     """The detached runs of one parent."""
 
-    def __init__(self, parts: Parts, hands: Hands) -> None:
-        self._parts, self._hands = parts, hands
-        self._delivering = Delivering(parts, hands.tell_end)
-        self._watched: dict[str, _Watch] = {}
+    def __init__(self, parts: Parts, beginning: Beginning) -> None:
+        self._parts, self._beginning = parts, beginning
+        self._delivering = Delivering(parts)
+        self._kept: dict[str, _Kept] = {}
         self._has_warned = False
 
     # --- asking for one
@@ -107,97 +96,95 @@ class DetachedRuns:
         )
         return encode_json(plan).decode()
 
-    def watch(self, run: Followed) -> None:
+    def watch(self, watch: Watch) -> None:
         """See a run through that has begun."""
-        self._begin(run.row, lambda watch: self._see_through(run, watch))
+        self._begin(watch.row, lambda kept: self._see_through(watch, kept))
 
     def take_up(self, row: RunRow) -> None:
         """See a run through that an earlier process left, or whose end it did not deliver."""
-        if row.run_id not in self._watched:
-            self._begin(row, lambda watch: self._taken_up(row, watch))
+        if row.run_id not in self._kept:
+            self._begin(row, lambda kept: self._taken_up(row, kept))
 
-    def _begin(self, row: RunRow, work: Callable[[_Watch], Awaitable[None]]) -> None:
-        watch = _Watch(
-            Plan.of(row),
-            heard_at=self._parts.clock.now_ms(),
-            has_reported=row.progress_at is not None,
-            is_given_up=row.give_up_claimed_at is not None,
-        )
-        self._watched[row.run_id] = watch
+    def _begin(self, row: RunRow, work: Callable[[_Kept], Awaitable[None]]) -> None:
+        kept = self._kept[row.run_id] = _Kept(row, Plan.of(row), row.give_up_claimed_at is not None)
         self._count()
-        self._parts.background(self._whole(row.run_id, watch, work))
+        self._parts.background(self._whole(row.run_id, kept, work), rests=kept.is_at_rest)
 
-    async def _whole(self, run_id: str, watch: _Watch, work: Callable[[_Watch], Awaitable[None]]) -> None:
-        watch.task = cast("asyncio.Task[Any]", asyncio.current_task())
+    async def _whole(self, run_id: str, kept: _Kept, work: Callable[[_Kept], Awaitable[None]]) -> None:
+        kept.task = cast("asyncio.Task[Any]", asyncio.current_task())
         try:
-            await outside(work(watch))
+            await outside(work(kept))
         finally:
-            if self._watched.get(run_id) is watch:
-                del self._watched[run_id]
+            if self._kept.get(run_id) is kept:
+                del self._kept[run_id]
             self._count()
 
     def _count(self) -> None:
-        live = len(self._watched)
+        live = len(self._kept)
         if live >= MANY and not self._has_warned:
             self._parts.emit(AgentToolDetachedLiveCountWarning(live_count=live, threshold=MANY))
         self._has_warned = live >= MANY
 
-    def heard(self, row: RunRow, *, is_report: bool, is_milestone: bool) -> None:
-        """Something was heard of a run."""
-        watch = self._watched.get(row.run_id)
-        if watch is None:
-            return
-        watch.heard_at = self._parts.clock.now_ms()
-        watch.has_reported = watch.has_reported or is_report
-        if is_milestone:
-            self._parts.background(outside(self._delivering.milestones(row)))
-
     def forget(self, run_id: str) -> None:
         """See a run through no longer: it is cleared."""
-        watch = self._watched.pop(run_id, None)
-        if watch is not None and watch.task is not None and watch.task is not asyncio.current_task():
-            watch.task.cancel()
+        kept = self._kept.pop(run_id, None)
+        if kept is not None and kept.task is not None and kept.task is not asyncio.current_task():
+            kept.task.cancel()
+
+    def leave(self) -> None:
+        """The parent leaves memory: it is back when the time of a run is over."""
+        for kept in self._kept.values():
+            if kept.plan.max_budget is not None and not kept.is_given_up:
+                self._parts.wake_at(kept.row.started_at + math.ceil(kept.plan.max_budget * 1000))
 
     # --- seeing it through
 
-    async def _taken_up(self, row: RunRow, watch: _Watch) -> None:
+    async def _taken_up(self, row: RunRow, kept: _Kept) -> None:
         if row.status in OPEN:
-            joined = await self._hands.join(row)
-            if isinstance(joined, Followed):
-                await self._see_through(joined, watch)
+            joined = await self._beginning.join(row)
+            if isinstance(joined, Watch):
+                await self._see_through(joined, kept)
                 return
             # Its child is gone: that is stored, and windows know.
             row = await queries.one(self._parts.store, row.run_id) or row
         await self._delivering.deliver(row, "finish", ended_of(row))
 
-    async def _see_through(self, run: Followed, watch: _Watch) -> None:
-        row = run.row
-        if watch.is_given_up and row.give_up_delivered_at is None:
-            self._give_up(run, watch, cast("InterruptedReason", row.reason or "budget-exceeded"))
-        elif watch.is_given_up:
-            watch.gave_up.set()
-        ending = asyncio.ensure_future(self._hands.awaited(run, None))
+    async def _see_through(self, watch: Watch, kept: _Kept) -> None:
+        row = watch.row
+        watch.on_milestone = lambda: self._parts.background(outside(self._delivering.milestones(row)))
+        if kept.is_given_up and row.give_up_delivered_at is None:
+            self._give_up(watch, kept, cast("InterruptedReason", row.reason or "budget-exceeded"))
+        elif kept.is_given_up:
+            kept.gave_up.set()
+        ended = await self._within_budgets(watch, kept)
+        await self._delivering.milestones(row)
+        if kept.is_given_up:
+            await kept.gave_up.wait()
+        await self._delivering.deliver(row, "finish", ended, number=watch.following.last + 1)
+
+    async def _within_budgets(self, watch: Watch, kept: _Kept) -> Ended:
+        """How a run ends, which is given up when it takes too long."""
+        ending = asyncio.ensure_future(watch.end())
         try:
-            await self._delivering.milestones(row)
-            if await self._is_over(run):
+            await self._delivering.milestones(watch.row)
+            if await self._is_over(watch):
                 await ending  # it was in time, however late we come
+            kept.watch = watch
             while not ending.done():
-                left, why = self._left(run, watch)
+                left, why = self._left(watch, kept)
                 if left <= 0:
-                    self._give_up(run, watch, why)
+                    self._give_up(watch, kept, why)
                 else:
                     await self._rest(ending, left)
-            ended = await ending
+            return await ending
         finally:
+            kept.watch = None
             ending.cancel()
-        await self._delivering.milestones(row)
-        if watch.is_given_up:
-            await watch.gave_up.wait()
-        await self._delivering.deliver(row, "finish", ended, number=run.following.last + 1)
+            watch.close()
 
-    async def _is_over(self, run: Followed) -> bool:
-        child = run.following.child
-        turn = await turn_rows.one(child.store, run.row.run_id)
+    async def _is_over(self, watch: Watch) -> bool:
+        child = watch.following.child
+        turn = await turn_rows.one(child.store, watch.row.run_id)
         return (turn is None or turn.ended_at is not None) and not child.is_to_go_on()
 
     async def _rest(self, ending: asyncio.Future[Ended], seconds: float) -> None:
@@ -212,43 +199,35 @@ class DetachedRuns:
 
     # --- giving it up
 
-    def _left(self, run: Followed, watch: _Watch) -> tuple[float, InterruptedReason]:
+    def _left(self, watch: Watch, kept: _Kept) -> tuple[float, InterruptedReason]:
         """Seconds until it is to be looked at again; 0 or less: it is given up, and why."""
-        plan, now = watch.plan, self._parts.clock.now_ms()
-        if watch.is_given_up:
+        plan, now = kept.plan, self._parts.clock.now_ms()
+        if kept.is_given_up:
             return math.inf, "budget-exceeded"
         budget = patience = math.inf
         if plan.max_budget is not None:
-            budget = plan.max_budget - (now - run.row.started_at) / 1000
+            budget = plan.max_budget - (now - watch.row.started_at) / 1000
         if plan.no_progress_budget is not None:
-            if not watch.has_reported or run.following.child.answers.is_waiting_for_person():
+            if not watch.has_reported or watch.following.child.waits_for_person():
                 watch.heard_at = now  # nothing is expected of it yet
             patience = plan.no_progress_budget - (now - watch.heard_at) / 1000
         return (budget, "budget-exceeded") if budget <= patience else (patience, "no-progress")
 
-    def _give_up(self, run: Followed, watch: _Watch, why: InterruptedReason) -> None:
-        watch.is_given_up = True
+    def _give_up(self, watch: Watch, kept: _Kept, why: InterruptedReason) -> None:
+        kept.is_given_up = True
         ended = Ended("interrupted", error=_GIVEN_UP[why], reason=why)
-        self._parts.background(self._given_up(run, watch, ended))
+        self._parts.background(self._given_up(watch, kept, ended))
 
-    async def _given_up(self, run: Followed, watch: _Watch, ended: Ended) -> None:
+    async def _given_up(self, watch: Watch, kept: _Kept, ended: Ended) -> None:
         """Tell that it is given up; stop it once that is stored, so that no crash leaves it half done."""
         try:
             await self._delivering.deliver(
-                run.row,
+                watch.row,
                 "give_up",
                 ended,
-                number=run.following.last + 1,
-                claimed=lambda: self._hands.stop(run, ended.error),
-                tried=watch.gave_up.set,
+                number=watch.following.last + 1,
+                claimed=lambda: watch.stop(ended.error),
+                tried=kept.gave_up.set,
             )
         finally:
-            watch.gave_up.set()
-
-
-async def outside(work: Awaitable[None]) -> None:
-    """Do something that no turn waits for, in a task of its own: neither the turn that asked for the run,
-    nor that of the child. Its client may be gone."""
-    step_outside()
-    current_connection.set(None)
-    await work
+            kept.gave_up.set()

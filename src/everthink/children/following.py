@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from .. import chunks as ui
@@ -23,13 +24,11 @@ from ..journal.read import has_open_answer, texts_of
 from ..journal.segments import readable
 from ..journal.turn import Turn
 from ..journal.turn_rows import TurnRow
-from ..models.structured import Structured
 from ..store.port import AgentStore
 from .parts import Child
-from .queries import RunRow
 from .values import InterruptedReason
 
-__all__ = ["Followed", "Following", "Windows", "stored_pieces", "turns_of"]
+__all__ = ["Following", "Windows", "stored_pieces", "turns_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +37,6 @@ class Windows:
 
     no_progress: float
     in_all: float
-
-
-@dataclass(slots=True)
-class Followed:
-    """A run that is not over, and is followed."""
-
-    row: RunRow
-    following: Following
-    output: Structured | None
-    windows: Windows | None = None
-    """For one that an earlier process began."""
-    alive: Callable[[], object] | None = None
-    """Told of each piece: the turn that waits does not hang."""
-    is_stopped: bool = False
-    reason: str | None = None
-    """Why it was stopped."""
 
 
 class Following:
@@ -143,7 +126,8 @@ class Following:
         """Tell what was said before we came, then what came meanwhile."""
         self._parked, self.is_catching_up = [], True
         try:
-            for row in await turns_of(self.child.store, self.run_id):
+            rows, self._is_overtaken = await _turns_of(self.child.store, self.run_id)
+            for row in rows:
                 if row.id == self.run_id:
                     self._seq = row.seq
                 self._take(row.id, 0, await _bodies(self.child.store, row.id))
@@ -168,7 +152,7 @@ class Following:
                 waits = [ending, moved]
                 if windows is not None and until is not None:
                     silence = min(windows.no_progress, until - clock.monotonic())
-                    if self.child.answers.is_waiting_for_person():
+                    if self.child.waits_for_person():
                         silence = until - clock.monotonic()  # it is no silence of the child
                     if silence != float("inf"):
                         waits.append(asyncio.ensure_future(clock.sleep(max(0.0, silence))))
@@ -215,18 +199,18 @@ class Following:
 async def turns_of(store: AgentStore, run_id: str) -> list[TurnRow]:
     """The turns of a child that are a run: the one that was asked for, and its continuations, up to where
     somebody says something else."""
+    return (await _turns_of(store, run_id))[0]
+
+
+async def _turns_of(store: AgentStore, run_id: str) -> tuple[list[TurnRow], bool]:
+    """The same, and whether somebody has said something else."""
     rows = await turn_rows.all_turns(store)
     first = next((row for row in rows if row.id == run_id), None)
     if first is None:
-        return []
-    found = [first]
-    for row in rows:
-        if row.seq <= first.seq or row.started_at is None:
-            continue
-        if not row.continuation:
-            break
-        found.append(row)
-    return found
+        return [], False
+    later = [row for row in rows if row.seq > first.seq and row.started_at is not None]
+    own = list(takewhile(lambda row: row.continuation, later))
+    return [first, *own], len(own) < len(later)
 
 
 async def stored_pieces(store: AgentStore, run_id: str) -> list[str]:

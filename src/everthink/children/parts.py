@@ -1,6 +1,6 @@
 """What a parent works with, and what it has of a child that is in memory.
 
-runtime/directory --makes--> Parts, Child --> family.py, runs.py
+runtime/directory --makes--> Parts, Child --> family.py, runs.py, beginning.py, watching.py
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..holds import Hold
 from ..hooks.runner import HookRunner
 from ..journal.feed import Feed
 from ..journal.open_turns import OpenTurns
+from ..messages import Part
 from ..models.port import OutputSchema
 from ..observe.events import EventBody
 from ..store.port import AgentStore, Statement
@@ -40,13 +41,21 @@ class Child:
     """Say in memory what its answer is to be, as is stored."""
     expected: Callable[[], OutputSchema | None]
     """What it is to be, if that was said."""
-    text_of: Callable[[str], Awaitable[str]]
-    """The text of a message."""
+    parts_of: Callable[[str], Awaitable[list[Part]]]
+    """The parts of a message."""
     is_to_go_on: Callable[[], bool]
     """True while it waits for a person, or goes on because of an answer."""
     until_stable: Callable[[float | None], Awaitable[bool]]
+    rests: Callable[[], bool]
+    """True when nothing goes on in it before a person answers: it, or one below it."""
+    has_found_turns: Callable[[], bool]
+    """True while it works at something that was cut off, or accepted, before it came into memory."""
     cancel_all: Callable[[object], Awaitable[Any]]
     hold: Callable[[], Hold]
+
+    def waits_for_person(self) -> bool:
+        """True when its silence is none: somebody is asked something, by it or by one below it."""
+        return self.answers.is_waiting_for_person() or self.rests()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,6 +68,8 @@ class Kin:
     """The same by the name of its class, which need not be known."""
     classes: Callable[[], dict[str, type[Any]]]
     """The classes that are known, by name."""
+    learn: Callable[[type[Any]], None]
+    """Know the class of a child from now on."""
     handle: Callable[[type[Any], Address], Any]
     """An agent as others have it."""
     reach: Callable[[Address], Awaitable[Any]]
@@ -82,8 +93,12 @@ class Parts:
     kin: Kin
     new_id: Callable[[], str]
     emit: Callable[[EventBody], None]
-    background: Callable[[Awaitable[Any]], None]
+    background: Callable[..., None]
+    """Keeps a task alive until it ends. The agent stays in memory for it, unless `rests=…` says that it only
+    waits for a person."""
     hold: Callable[[], Hold]
+    wake_at: Callable[[int], None]
+    """See that the parent is in memory at that time (ms)."""
     mark: Callable[[], Awaitable[None]]
     """Keep with the agent that there are runs to look for."""
     aborts: AbortRegistry | None

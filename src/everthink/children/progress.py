@@ -1,6 +1,6 @@
 """How far a child is: what it reports while it runs for its parent.
 
-    child: report_progress(…) --> Reports --RunProgressed--> its feed --> runs.py --> the parent's windows
+    child: report_progress(…) --> Reports --RunProgressed--> its feed --> watching.py --> the parent's windows
                                      '-- a milestone: its row and its chunk in the journal, one commit
 
 Progress passes by: the latest is kept with the run, and no message holds it. At most one in 200 ms is told,
@@ -32,7 +32,7 @@ from .parts import Parts
 from .queries import MilestoneRow
 from .values import AgentToolProgress
 
-__all__ = ["Reports", "chunk_of", "milestone_in", "milestone_of", "progress_of"]
+__all__ = ["Reports", "chunk_of", "is_report", "milestone_in", "milestone_of", "progress_of"]
 
 log = logging.getLogger("everthink.children")
 
@@ -215,6 +215,14 @@ def milestone_of(row: MilestoneRow) -> AgentToolProgress:
     """A milestone by its row, for code."""
     said: dict[str, Any] = decode_json(row.said, dict[str, Any])
     return progress_of({**said, "name": row.name, "sequence": row.seq, "at": row.at})
+
+
+def is_report(body: str) -> bool:
+    """True when a piece of a child is how far it is: told as it passes, without a number of its own."""
+    if f'"{PROGRESS}"' not in body:
+        return False
+    chunk = ui.decode(body)
+    return isinstance(chunk, ui.Data) and chunk.type == PROGRESS
 
 
 def milestone_in(body: str) -> AgentToolProgress | None:

@@ -26,6 +26,7 @@ __all__ = [
     "cleared",
     "delivered",
     "ended",
+    "is_awaited",
     "kept",
     "last_milestone",
     "milestone",
@@ -173,6 +174,13 @@ async def owed(store: AgentStore) -> list[RunRow]:
     """The detached runs whose end was not delivered yet, the oldest first."""
     wanted = "detached IS NOT NULL AND finish_delivered_at IS NULL"
     return _all(await store.fetch(f"{_ROWS} AND {wanted} ORDER BY started_at, run_id"))
+
+
+async def is_awaited(database: Store, child: str) -> bool:
+    """True when the parent of an agent waits for a run of it, or has not been told how it ended."""
+    owed = "detached IS NOT NULL AND finish_delivered_at IS NULL"
+    sql = f"SELECT 1 FROM child_runs WHERE child = ? AND (ended_at IS NULL OR ({owed})) LIMIT 1"
+    return bool(await database.fetch(sql, child))
 
 
 async def newest(store: AgentStore, limit: int) -> list[RunRow]:

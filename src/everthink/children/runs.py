@@ -1,97 +1,45 @@
 """The runs of an agent's children: one turn of a child each, asked for by the parent and kept with it.
 
-    agent_tool, run_agent_tool --> Runs: one commit (run, child, its turn) --> Following --> result
+    agent_tool, run_agent_tool --> Runs --> Beginning --Watch--> how it ended --> result
 
-A run is never begun twice: whoever asks again under its id, also after a crash, joins the child where it is.
-How it ended is stored with the result of the call that asked for it. A parent that is stopped stops its
-children; one that only leaves memory does not.
+How a run ended is stored with the result of the call that asked for it. A parent that is stopped stops its
+children; one that only leaves memory does not, and takes up at its next start what nobody asks for again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from ..abort import AbortSignal
 from ..clock import ms_of
-from ..current import current_turn, identity_within
-from ..door.submissions import AcceptedRun
-from ..errors import AgentError, StructuredOutputError
+from ..current import current_turn
+from ..errors import AgentError
 from ..journal import turn_rows
-from ..journal.feed import FeedEvent, RunProgressed, RunTold, TurnEnded
+from ..journal.feed import FeedEvent, TurnEnded
 from ..journal.read import Below, is_asking, worked_at
-from ..messages import decode_json, encode_json
-from ..models.structured import Structured, structured
 from ..store.port import AgentStore, Statement
-from ..tools.output import jsonable
 from . import queries
-from .detached import CANCELLED_BY_PARENT, DetachedRuns, Hands, outside
+from .beginning import Asked, Beginning
+from .detached import CANCELLED_BY_PARENT, DetachedRuns
 from .family import BELOW
-from .following import Followed, Following, Windows, stored_pieces, turns_of
-from .parts import Child, Parts
-from .progress import chunk_of, milestone_in, progress_of
+from .parts import Parts
 from .queries import RunRow
-from .telling import (
-    DELETED,
-    NO_OUTPUT,
-    OPEN,
-    SKIPPED,
-    WHY,
-    Ended,
-    described,
-    ended_of,
-    piece,
-    result_of,
-    started,
-    stored,
-    stored_result,
-    terminal,
-)
-from .values import (
-    CANCELLED,
-    FAILED,
-    AgentToolProgress,
-    AgentToolResult,
-    AgentToolRun,
-    RunStatus,
-    preview_of,
-)
+from .telling import OPEN, described, result_of, started, stored_result, tell
+from .values import CANCELLED, AgentToolResult, AgentToolRun, RunStatus
+from .watching import UnknownChild, Watch, Watched, child_of, reason_of, stop_child
 
-__all__ = ["RUNS", "TOOL_OUTPUT", "Asked", "Runs"]
+__all__ = ["RUNS", "Runs"]
 
 log = logging.getLogger("everthink.children")
 
 RUNS = "runs"
 """Under this name a parent keeps that it has runs: others look for none."""
-TOOL_OUTPUT = "toolOutput"
-"""Under this name a child keeps the schema that its answer is to fit."""
-REPLAYED = 50
-"""So many runs a window is told of when it connects."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is asked of a child."""
-
-    input: Any
-    run_id: str
-    call_id: str | None = None
-    turn: str | None = None
-    """The turn of the parent that waits for it."""
-    order: int = 0
-    preview: str | None = None
-    display: dict[str, Any] | None = None
-    output: Structured | None = None
-    """What the answer is to be."""
-    detached: str | None = None
-    """What becomes of it when nobody waits: see `DetachedRuns.planned`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +57,15 @@ class Runs:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._beginning = asyncio.Lock()
-        # The runs that somebody here waits for, or brings to their end.
-        self._followed: dict[str, Followed] = {}
+        self.watched: Watched = {}
+        """Those that somebody here waits for, or brings to their end."""
+        self._beginning = Beginning(parts, self.watched)
+        # One run is begun, or looked for, at a time.
+        self._lock = asyncio.Lock()
         # The turns of the parent that have asked for runs, and go on.
         self._turns: set[str] = set()
         parts.feed.join(self._see)
-        self.detached = DetachedRuns(
-            parts,
-            Hands(
-                join=lambda row: self._join(row, None),
-                awaited=self._awaited,
-                stop=self._stop,
-                tell_end=self._tell_end,
-            ),
-        )
+        self.detached = DetachedRuns(parts, self._beginning)
 
     # --- asking for one
 
@@ -137,11 +79,8 @@ class Runs:
             return begun
         if begun.row.detached is not None:
             return _handle(begun.row)
-        ended = await self._awaited(begun, signal)
-        statement, told = self._ending(begun, ended)
-        await self._parts.store.apply([statement])
-        told()
-        return result_of(begun.row, ended)
+        with self._parts.hold():  # nobody would call the code again that waits here
+            return await begun.kept(signal)
 
     async def run_for_call(
         self, cls: type[Any], asked: Asked, request_id: str, alive: Callable[[], object] | None = None
@@ -153,8 +92,9 @@ class Runs:
         begun = await self._begun(cls, asked, signal, alive)
         if isinstance(begun, AgentToolResult):
             return EndedForCall(begun)
-        ended = await self._awaited(begun, signal)
-        statement, told = self._ending(begun, ended)
+        ended = await begun.end(signal)
+        begun.close()
+        statement, told = begun.ending(ended)
         return EndedForCall(result_of(begun.row, ended), [statement], told)
 
     def _alive(self) -> Callable[[], object] | None:
@@ -166,12 +106,8 @@ class Runs:
         return None if turn is None else turn.alive
 
     async def _begun(
-        self,
-        cls: type[Any],
-        asked: Asked,
-        signal: AbortSignal | None,
-        alive: Callable[[], object] | None,
-    ) -> Followed | AgentToolResult:
+        self, cls: type[Any], asked: Asked, signal: AbortSignal | None, alive: Callable[[], object] | None
+    ) -> Watch | AgentToolResult:
         """Begin a run, or join it. What is begun is seen through: a child must not run that nobody knows."""
         beginning = asyncio.ensure_future(self._begin(cls, asked, alive))
         try:
@@ -183,107 +119,37 @@ class Runs:
             raise
 
     async def _abandoned(
-        self, beginning: asyncio.Future[Followed | AgentToolResult], signal: AbortSignal | None
+        self, beginning: asyncio.Future[Watch | AgentToolResult], signal: AbortSignal | None
     ) -> None:
         begun = await beginning
-        if isinstance(begun, Followed) and begun.row.detached is None:
-            if signal is not None and signal.aborted:
-                self._followed[begun.row.run_id] = begun
-                await self._stopped(begun, _reason(signal))
-            else:
-                begun.following.close()
+        if isinstance(begun, AgentToolResult) or begun.row.detached is not None:
+            return
+        if signal is not None and signal.aborted:
+            await begun.stopped(reason_of(signal))
+        else:
+            begun.close()
 
     async def _begin(
         self, cls: type[Any], asked: Asked, alive: Callable[[], object] | None
-    ) -> Followed | AgentToolResult:
-        async with self._beginning:
-            row, asked = await self._known(asked)
+    ) -> Watch | AgentToolResult:
+        async with self._lock:
+            row, asked = await self._beginning.known(asked)
             if asked.turn is not None:
                 self._turns.add(asked.turn)
-            try:  # also for a run that is known: from here on its class is
-                address = self._parts.kin.address(cls, asked.run_id, self._parts.address)
-            except AgentError as error:
-                return AgentToolResult(
-                    run_id=asked.run_id, agent_type=cls.__name__, status="error", error=str(error)
-                )
+            if row is not None:
+                self._parts.kin.learn(cls)
             if row is not None and (asked.detached is not None or row.detached is not None):
                 return self._known_detached(row)
             if row is not None:
-                return await self._join(row, asked.output, alive)
-            await self._parts.mark()
-            row = self._row(cls, asked, address.id)
-            if (full := await self._over_cap(row)) is not None:
-                return full
-            child = await self._parts.kin.child(address)
-            run = Followed(row, self._follow(child, row, alive), asked.output, alive=alive)
-            try:
-                await self._accept(child, row, asked)
-            except BaseException:
-                run.following.close()
-                raise
-            if row.detached is not None:
-                self.detached.watch(run)
-        self._tell(row, 0, started(row))
-        await self._parts.hooks.on_agent_tool_start(described(row))
-        return run
-
-    async def _known(self, asked: Asked) -> tuple[RunRow | None, Asked]:
-        """The run of that id, and what is asked. A provider may use the id of a call again."""
-        row = await queries.one(self._parts.store, asked.run_id)
-        if row is not None and asked.turn is not None and row.turn not in (None, asked.turn):
-            asked = replace(asked, run_id=f"{asked.run_id}:{asked.turn[-8:]}")
-            row = await queries.one(self._parts.store, asked.run_id)
-        return row, asked
-
-    def _row(self, cls: type[Any], asked: Asked, child: str) -> RunRow:
-        display = None if asked.display is None else encode_json(asked.display).decode()
-        preview = asked.preview if asked.preview is not None else preview_of(asked.input, encode_json)
-        return RunRow(
-            run_id=asked.run_id,
-            child=child,
-            cls=cls.__name__,
-            call_id=asked.call_id,
-            turn=asked.turn,
-            status="running",
-            place=asked.order,
-            preview=preview,
-            display=display,
-            summary=None,
-            output=None,
-            error=None,
-            reason=None,
-            is_left=0,
-            detached=asked.detached,
-            started_at=self._parts.clock.now_ms(),
-            ended_at=None,
-        )
-
-    async def _over_cap(self, row: RunRow) -> AgentToolResult | None:
-        """The refusal when too many children run."""
-        most = self._parts.hooks.setting("max_concurrent_agent_tools")
-        if math.isinf(most) or len(await queries.open_runs(self._parts.store)) < most:
-            return None
-        now = self._parts.clock.now_ms()
-        error = f"max_concurrent_agent_tools ({most:g}) exceeded"
-        refused = row._replace(status="error", error=error, ended_at=now)
-        await self._parts.store.apply([queries.began(self._parts.address.id, refused)])
-        self._tell(refused, 0, started(refused))
-        self._tell(refused, 1, {"kind": "error", "runId": row.run_id, "error": error})
-        return stored_result(refused)
-
-    async def _accept(self, child: Child, row: RunRow, asked: Asked) -> None:
-        """One commit: the run, the child and its turn."""
-        began: list[Statement] = [queries.began(self._parts.address.id, row)]
-        if asked.output is not None:
-            began.append(child.save_value(TOOL_OUTPUT, msgspec.to_builtins(asked.output.schema)))
-            child.expect(asked.output.schema)
-        message = await child.hooks.format_agent_tool_input(asked.input)
-        run = AcceptedRun(began, identity_within(self._parts.address.id))
-        accepted = await child.submissions.accept(message, submission_id=row.run_id, run=run)
-        if not accepted.accepted:  # the child has had such a turn: only the run is new
-            await self._parts.store.apply(began[:1])
-
-    # --- joining one
+                return await self._beginning.join(row, asked.output, alive)
+            begun = await self._beginning.begin(cls, asked, alive)
+            if isinstance(begun, AgentToolResult):
+                return begun
+            if begun.row.detached is not None:
+                self.detached.watch(begun)
+        tell(self._parts.feed, begun.row, 0, started(begun.row))
+        await self._parts.hooks.on_agent_tool_start(described(begun.row))
+        return begun
 
     def _known_detached(self, row: RunRow) -> AgentToolResult:
         """A run that is detached stays so, whoever asks again: its result when it is over."""
@@ -298,191 +164,11 @@ class Runs:
         self.detached.take_up(row)
         return _handle(row)
 
-    async def _join(
-        self, row: RunRow, output: Structured | None, alive: Callable[[], object] | None = None
-    ) -> Followed | AgentToolResult:
-        if row.status not in OPEN:
-            return stored_result(row)
-        self._tell(row, 0, started(row))  # windows know it; others here see that a child is waited for
-        child = await self._child(row)
-        if child is None:
-            return await self._seal(row, Ended("error", error=DELETED))
-        following = self._follow(child, row, alive)
-        try:
-            await following.catch_up()
-        except BaseException:
-            following.close()
-            raise
-        windows, setting = None, self._parts.hooks.setting
-        if row.detached is None:
-            windows = Windows(
-                setting("agent_tool_reattach_no_progress_timeout"), setting("agent_tool_reattach_max_window")
-            )
-        return Followed(row, following, output or structured(child.expected()), windows, alive)
+    # --- those that are kept
 
-    async def _child(self, row: RunRow) -> Child | None:
-        cls = self._parts.kin.classes().get(row.cls)
-        if cls is None:
-            raise AgentError(
-                f"There is no agent class {row.cls!r} for the run {row.run_id!r}.",
-                next_step=f"Name it in the class of the parent, sub_agents = ({row.cls},), or in App(…).",
-            )
-        address = self._parts.kin.address(cls, row.run_id, self._parts.address)
-        return await self._parts.kin.child(address) if await self._parts.kin.exists(address) else None
-
-    def _follow(self, child: Child, row: RunRow, alive: Callable[[], object] | None) -> Following:
-        def tell(sequence: int, body: str) -> None:
-            self._tell(row, sequence, piece(row.run_id, body))
-            if not following.is_catching_up:
-                self._heard(row, alive, milestone_in(body))
-
-        def note(event: RunProgressed) -> None:
-            self._tell(row, following.last, piece(row.run_id, event.body), is_passing=True)
-            self._heard(row, alive, progress_of(event.progress))
-
-        following = Following(child, row.run_id, tell, note)
-        return following
-
-    def _heard(
-        self, row: RunRow, alive: Callable[[], object] | None, progress: AgentToolProgress | None
-    ) -> None:
-        """A child says something, or how far it is."""
-        if alive is not None:
-            alive()
-        is_milestone = progress is not None and progress.milestone is not None
-        self.detached.heard(row, is_report=progress is not None, is_milestone=is_milestone)
-        if progress is not None and self._parts.hooks.overrides("on_progress"):
-            self._parts.background(outside(self._parts.hooks.on_progress(described(row), progress)))
-
-    # --- waiting for it
-
-    async def _awaited(self, run: Followed, signal: AbortSignal | None) -> Ended:
-        """How a run ends. Whoever is stopped stops the child; who is only cut off lets it go on."""
-        ending = asyncio.ensure_future(self._to_the_end(run))
-        watch = None if signal is None else asyncio.ensure_future(signal.wait())
-        self._followed[run.row.run_id] = run
-        is_handed_on = False
-        try:
-            with self._parts.hold(), run.following.child.hold():
-                await asyncio.wait(
-                    [ending] if watch is None else [ending, watch], return_when=asyncio.FIRST_COMPLETED
-                )
-                if signal is not None and signal.aborted and not ending.done():
-                    await self._stop(run, _reason(signal))
-                return await ending
-        except asyncio.CancelledError:
-            if signal is not None and signal.aborted:
-                # The turn of the parent is over: the run comes to its end without it.
-                is_handed_on = True
-                self._parts.background(self._stopped(run, _reason(signal)))
-            raise
-        finally:
-            ending.cancel()
-            if watch is not None:
-                watch.cancel()
-            if not is_handed_on:
-                self._let_go(run)
-
-    async def _to_the_end(self, run: Followed) -> Ended:
-        while True:
-            why = await run.following.to_the_end(self._parts.clock, run.windows)
-            if why is not None:
-                is_left = why != "window-exceeded"
-                if not is_left:
-                    await self._stop(run, WHY[why])
-                return Ended("interrupted", error=WHY[why], reason=why, is_left=is_left)
-            if not run.following.is_left:
-                if run.is_stopped and run.following.child.is_to_go_on():  # were a person to answer
-                    return Ended("aborted", error=run.reason or CANCELLED)
-                if (ended := await self._collected(run.following.child, run.row.run_id)) is not None:
-                    return _fitted(ended, run.output)
-                continue  # it went on just now
-            # The child left memory in the middle, and goes on when it is reached: so it is.
-            last, _ = run.following.last, run.following.close()
-            child = await self._child(run.row)
-            if child is None:
-                return Ended("error", error=DELETED)
-            run.following = self._follow(child, run.row, run.alive)
-            run.following.is_stopped = run.is_stopped
-            await run.following.catch_up()
-            log.debug("run %s is followed again, from %d on", run.row.run_id, last)
-
-    async def _collected(self, child: Child, run_id: str) -> Ended | None:
-        """How a child that is at rest has ended its run; `None` when it goes on."""
-        rows = await turns_of(child.store, run_id)
-        if not rows:
-            return Ended("error", error=DELETED)
-        last = rows[-1]
-        if last.ended_at is None:
-            return None
-        match last.status:
-            case "completed":
-                said = [await child.text_of(row.answer_id) for row in rows]
-                own = await child.hooks.get_agent_tool_output(run_id)
-                output = None if own is None else jsonable(own, tool=run_id, by="get_agent_tool_output")
-                summary = await child.hooks.get_agent_tool_summary(run_id)
-                if summary is None:
-                    summary = "\n".join(text for text in said if text)
-                if not summary and output is not None:
-                    summary = output if isinstance(output, str) else encode_json(output).decode()
-                return Ended("completed", summary, output)
-            case "aborted":
-                return Ended("aborted", error=last.error or CANCELLED)
-            case "skipped":
-                return Ended("error", error=SKIPPED)
-            case _:
-                return Ended("error", error=last.error or FAILED)
-
-    # --- its end
-
-    def _ending(self, run: Followed, ended: Ended) -> tuple[Statement, Any]:
-        """What stores how a run ended, and what is to be done once that is durable."""
-        row, now = run.row, self._parts.clock.now_ms()
-        run.following.close()
-
-        def told() -> None:
-            self._tell_end(row, ended, run.following.last + 1)
-            self._parts.background(self._finished(row, ended, now))
-
-        return stored(row.run_id, ended, now=now), told
-
-    async def _finished(self, row: RunRow, ended: Ended, now: int) -> None:
-        info = described(row._replace(status=ended.status, ended_at=now))
-        await self._parts.hooks.on_agent_tool_finish(info, result_of(row, ended))
-
-    async def _seal(self, row: RunRow, ended: Ended) -> AgentToolResult:
-        """End a run whose child is gone."""
-        now = self._parts.clock.now_ms()
-        await self._parts.store.apply([stored(row.run_id, ended, now=now)])
-        said = await stored_pieces(AgentStore(self._parts.store.database, row.child), row.run_id)
-        self._tell(row, len(said) + 1, terminal(row.run_id, ended))
-        await self._finished(row, ended, now)
-        return result_of(row, ended)
-
-    def _let_go(self, run: Followed) -> None:
-        run.following.close()
-        if self._followed.get(run.row.run_id) is run:
-            del self._followed[run.row.run_id]
-
-    async def _stop(self, run: Followed, reason: str | None) -> None:
-        run.is_stopped, run.reason = True, reason
-        run.following.stop()
-        child = run.following.child
-        await child.submissions.cancel(run.row.run_id, reason)
-        await child.cancel_all(reason)  # what it goes on with after a person's answer
-
-    async def _stopped(self, run: Followed, reason: str | None) -> None:
-        """Stop a run that nobody waits for any more, and store how it ended."""
-        try:
-            await self._stop(run, reason)
-            ended = await self._to_the_end(run)
-            statement, told = self._ending(run, ended)
-            await self._parts.store.apply([statement])
-            told()
-        finally:
-            self._let_go(run)
-
-    # --- from outside
+    async def list(self) -> list[AgentToolRun]:
+        """Those that are kept, the oldest first."""
+        return [described(row) for row in await queries.kept(self._parts.store)]
 
     async def cancel(self, run_id: str, reason: object = None) -> None:
         """Stop a run. One that is over, or unknown, stays as it is."""
@@ -492,26 +178,15 @@ class Runs:
         text = None if reason is None else str(reason)
         if text is None and row.detached is not None:
             text = CANCELLED_BY_PARENT
-        if (run := self._followed.get(run_id)) is not None:
-            await self._stop(run, text)
+        if (watch := self.watched.get(run_id)) is not None:
+            await watch.stop(text)
         elif row.detached is not None:
-            await self._cancel_child(row, text)
+            with contextlib.suppress(UnknownChild):  # its end is told all the same
+                if (child := await child_of(self._parts, row)) is not None:
+                    await stop_child(child, run_id, text)
             self.detached.take_up(row)  # which delivers that it was stopped
-        else:
-            joined = await self._join(row, None)
-            if isinstance(joined, Followed):
-                self._followed[run_id] = joined
-                await self._stopped(joined, text)
-
-    async def _cancel_child(self, row: RunRow, reason: str | None) -> None:
-        child = await self._child(row)
-        if child is not None:
-            await child.submissions.cancel(row.run_id, reason)
-            await child.cancel_all(reason)
-
-    async def list(self) -> list[AgentToolRun]:
-        """Those that are kept, the oldest first."""
-        return [described(row) for row in await queries.kept(self._parts.store)]
+        elif isinstance(joined := await self._beginning.join(row), Watch):
+            await joined.stopped(text)
 
     async def clear(
         self, *, older_than: datetime | None, status: RunStatus | Sequence[RunStatus] | None
@@ -519,23 +194,24 @@ class Runs:
         """Delete runs with their children. How many."""
         wanted = None if status is None else frozenset([status] if isinstance(status, str) else status)
         rows = await queries.kept(self._parts.store, before=None if older_than is None else ms_of(older_than))
-        cleared = 0
-        for row in rows:
-            if wanted is not None and row.status not in wanted:
-                continue
-            if row.detached is None:
-                await self.cancel(row.run_id, "cleared")
-            else:
-                self.detached.forget(row.run_id)  # erasing its child stops it, and nobody is told
-            address = self._parts.address.child(row.cls, row.run_id)
-            await self._parts.kin.erase(address)
-            await self._parts.store.apply([queries.cleared(row.run_id)])
-            cleared += 1
-        return cleared
+        cleared = [row for row in rows if wanted is None or row.status in wanted]
+        for row in cleared:
+            await self._clear(row)
+        return len(cleared)
+
+    async def _clear(self, row: RunRow) -> None:
+        if row.detached is None:
+            await self.cancel(row.run_id, "cleared")
+        else:
+            self.detached.forget(row.run_id)  # erasing its child stops it, and nobody is told
+        await self._parts.kin.erase(self._parts.address.child(row.cls, row.run_id))
+        await self._parts.store.apply([queries.cleared(row.run_id)])
+
+    # --- those that nobody asks for again
 
     async def reconcile(self) -> None:
         """See to the runs that an earlier process left and that nobody asks for again."""
-        async with self._beginning:  # what begins just now is seen to by whoever begins it
+        async with self._lock:  # what begins just now is seen to by whoever begins it
             for row in await queries.owed(self._parts.store):
                 self.detached.take_up(row)
         for row in await queries.open_runs(self._parts.store):
@@ -543,7 +219,7 @@ class Runs:
                 self._turns.add(row.turn)
                 await self._without_turn(row)
             elif self._is_left(row):
-                self._parts.background(self._left(row))
+                self._parts.background(self._left(row), rests=lambda id=row.run_id: self.is_at_rest(id))
 
     def _see(self, shown: FeedEvent) -> None:
         """A turn that is over waits for nobody: what it has asked for and nobody has stopped is stopped."""
@@ -557,7 +233,7 @@ class Runs:
                 await self._without_turn(row)
 
     def _is_left(self, row: RunRow) -> bool:
-        return row.run_id not in self._followed and row.detached is None and row.status == "running"
+        return row.run_id not in self.watched and row.detached is None and row.status == "running"
 
     async def _without_turn(self, row: RunRow) -> None:
         """Stop a run whose turn is over, or was told to stop. Another one asks again, and goes on with it."""
@@ -571,12 +247,24 @@ class Runs:
 
     async def _left(self, row: RunRow) -> None:
         """Bring a run of code to its end that nobody waits for."""
-        joined = await self._join(row, None)
-        if isinstance(joined, Followed):
-            ended = await self._awaited(joined, None)
-            statement, told = self._ending(joined, ended)
-            await self._parts.store.apply([statement])
-            told()
+        if isinstance(joined := await self._beginning.join(row), Watch):
+            await joined.kept()
+
+    # --- waiting for a person
+
+    def rests(self, turn_id: str, call_id: str) -> bool:
+        """True when a call of a turn waits for a run in which nothing happens before a person answers."""
+        own = [watch for watch in self.watched.values() if watch.row.turn == turn_id]
+        return any(watch.row.call_id == call_id and watch.is_at_rest() for watch in own)
+
+    def is_at_rest(self, run_id: str) -> bool:
+        """True when nothing happens in a run before a person answers."""
+        watch = self.watched.get(run_id)
+        return watch is not None and watch.is_at_rest()
+
+    def leave(self) -> None:
+        """The parent leaves memory: see that it is back when something is due."""
+        self.detached.leave()
 
     async def below(self, turn_id: str) -> Below:
         """What the children do that a turn waits for, and those below them."""
@@ -590,46 +278,7 @@ class Runs:
                 is_asked = is_asked or await is_asking(member)
         return Below(worked, is_asked)
 
-    async def replayed(self, limit: int = REPLAYED) -> list[RunTold]:
-        """What a window that comes late is told: the latest runs, with all that was said in them."""
-        found: list[RunTold] = []
-        for row in await queries.newest(self._parts.store, limit):
-            told: list[dict[str, Any]] = [started(row)]
-            child = AgentStore(self._parts.store.database, row.child)
-            for body in await stored_pieces(child, row.run_id):
-                told.append(piece(row.run_id, body))
-            if row.ended_at is not None:
-                told.append(terminal(row.run_id, ended_of(row)))
-            found += [RunTold(row.run_id, row.call_id, number, event) for number, event in enumerate(told)]
-            if row.progress is not None and row.ended_at is None:
-                last = piece(row.run_id, chunk_of(decode_json(row.progress)))
-                found.append(RunTold(row.run_id, row.call_id, len(told) - 1, last, is_passing=True))
-        return found
-
-    def _tell(self, row: RunRow, sequence: int, event: dict[str, Any], *, is_passing: bool = False) -> None:
-        self._parts.feed.publish(RunTold(row.run_id, row.call_id, sequence, event, is_passing))
-
-    def _tell_end(self, row: RunRow, ended: Ended, sequence: int) -> None:
-        self._tell(row, sequence, terminal(row.run_id, ended))
-
 
 def _handle(row: RunRow) -> AgentToolResult:
     """What whoever asks for a detached run gets of it."""
     return AgentToolResult(run_id=row.run_id, agent_type=row.cls, status="running")
-
-
-def _reason(signal: AbortSignal) -> str | None:
-    return None if signal.reason is None else str(signal.reason)
-
-
-def _fitted(ended: Ended, wanted: Structured | None) -> Ended:
-    """The same with the value that was asked for; an error when what the child answered is none."""
-    if wanted is None or ended.status != "completed":
-        return ended
-    text = ended.summary if ended.output is None else encode_json(ended.output).decode()
-    if not text:
-        return replace(ended, status="error", error=NO_OUTPUT)
-    try:
-        return replace(ended, output=jsonable(wanted.parse(text), tool=wanted.schema.name))
-    except StructuredOutputError as error:
-        return replace(ended, status="error", output=None, error=error.what)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..clock import moment_of
+from ..journal.feed import Feed, RunTold
 from ..messages import decode_json
 from ..store.port import Statement
 from . import queries
@@ -35,6 +36,7 @@ __all__ = [
     "started",
     "stored",
     "stored_result",
+    "tell",
     "terminal",
 ]
 
@@ -61,6 +63,11 @@ class Ended:
     reason: InterruptedReason | None = None
     is_left: bool = False
     """True when the child goes on although nobody waits for it any more."""
+
+
+def tell(feed: Feed, row: RunRow, sequence: int, event: dict[str, Any], *, is_passing: bool = False) -> None:
+    """Tell windows of the parent something of a run, number `sequence` of it."""
+    feed.publish(RunTold(row.run_id, row.call_id, sequence, event, is_passing))
 
 
 def started(row: RunRow) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def agent_tool(
         shown_as["icon"] = icon
 
     async def run(given: dict[str, Any], ctx: ToolContext) -> Any:
-        from .runs import Asked  # with the first agent, not with the import
+        from .beginning import Asked  # with the first agent, not with the import
 
         children = getattr(ctx.agent, "_children", None)
         if children is None:

@@ -20,7 +20,7 @@ import click
 if TYPE_CHECKING:
     from ..client import Conversation, Reply, ToolQuestion
     from ..client.fields import Field
-    from ..errors import AgentError, NotConnected
+    from ..errors import AgentError, NoSuchChild, NotConnected
     from ..tools.question import Form
     from .screen import Screen
 
@@ -77,7 +77,7 @@ HELP = """\
 def command(whom: str | None, server: str, message: str | None, yes: bool, token: str | None) -> None:
     """Chat in the terminal."""
     from ..client.line import is_closed
-    from ..errors import NotConnected
+    from ..errors import NoSuchChild, NotConnected
     from .screen import Screen
 
     if sys.stdin.isatty():
@@ -90,11 +90,14 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
     with _loop() as here:
         try:
             room = here.run(_opened(url, screen))
+        except NoSuchChild as error:
+            raise _nearest_child(error, url) from error
         except NotConnected as error:
             is_unknown = error.status in (400, 404) or is_closed(error)
             raise (_unknown(error, url) if is_unknown else _for_people(error)) from error
         chat = Chat(here, room, screen, yes=yes, once=message is not None)
         try:
+            _check_chats(room, url)
             fine = chat.say(message) if message is not None else chat.talk()
         finally:
             here.run(room.close())
@@ -104,13 +107,18 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
 async def _opened(url: str, screen: Screen) -> Conversation:
     from ..client import Conversation
 
+    is_open = False
+
     def tell(text: str) -> None:
         gone = room.refusal
+        if gone is not None and not is_open:
+            return  # opening raises it
         screen.line(str(_for_people(gone)) if gone is not None else f"({text})", "dim")
 
     # Made on the loop it lives on.
     room = Conversation(url, notice=tell)
     await room.open()
+    is_open = True
     return room
 
 
@@ -226,9 +234,20 @@ class Chat:
 
     async def _decide(self, answers: dict[str, bool], filled: dict[str, Filled]) -> Reply:
         """Say yes or no to calls that wait, answer what they ask, and show what the agent makes of it."""
-        replies = [await self._room.approve(call, approved) for call, approved in answers.items()]
-        replies += [await self._room.reply(call, answers=given) for call, given in filled.items()]
-        return await self._shown(replies[-1])
+        from ..errors import AnsweredBefore
+
+        reply: Reply | None = None
+        for call in (*answers, *filled):
+            try:
+                if call in answers:
+                    reply = await self._room.approve(call, answers[call])
+                else:
+                    reply = await self._room.reply(call, answers=filled[call])
+            except AnsweredBefore as error:
+                self._screen.line(f"  ! {error}", "bad")
+                reply = error.reply
+        assert reply is not None  # something waited for an answer
+        return await self._shown(reply)
 
     async def _shown(self, reply: Reply) -> Reply:
         from ..chunks import encode
@@ -573,7 +592,7 @@ def _unknown(error: NotConnected, url: str) -> AgentError:
     whole = f"{base}{parts.path.rstrip('/')}"
     above, _, name = parts.path.strip("/").rpartition("/")
     prefix, _, asked = above.rpartition("/")
-    agents = known_agents(base)
+    agents = _chatting(base)
     places = {str(one["kebab"]): f"{base}/{one['prefix']}/{one['kebab']}" for one in agents or []}
     if is_closed(error) and (not agents or whole.rpartition("/")[0] in places.values()):
         return NotConnected(error.what, next_step=CLOSED, status=error.status)
@@ -594,6 +613,43 @@ def _unknown(error: NotConnected, url: str) -> AgentError:
         f"There is no agent {asked!r} at {base}." if is_agent else f"There is no agent at {whole}.",
         next_step="\n  ".join(["Did you mean the first of these?" if near else "There are:", *lines]),
     )
+
+
+def _nearest_child(error: NoSuchChild, url: str) -> NoSuchChild:
+    """The same with the class of children that was meant, if the server tells."""
+    from ..errors import NoSuchChild
+    from ..settings import nearest
+
+    parts = urlsplit(url)
+    try:
+        agents = known_agents(f"{parts.scheme}://{parts.netloc}") or []
+    except OSError:
+        agents = []
+    near = nearest(error.kind, {str(child) for agent in agents for child in agent.get("children", ())})
+    return NoSuchChild(error.kind, error.name, place=error.place, parent=error.parent, near=near)
+
+
+def _check_chats(room: Conversation, url: str) -> None:
+    """Say of an agent that has no conversation why nobody can talk to it."""
+    from ..errors import AgentError
+
+    if room.chats or not room.agent:  # a server that does not say who answers is heard to the end
+        return
+    parts = urlsplit(url)
+    base = f"{parts.scheme.replace('ws', 'http', 1)}://{parts.netloc}"
+    chatting = [f"everthink chat {base}/{one['prefix']}/{one['kebab']}/default" for one in _chatting(base)]
+    there_are = "\n  ".join(["", "These chat:", *chatting]) if chatting else ""
+    raise AgentError(
+        f"{room.agent}/{room.name} does not chat: it is a plain Agent, with a state and methods of its own,"
+        " and has no conversation.",
+        next_step="Its methods are called from code, or by a client: room.call(…) of everthink.client."
+        f" An agent that chats is a subclass of Think.{there_are}",
+    )
+
+
+def _chatting(base: str) -> list[dict[str, Any]]:
+    """The agents of a server that chat, if it tells."""
+    return [one for one in known_agents(base) or [] if one.get("chats") is not False]
 
 
 def known_agents(base: str) -> list[dict[str, Any]] | None:
@@ -632,4 +688,10 @@ def _first_agent(base: str) -> str:
             f"{base} does not say which agents it has.",
             next_step="Name one that it said when it was started: everthink chat AGENT/NAME",
         )
-    return f"{found[0]['prefix']}/{found[0]['kebab']}"
+    chatting = [one for one in found if one.get("chats") is not False]
+    if not chatting:
+        names = ", ".join(str(one["kebab"]) for one in found)
+        raise AgentError(
+            f"None of the agents at {base} chats: {names}.", next_step="One that does is a subclass of Think."
+        )
+    return f"{chatting[0]['prefix']}/{chatting[0]['kebab']}"

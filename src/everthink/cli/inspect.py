@@ -84,9 +84,7 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
         "Agents",
         ["agent", "messages", "turns", "open", "last turn"],
         [
-            [who, r["messages"], r["turns"], r["open_turns"] or "", _when(r["last_turn_at"])]
-            if r is not None
-            else [who, "", "", "", ""]
+            [who, *_conversation(r)] if r is not None else [who, "", "", "", ""]
             for who, r in _families(found["agents"], limit)
         ],
     )
@@ -145,6 +143,13 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
             for r in found["runs"]
         ],
     )
+
+
+def _conversation(row: dict[str, Any]) -> list[Any]:
+    """What there is of an agent's conversation; words for one of a class that never had any."""
+    if not row["chats"]:
+        return ["no chat", "", "", ""]
+    return [row["messages"], row["turns"], row["open_turns"] or "", _when(row["last_turn_at"])]
 
 
 def _families(rows: list[dict[str, Any]], limit: int) -> Iterator[tuple[str, dict[str, Any] | None]]:

@@ -229,8 +229,12 @@ def _latest(
 
 
 def _counted(journal: Journal, rows: Sequence[Row]) -> list[Row]:
+    """These agents with their messages and turns. Whether a class `chats` is seen from what is kept: False
+    when none of its agents has ever had a conversation."""
     messages = {row["agent"]: row["messages"] for row in journal.rows(session.COUNTS)}
     counts = {row["agent"]: row for row in journal.rows(facts.COUNTS)}
+    talked_to = {*messages, *counts}
+    chatting = {row["class"] for row in _known(journal) if row["agent"] in talked_to}
     found: dict[str, Row] = {}
     for row in rows:
         counted = counts.get(row["agent"], {})
@@ -239,6 +243,7 @@ def _counted(journal: Journal, rows: Sequence[Row]) -> list[Row]:
             "name": row["name"],
             "parents": _parents(row),
             "created_at": row["created_at"],
+            "chats": row["class"] in chatting,
             "messages": messages.get(row["agent"], 0),
             "turns": counted.get("turns", 0),
             "open_turns": counted.get("open_turns", 0),

@@ -16,8 +16,18 @@ class _Targets(click.Group):
         """Let `everthink mcp TARGET` mean `everthink mcp serve TARGET`."""
         asks_for_help = bool(args) and args[0] in ("-h", "--help")
         if args and args[0] not in self.commands and not asks_for_help:
+            self._refuse_slip(ctx, args[0])
             args = ["serve", *args]
         return super().parse_args(ctx, args)
+
+    def _refuse_slip(self, ctx: click.Context, word: str) -> None:
+        """Say which command comes close to a word that is none, and nothing to serve either."""
+        import difflib
+        import os
+
+        near = difflib.get_close_matches(word, self.commands, n=1)
+        if near and ":" not in word and not os.path.exists(word):
+            ctx.fail(f"There is no command {word!r}, and nothing to serve there. Did you mean {near[0]!r}?")
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As it is typed."""

@@ -15,7 +15,7 @@ from ..errors import AgentError
 from ..messages import Message
 from ..settings import shown
 
-__all__ = ["is_of_child", "socket_address", "stored_messages"]
+__all__ = ["is_of_child", "misled", "socket_address", "stored_messages"]
 
 log = logging.getLogger("everthink.client")
 
@@ -74,6 +74,20 @@ def is_of_child(url: str, name: str) -> bool:
     """True for the address of a child of this name. Children are told their names as they are."""
     *_, sub, _, written = ["", "", "", *urlsplit(url).path.split("/")]
     return sub == "sub" and canonical(unquote(written)) == name
+
+
+def misled(url: str, agent: str, name: str) -> tuple[str, str] | None:
+    """Class and name of the child that an address names, when another agent answers there: a server takes a
+    class that it does not know for a word of the path, and lets the parent answer.
+
+    A child may be called otherwise than its class: so it is known by its name, unless its parent has that.
+    """
+    *_, above, upper, sub, kind, written = ["", "", "", "", "", *urlsplit(url).path.split("/")]
+    if sub != "sub":
+        return None
+    child = canonical(unquote(written))
+    is_child = name == child and (agent == kind or canonical(unquote(upper)) != child or agent != above)
+    return None if is_child else (kind, child)
 
 
 async def stored_messages(url: str, headers: Mapping[str, str] | None) -> list[Message] | None:

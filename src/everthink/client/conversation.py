@@ -17,17 +17,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..address import from_address
-from ..errors import AgentError, NotConnected
+from ..errors import AgentError, AnsweredBefore, NotConnected
 from ..json_values import check_json, check_payload
 from ..messages import Message, MessageInput, Part, as_messages
 from ..settings import check_call
-from ..tools.question import Action, read_answer
+from ..tools.question import Action, as_shown, read_answer
 from ..wire import frames as wire
 from .address import is_of_child, socket_address
 from .connection import chat_request
 from .exchange import Exchange
 from .line import Pace
-from .questions import ToolQuestion, approval_of, question_in
+from .questions import ToolQuestion, approval_of, question_in, said_in, shown_in
 from .reply import Reply
 from .runs import ChildRun, RunEvent
 
@@ -118,6 +118,11 @@ class Conversation:
         return told if is_of_child(self._url, told) else from_address(told)
 
     @property
+    def chats(self) -> bool:
+        """False for an agent that has no conversation: it has a state, and methods to `call`."""
+        return self._exchange.chats
+
+    @property
     def refusal(self) -> Exception | None:
         """Why there is no coming back, once there is none."""
         return self._exchange.refusal
@@ -191,10 +196,13 @@ class Conversation:
     async def approve(self, call_id: str, approved: bool = True) -> Reply:
         """Say yes or no to a call that asks. Returns what the agent makes of it.
 
-        It goes on when all its open calls are answered: only then there is something to wait for.
+        It goes on when all its open calls are answered: only then there is something to wait for. Raises
+        `AnsweredBefore` when somebody else has answered first, and otherwise.
         """
         frame = wire.ApprovalAnswered(call_id, approved, auto_continue=True)
-        return await self._settle(call_id, "approval-requested", frame)
+        return await self._settle(
+            call_id, "approval-requested", frame, is_ours=lambda part: said_in(part) is approved
+        )
 
     async def answer(self, call_id: str, output: Any = None, *, error: str | None = None) -> Reply:
         """Send the result of a tool that ran here, or its `error`. Returns what the agent makes of it."""
@@ -215,7 +223,8 @@ class Conversation:
         """Answer what a tool asks: `content` is what was filled in. Returns what the agent makes of it.
 
         `action="decline"` is a no, `"cancel"` neither yes nor no. For several forms, `answers` has
-        `{"action": …, "content": …}` by the name of each. Raises when it does not fit, or nobody asks.
+        `{"action": …, "content": …}` by the name of each. Raises when it does not fit, or nobody asks, and
+        `AnsweredBefore` when somebody else has answered first, and otherwise.
         """
         question = next((one for one in self.questions if one.call_id == call_id), None)
         if question is None:
@@ -224,12 +233,15 @@ class Conversation:
         if answers is None:
             filled = {} if content is None or action != "accept" else {"content": dict(content)}
             output = {"action": action, **filled}
-        why = read_answer(question.forms, output)
-        if isinstance(why, str):
-            raise AgentError(f"This is no answer to {call_id!r}. {why}", kept="The question is still open.")
+        given = read_answer(question.forms, output)
+        if isinstance(given, str):
+            raise AgentError(f"This is no answer to {call_id!r}. {given}", kept="The question is still open.")
         frame = wire.ToolAnswered(call_id, output=output, auto_continue=True, knows_call=True)
         streams = None if question.seconds is None else self._seen.request_of(call_id)
-        return await self._settle(call_id, "approval-requested", frame, streams)
+        told = as_shown(given)
+        return await self._settle(
+            call_id, "approval-requested", frame, streams, is_ours=lambda part: shown_in(part) == told
+        )
 
     async def cancel(self) -> None:
         """Stop every answer that is waited for here. What was said is kept."""
@@ -274,11 +286,17 @@ class Conversation:
         return chat_request(secrets.token_hex(8), messages, trigger, **tools, **body)
 
     async def _settle(
-        self, call_id: str, state: str, frame: wire.ClientFrame, streams: str | None = None
+        self,
+        call_id: str,
+        state: str,
+        frame: wire.ClientFrame,
+        streams: str | None = None,
+        is_ours: Callable[[Part], bool] | None = None,
     ) -> Reply:
         """Send the answer to a call until the server has taken it.
 
-        `streams`: the request in whose answer the call runs, and goes on with this.
+        `streams`: the request in whose answer the call runs, and goes on with this. `is_ours`: whether a call
+        that is answered has this answer.
         """
 
         def asks() -> str | None:
@@ -307,6 +325,9 @@ class Conversation:
                 raise AgentError(
                     f"The answer to call {call_id!r} was not taken.", next_step="May you give it?"
                 )
+            part = self._seen.call(call_id)
+            if is_ours and part is not None and approval_of(part) == asked and not is_ours(part):
+                raise AnsweredBefore(call_id, reply)
             return reply
 
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import chunks as ui
-from ..errors import NotConnected
+from ..errors import NoSuchChild, NotConnected
 from ..messages import Message
 from ..wire import frames as wire
 from ..wire.codec import decode_told
-from .address import stored_messages
+from .address import misled, stored_messages
 from .calls import Calls
 from .line import Line, Pace
 from .received import check_frame
@@ -141,6 +141,11 @@ class Exchange:
             )
 
     # --- asking
+
+    @property
+    def chats(self) -> bool:
+        """True when the agent has a conversation, as far as the server has shown."""
+        return self._chats or self.transcript.told is not None
 
     @property
     def replies(self) -> list[Reply]:
@@ -305,7 +310,7 @@ class Exchange:
             if pending.is_cancelled and pending.is_known and not is_idle:
                 await self._cancel(pending)
             elif pending in self._doubtful():
-                self._resolve(pending, is_idle)
+                await self._resolve(pending, is_idle)
 
     async def _read_stored(self) -> None:
         """The conversation so far, which is not sent to whoever comes in mid-answer."""
@@ -317,18 +322,29 @@ class Exchange:
         """What is waited for and was neither sent nor heard of over this connection."""
         return [pending for pending in self._pending if pending.connection != self._line.connections]
 
-    def _resolve(self, pending: Pending, is_idle: bool) -> None:
+    async def _resolve(self, pending: Pending, is_idle: bool) -> None:
         """Nothing was heard of it yet. When nothing runs, it ended while we were away, or never arrived."""
         if pending.frame is not None and not pending.connection:
             self._send(pending)  # for the first time
         elif not is_idle:
             return
         elif pending.is_known or self._was_taken(pending):
-            self._finish(pending, "completed")
+            await self._ask_end(pending)
         elif pending.is_cancelled:
             self._finish(pending, "aborted")
         elif pending.frame is not None:
             self._send(pending)
+
+    async def _ask_end(self, pending: Pending) -> None:
+        """It ended while we were away: the server says how. One that does not say is taken at its silence."""
+        if pending.reply.id is not None:
+            await self._post(wire.ResumeAck(pending.reply.id))
+            try:
+                await self._probe()
+            except NotConnected:
+                return  # the next connection will tell
+        if pending in self._pending:
+            self._finish(pending, "completed")
 
     def _was_taken(self, pending: Pending) -> bool:
         if pending.frame is None:
@@ -353,6 +369,8 @@ class Exchange:
             draft = self.transcript.draft(frame.id)  # which the end takes away
         new = self.transcript.take(frame)
         match frame:
+            case wire.Identity(name, agent):
+                self._check_whom(agent, name)
             case wire.State(state):
                 for queue in self._watching:
                     queue.put_nowait(state)
@@ -370,6 +388,11 @@ class Exchange:
                 self._respond(frame, new, draft)
             case _:
                 pass
+
+    def _check_whom(self, agent: str, name: str) -> None:
+        """Raise when it is not whom we asked for: what is said is not for others."""
+        if (child := misled(self._url, agent, name)) is not None:
+            raise NoSuchChild(*child, place=self._line.place, parent=f"{agent}/{name}")
 
     def _told(self, frame: Answered) -> None:
         """The server says where things stand, because we asked or by itself."""

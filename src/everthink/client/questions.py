@@ -14,9 +14,9 @@ from typing import Any, cast
 import msgspec
 
 from ..messages import Part, tool_name
-from ..tools.question import Form, Given
+from ..tools.question import Form, Given, as_shown
 
-__all__ = ["ToolQuestion", "answers_in", "approval_of", "question_in"]
+__all__ = ["ToolQuestion", "answers_in", "approval_of", "question_in", "said_in", "shown_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,21 @@ def answers_in(part: Part) -> list[tuple[Form, Given]]:
     told = _described(part)
     given = (told.answers if told is not None else None) or {}
     return [(form, given[name]) for name, form in told.forms.items() if name in given] if told else []
+
+
+def shown_in(part: Part) -> dict[str, Any] | None:
+    """The same as it is shown, by the names of the forms; `None` when nobody has answered."""
+    told = _described(part)
+    return None if told is None or told.answers is None else as_shown(told.answers)
+
+
+def said_in(part: Part) -> bool | None:
+    """The yes or no that somebody has said to a call; `None` when nobody has."""
+    told = _described(part)
+    if told is not None and told.answers is not None:
+        return all(one.action == "accept" for one in told.answers.values())
+    said: Any = _approval(part).get("approved")
+    return said if isinstance(said, bool) else None
 
 
 def _described(part: Part) -> _Described | None:

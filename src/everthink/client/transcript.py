@@ -61,6 +61,12 @@ class Transcript:
         last = self.last_answer
         return [] if last is None else [part for part in last.tool_parts if part.get("state") == state]
 
+    def call(self, call_id: str) -> Part | None:
+        """A tool call of the last answer, however it stands."""
+        last = self.last_answer
+        parts = [] if last is None else [one for one in last.tool_parts if one["toolCallId"] == call_id]
+        return parts[0] if parts else None
+
     def request_of(self, call_id: str) -> str | None:
         """The request in whose answer a call is, while that streams."""
         for request, draft in self._drafts.items():

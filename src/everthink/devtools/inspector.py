@@ -6,6 +6,7 @@
     POST /everthink/inspect/{class}/{name}/leaf           go on from another version
     …    /everthink/inspect/{class}/{name}/{memory, …}    memory, sessions, search: memory.py
     …    /everthink/inspect/{class}/{name}/servers        MCP servers: servers.py
+    …    /everthink/inspect/{class}/{name}/files          files: files.py
     …    /everthink/inspect/{class}/{name}/{family, runs} children and their runs: family.py
     …    /everthink/conversations/{class}                 the list beside the page: conversations.py
     WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
@@ -58,7 +59,7 @@ from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import AgentStore
 from ..think import Think
-from . import conversations, family, memory, servers, view
+from . import conversations, family, files, memory, servers, view
 from .layout import Layout
 from .recorder import Recorder
 from .replies import as_json, body_of, fields_of, refusal
@@ -72,8 +73,9 @@ LIST = ["everthink", "conversations"]
 TURNS, CALLS, MESSAGES, ENDINGS = 50, 100, 2000, 500
 """So many of each are shown, the newest."""
 MAIN_SESSION = ""
-ROOMS = memory.ROOMS | {servers.ROOM}
+ROOMS = memory.ROOMS | {servers.ROOM, files.ROOM}
 """What is asked of the agent itself, by the first word of the path."""
+NO_JOURNAL = "A {} does not chat: it has no journal to look at."
 MAY_NOT = "You may look at this agent, but not change it. Nothing was changed."
 
 
@@ -129,8 +131,8 @@ class Inspector:
     def _class(self, connection: HTTPConnection) -> type[Think] | Response:
         """The class that is asked for; or a refusal."""
         access, (kind, name) = self._app.access, [*_parts(connection.scope)[2:], "", ""][:2]
-        classes = [cls for cls in self._app.classes if issubclass(cls, Think)]
-        cls = next((cls for cls in classes if kebab(cls.__name__) == kind), None)
+        found = next((cls for cls in self._app.classes if kebab(cls.__name__) == kind), None)
+        cls = found if found is not None and issubclass(found, Think) else None
         if access.is_foreign(connection):
             access.wrong_origin(connection, "inspect", cls or Think, name)
             return refusal(
@@ -139,7 +141,9 @@ class Inspector:
                 f" {connection.headers.get('origin', '')!r}. Nothing was shown."
                 " To allow it, name the origin in App(allow_origins=[…]).",
             )
-        known = ", ".join(kebab(cls.__name__) for cls in classes)
+        if cls is None and found is not None:
+            return refusal(404, NO_JOURNAL.format(found.__name__))
+        known = ", ".join(kebab(one.__name__) for one in self._app.classes if issubclass(one, Think))
         return cls or refusal(404, f"There is no agent {kind!r} here. There are: {known}.")
 
     async def _found(self, connection: HTTPConnection) -> _Asked | Response:
@@ -163,7 +167,7 @@ class Inspector:
         except (AgentError, BadName) as error:
             return refusal(400, f"There can be no such child: {error}")
         if hops and not issubclass(hops[-1][0], Think):
-            return refusal(404, f"A {hops[-1][0].__name__} does not chat: it has no journal to look at.")
+            return refusal(404, NO_JOURNAL.format(hops[-1][0].__name__))
         return _Asked(cls, name, address, list(below), entered)
 
     async def _may_change(self, asked: _Asked) -> bool:
@@ -223,6 +227,8 @@ class Inspector:
                 return await memory.answer(await self._chat(address), request, rest)
             case (("GET" | "HEAD" | "POST"), [servers.ROOM, *_]):
                 return await servers.answer(await self._actor(address), request, rest)
+            case (("GET" | "HEAD" | "POST"), [files.ROOM, *_]):
+                return await files.answer(await self._actor(address), request, rest)
             case "GET" | "HEAD" | "POST", _:
                 return refusal(404, "There is nothing at this address of the inspector.")
             case _:

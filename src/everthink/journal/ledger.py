@@ -7,6 +7,7 @@ A transcript can be shown, copied and shortened; what may still be said about a 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +17,16 @@ from ..store.port import AgentStore
 from ..tools.question import Answer, Form, Given
 from . import queries
 
-__all__ = ["Asked", "Asking", "approval_of", "is_open", "question_of", "was_called"]
+__all__ = [
+    "Asked",
+    "Asking",
+    "approval_of",
+    "is_for_people",
+    "is_open",
+    "open_calls",
+    "question_of",
+    "was_called",
+]
 
 _OPEN = ("asked", "approved", "denied")
 
@@ -55,6 +65,12 @@ async def was_called(store: AgentStore, call_id: str) -> bool:
     return bool(await store.fetch(queries.WAS_CALLED, call_id))
 
 
+async def is_for_people(store: AgentStore, call_id: str) -> bool:
+    """True when a call may have asked a person something, whoever has answered: not one of a browser."""
+    rows = await store.fetch(queries.CALL, call_id)
+    return any(row[3].partition(":")[0] != queries.CLIENT for row in rows)
+
+
 async def is_open(store: AgentStore, call_id: str, *, in_browser: bool, by: str | None = None) -> bool:
     """True when somebody may answer: a call that runs in a browser, or one that asks for approval.
 
@@ -67,6 +83,11 @@ async def is_open(store: AgentStore, call_id: str, *, in_browser: bool, by: str 
     if not in_browser:
         return who.partition(":")[0] != queries.CLIENT
     return who in (queries.CLIENT, queries.client_of(by))
+
+
+async def open_calls(store: AgentStore, tools: Collection[str]) -> list[str]:
+    """The calls of these tools that wait for an answer."""
+    return [call_id for call_id, tool in await store.fetch(queries.OPEN_CALLS) if tool in tools]
 
 
 async def approval_of(store: AgentStore, call_id: str, *, running: str) -> Asked | None:

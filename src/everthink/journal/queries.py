@@ -28,6 +28,7 @@ __all__ = [
     "LAST",
     "LAST_CHUNK",
     "OPEN_ANSWER",
+    "OPEN_CALLS",
     "TABLES",
     "WAS_CALLED",
     "WORKED_AT",
@@ -167,6 +168,8 @@ OPEN_ANSWER = (
     "SELECT 1 FROM calls WHERE agent = :agent AND turn = ? AND (state IN ('asked', 'approved')"
     " OR settled_at > ? OR (settled_at = ? AND (state = 'denied' OR on_interrupt LIKE 'client%'))) LIMIT 1"
 )
+# The calls that wait for a person, or a browser.
+OPEN_CALLS = "SELECT DISTINCT call_id, tool FROM calls WHERE agent = :agent AND state = 'asked'"
 # What is known of one call, the newest first: some providers use an id again in a later turn.
 CALL = (
     "SELECT turn, tool, state, on_interrupt, input, approved_by, question FROM calls"

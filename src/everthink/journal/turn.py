@@ -124,5 +124,9 @@ class Turn:
     """Call something once what was said so far is durable, just before it is shown, while it runs."""
     alive: Callable[[], None] | None = None
     """Say that it does not hang, while it runs, though it says nothing."""
+    waits_for: Callable[[], Sequence[str]] | None = None
+    """The calls that it waits for, while it runs; none while it does anything else."""
+    has_rested: bool = False
+    """True for one that was in memory before, and left it while all it did was wait for a person."""
     heard: asyncio.Event | None = None
     """Set once whoever streams a completed turn was told so: the response hook comes after that."""

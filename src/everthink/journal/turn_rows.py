@@ -20,6 +20,7 @@ __all__ = [
     "last_number",
     "of_answer",
     "of_key",
+    "of_request",
     "one",
     "stash_of",
     "submission",
@@ -101,6 +102,12 @@ async def of_answer(store: AgentStore, message_id: str) -> TurnRow | None:
     """The last turn that answered with this message."""
     sql = f"{_TURNS} AND message_id = ? ORDER BY seq DESC LIMIT 1"
     return next(iter(await _fetched(store, sql, message_id)), None)
+
+
+async def of_request(store: AgentStore, request_id: str) -> TurnRow | None:
+    """The last turn of a request, once it is over."""
+    sql = f"{_TURNS} AND request_id = ? AND ended_at IS NOT NULL ORDER BY seq DESC LIMIT 1"
+    return next(iter(await _fetched(store, sql, request_id)), None)
 
 
 async def submissions(store: AgentStore) -> list[TurnRow]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,8 @@ class Parts:
     background: Callable[[Awaitable[Any]], None]
     changed: Callable[[], None]
     """Tells those who watch that the list is another one."""
+    removed: Callable[[str, Collection[str]], Awaitable[None]]
+    """Ends what the tools of a server ask people, which is gone: its name, and theirs."""
     network: Network
     shared: SharedServers
     is_starting: Callable[[], bool]

@@ -254,7 +254,8 @@ class McpServers:
     # --- removing
 
     async def remove(self, id: str) -> bool:
-        """Forget a server, with its secrets. False when there is none of that id, or of that name alone."""
+        """Forget a server, with its secrets, and end what its tools ask people. False when there is none of
+        that id, or of that name alone."""
         if all(server.id != id for server in self.servers):
             named = [own.id for own in self._own.values() if own.server.name == id]
             id = named[0] if len(named) == 1 else id
@@ -273,7 +274,9 @@ class McpServers:
             del self._own[id]
             own.is_removed = True
         own.news.set()
+        tools = [*own.server.tools()]
         await own.server.stop("It was removed.")
+        await self._parts.removed(own.server.name, tools)
         self._parts.emit(McpRemoved(server_id=id))
         self._parts.changed()
         return True

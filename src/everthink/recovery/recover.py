@@ -81,10 +81,12 @@ from .incident import (
 from .suspects import Suspect
 from .trials import Trial, Trials
 
-__all__ = ["DECLINED_TEXT", "RECOVERING_TTL_MS", "Recovering", "Recovery"]
+__all__ = ["DECLINED_TEXT", "RECOVERING_TTL_MS", "RESTED", "Recovering", "Recovery"]
 
 log = logging.getLogger("everthink.recovery")
 
+RESTED = "rested"
+"""Under this name an agent keeps which turns left memory while all they did was wait for a person."""
 SUBMISSION_TEXT = "Submission was interrupted after messages were applied."
 DECLINED_TEXT = "The answer was interrupted and is not continued."
 RECOVERING_TTL_MS = 15 * 60 * 1000
@@ -212,6 +214,8 @@ class Recovery:
         host = self._host
         if turn.signal.aborted:
             return await end_where_cut(self._host, turn, journal, "aborted", reason_of(turn))
+        if turn.has_rested and turn.journal is None:
+            return await self._wake_up(turn, journal)
         settings = self.settings
         if settings is None:
             text = SUBMISSION_TEXT if turn.trigger in SUBMITTED else TERMINAL_MESSAGE
@@ -232,11 +236,25 @@ class Recovery:
             turn.fold = journal.fold
         try:
             await self._scheduled(turn, incident)
-        except CommitRefused:  # cancelled at this very moment: the row is over already
-            return await end_where_cut(self._host, turn, journal, "aborted", reason_of(turn))
+        except CommitRefused:
+            return await self._cancelled(turn, journal)
         turn.journal = journal
         log.info("turn %s of %s goes on (%s, attempt %d)", turn.id, host.id, incident.kind, incident.attempt)
         return None
+
+    async def _wake_up(self, turn: Turn, journal: Journal) -> Outcome | None:
+        """A turn that left memory while it waited for a person goes on: it was not interrupted."""
+        host = self._host
+        try:
+            await host.store.apply([turns.picked_up(turn.id), host.save_value(RESTED, None)])
+        except CommitRefused:
+            return await self._cancelled(turn, journal)
+        turn.journal = journal
+        return None
+
+    async def _cancelled(self, turn: Turn, journal: Journal) -> Outcome:
+        """It was cancelled at this very moment: the row is over already."""
+        return await end_where_cut(self._host, turn, journal, "aborted", reason_of(turn))
 
     async def _read(self, turn: Turn) -> Journal:
         return await read_again(self._host, turn)

@@ -8,6 +8,8 @@ its turn comes (`recovery/recover.py`); until then those who connect are told th
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from ..clock import moment_of
@@ -34,7 +36,10 @@ __all__ = ["Waking"]
 
 
 class Waking:
-    """Puts turns of an earlier process back into the queue of one agent."""
+    """Puts turns of an earlier process back into the queue of one agent.
+
+    `rested` are those that left memory because all they did was wait for a person.
+    """
 
     def __init__(
         self,
@@ -44,8 +49,9 @@ class Waking:
         browser: Browser,
         recovery: Recovery,
         trials: Trials,
+        rested: Collection[str] = (),
     ) -> None:
-        self._host, self._door, self._submissions = host, door, submissions
+        self._host, self._door, self._submissions, self._rested = host, door, submissions, rested
         self._browser, self._recovery, self._trials = browser, recovery, trials
 
     async def wake(self) -> None:
@@ -77,8 +83,10 @@ class Waking:
             turn.is_applied = turn.is_started = True
             if row.status == "failing":
                 turn.failing = _failing(row)
-            if turn.signal.aborted or turn.failing is not None:
-                turn.is_interrupted = True  # it is ended where it was, and nobody waits for more
+            turn.has_rested = row.id in self._rested
+            if turn.signal.aborted or turn.failing is not None or turn.has_rested:
+                # It is ended where it was, and nobody waits for more; or nothing has cut it off.
+                turn.is_interrupted = True
             else:
                 self._recovery.interrupt(turn)
         elif row.trigger in SUBMITTED:

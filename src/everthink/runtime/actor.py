@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from inspect import getattr_static
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from ..children.runs import RUNS
 from ..clock import Clock
 from ..cluster.fence import Fence
 from ..current import current_turn
+from ..errors import StoreError
 from ..fibers.fibers import Fibers
 from ..fibers.parts import Parts as FiberParts
 from ..fibers.values import as_json
@@ -60,6 +61,8 @@ from .unreadable import KeptValues, UnreadableRows
 __all__ = ["Actor"]
 
 log = logging.getLogger("everthink.runtime")
+
+REMOVED = "The MCP server {name!r} was removed while its tool waited for a person: the call does not go on."
 
 
 class Actor:
@@ -142,7 +145,8 @@ class Actor:
         self.hooks = HookRunner(self.agent, base, self.name)
         self.feed = Feed()
         self.holds = Holds()
-        self._tasks: set[asyncio.Future[Any]] = set()
+        # What goes on in the background, and whether that only waits for a person.
+        self._tasks: dict[asyncio.Future[Any], Callable[[], bool] | None] = {}
         # Each is one object for all parts: there may be many agents.
         emit, background, wake_at = self.emit, self.background, self.wake_at
         self._unreadable = UnreadableRows(self.id, emit)
@@ -240,9 +244,12 @@ class Actor:
 
     async def stop(self, grace: float) -> None:
         """Stop serving; running turns get `grace` seconds and are then cut where they are."""
+        if self._children is not None:
+            self._children.runs.leave()
+        is_resting = self.chat is not None and await self._note_resting(self.chat)
         stops = [self.fibers.close(grace), self.alarms.stop(grace), self.jobs.stop(grace)]
         if self.chat is not None:
-            stops.insert(0, self.chat.door.close(grace))
+            stops.insert(0, self.chat.door.close(0 if is_resting else grace))
         if self._mcp is not None:
             stops.append(self._mcp.close())
         await asyncio.gather(*stops)
@@ -252,16 +259,34 @@ class Actor:
             await asyncio.wait(self._tasks, timeout=1)
         self.feed.publish(AgentLeft())
 
+    async def _note_resting(self, chat: Chat) -> bool:
+        """Keep that a turn is left which only waits for a person. True when there is one."""
+        turn = None if self.fence.is_lost else chat.resting(self._rests)
+        if turn is None:
+            return False
+        try:
+            await self.store.apply([chat.rested(turn)])
+        except StoreError as error:
+            log.info("turn %s of %s goes on as after a crash: %s", turn.id, self.id, error)
+        return True
+
     def left_work(self) -> list[asyncio.Future[Any]]:
         """What runs without anybody having asked: fibers and jobs, those of an earlier process among them."""
         return [*self.fibers.running, *self.jobs.running]
 
     @property
     def is_idle(self) -> bool:
-        """True when nothing would be lost by leaving memory: no turn, no connection, nothing held."""
-        is_alone = self.sockets is None or not self.sockets.connections
-        is_at_rest = self.chat is None or self.chat.is_at_rest
-        return is_alone and is_at_rest and not (self.holds.count or self._tasks)
+        """True when nothing would be lost by leaving memory: no connection, nothing held, and no turn or
+        other work but what waits for a person."""
+        if self.holds.count or (self.sockets is not None and self.sockets.connections):
+            return False
+        if self.chat is not None and not self.chat.may_leave(self._rests):
+            return False
+        return all(rests is not None and rests() for rests in self._tasks.values())
+
+    def _rests(self, turn_id: str, call_id: str) -> bool:
+        """True when a call of a turn waits for a child that waits for a person."""
+        return self._children is not None and self._children.runs.rests(turn_id, call_id)
 
     # --- children
 
@@ -282,6 +307,7 @@ class Actor:
                     emit=self.emit,
                     background=self.background,
                     hold=self.hold,
+                    wake_at=self.wake_at,
                     mark=self._mark_runs,
                     aborts=None if chat is None else chat.host.aborts,
                     turns=None if chat is None else chat.host.turns,
@@ -314,9 +340,11 @@ class Actor:
             save_value=self.save_value,
             expect=chat.expect,
             expected=lambda: chat.host.tool_output,
-            text_of=chat.text_of,
+            parts_of=chat.parts_of,
             is_to_go_on=chat.is_to_go_on,
             until_stable=chat.until_stable,
+            rests=lambda: chat.is_resting(self._rests),
+            has_found_turns=chat.has_found_turns,
             cancel_all=chat.cancel_all,
             hold=self.hold,
         )
@@ -338,6 +366,7 @@ class Actor:
                     save_value=self.save_value,
                     background=self.background,
                     changed=self._servers_changed,
+                    removed=self._server_removed,
                     network=self._network,
                     shared=self._shared_servers,
                     is_starting=lambda: self.alarms.is_starting,
@@ -348,6 +377,10 @@ class Actor:
     def used_servers(self) -> McpServers | None:
         """The same, for those to whom it matters only if there are any."""
         return self.mcp if self._mcp is not None or self._shared_servers else None
+
+    async def _server_removed(self, name: str, tools: Collection[str]) -> None:
+        if self.chat is not None:
+            await self.chat.end_questions(tools, REMOVED.format(name=name))
 
     @property
     def workspace(self) -> Any:
@@ -383,11 +416,12 @@ class Actor:
             return queries.remove_value(key)
         return queries.set_value(key, bounded_json(value).decode())
 
-    def background(self, work: Awaitable[Any]) -> None:
-        """Keep a task alive until it ends; what it raises is logged."""
+    def background(self, work: Awaitable[Any], *, rests: Callable[[], bool] | None = None) -> None:
+        """Keep a task alive until it ends; what it raises is logged. The agent stays in memory for it, unless
+        `rests` says that it only waits for a person, and its next start takes it up."""
         task = begin(work, f"background work of {self.id}", tell=self.emit)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = rests
+        task.add_done_callback(self._tasks.pop)
 
     async def stash_turn(self, data: Any) -> None:
         """Keep a checkpoint of the turn this code runs in."""

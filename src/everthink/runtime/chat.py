@@ -12,13 +12,13 @@ import asyncio
 import logging
 import math
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import getattr_static
 from typing import Any, Literal
 
 from ..calling import awaited
-from ..children.runs import TOOL_OUTPUT
+from ..children.beginning import TOOL_OUTPUT
 from ..current import in_active_turn
 from ..door import stopping
 from ..door.admission import Door
@@ -36,18 +36,19 @@ from ..file_tools.place import is_stored
 from ..file_tools.tools import tools_of_agents
 from ..journal import queries
 from ..journal.feed import Cleared, HistoryChanged, SessionTold
+from ..journal.ledger import open_calls
 from ..journal.tool_errors import ToolErrors
-from ..journal.turn import SUBMITTED
+from ..journal.turn import SUBMITTED, Turn
 from ..json_values import plain_json, without_objects
 from ..mcp.servers import McpServers
-from ..messages import UNSET, Message, Unset, as_messages, copy_json
+from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json
 from ..models.port import Model, OutputSchema
 from ..models.timeout import Patient
 from ..observe.events import ChatHydrationWindowed, ChatOnstartDegraded, MessageClear, MessageCut
 from ..own import OWN_WORKSPACE
 from ..prompt.convert import Converter
 from ..prompt.views import Views
-from ..recovery.recover import Recovery
+from ..recovery.recover import RESTED, Recovery
 from ..recovery.trials import Trials
 from ..recovery.wake import Waking
 from ..session.attachments import read_attachment
@@ -76,6 +77,10 @@ __all__ = ["Chat", "Degradation"]
 
 log = logging.getLogger("everthink.runtime")
 
+Rests = Callable[[str, str], bool]
+"""Whether a call of a turn only waits for a person, by their ids."""
+AWAITED = ("rpc", "programmatic")
+"""Turns whose caller, in this process, waits for their end."""
 RESET = "Turn state reset"
 WAITING = 10.0
 """Seconds that a turn waits for MCP servers unless the setting says how many."""
@@ -197,15 +202,18 @@ class Chat:
 
     async def wake(self, kept: KeptValues) -> None:
         """Take up what an earlier process left. After the agent's own start code."""
-        await self.attempt("durable-work-recovery", self._waking().wake())
+        rested: list[str] = kept.get(RESTED, list[str]) or []
+        await self.attempt("durable-work-recovery", self._waking(rested).wake())
         self.continuations.restore(kept.get("continuation", StoredContinuation))
 
     async def take_up(self, turn_id: str) -> None:
         """Take up one turn, which was released."""
         await self._waking().take_up(turn_id)
 
-    def _waking(self) -> Waking:
-        return Waking(self.host, self.door, self.submissions, self.browser, self.recovery, self.trials)
+    def _waking(self, rested: Sequence[str] = ()) -> Waking:
+        return Waking(
+            self.host, self.door, self.submissions, self.browser, self.recovery, self.trials, rested
+        )
 
     def _kept_tools(self, kept: KeptValues) -> list[dict[str, Any]]:
         schemas: list[dict[str, Any]] = kept.get("openTools", list[dict[str, Any]]) or []
@@ -230,8 +238,41 @@ class Chat:
     @property
     def is_at_rest(self) -> bool:
         """True when no turn runs, waits or is about to."""
-        is_quiet = self.door.queue.is_idle and not self.host.turns and not self.requests.overlaps.pending
-        return is_quiet and self.continuations.is_at_rest
+        return self.door.queue.is_idle and not self.host.turns and self._is_quiet
+
+    @property
+    def _is_quiet(self) -> bool:
+        """True when no turn is about to be asked for."""
+        return not self.requests.overlaps.pending and self.continuations.is_at_rest
+
+    # --- waiting for a person
+
+    def is_resting(self, rests: Rests) -> bool:
+        """True when nothing goes on before a person answers: in its own conversation, or below it."""
+        if self.resting(rests) is not None:
+            return self._is_quiet
+        return self.is_at_rest and self.answers.is_waiting_for_person()
+
+    def resting(self, rests: Rests) -> Turn | None:
+        """The turn that runs, if it only waits for calls, and they for a person."""
+        turn = self.host.turns.streaming
+        calls = () if turn is None or turn.waits_for is None else turn.waits_for()
+        return turn if turn is not None and calls and all(rests(turn.id, call) for call in calls) else None
+
+    def may_leave(self, rests: Rests) -> bool:
+        """True when leaving memory changes nothing: no turn runs, or the one that does only waits for a
+        person, and nobody in this process waits for it or for those behind it."""
+        if self.is_at_rest:
+            return True
+        last = self.door.last_found
+        is_awaited = any(turn.trigger in AWAITED and turn.seq > last for turn in self.host.turns)
+        return self._is_quiet and not is_awaited and self.resting(rests) is not None
+
+    def rested(self, turn: Turn) -> Statement:
+        """What keeps that this turn left memory while it waited for a person: nothing has cut it off."""
+        return self.host.save_value(RESTED, [turn.id])
+
+    # ---
 
     async def until_stable(self, timeout: float | None) -> bool:
         """True once nothing runs, waits, or waits for a person; False after so many seconds."""
@@ -259,6 +300,11 @@ class Chat:
                 return
             await changed.wait()
 
+    def has_found_turns(self) -> bool:
+        """True while a turn is open that was cut off, or accepted, before this agent came into memory."""
+        last = self.door.last_found
+        return any(turn.seq <= last and not turn.has_rested for turn in self.host.turns)
+
     def is_to_go_on(self) -> bool:
         """True while it waits for a person, or goes on because of an answer."""
         return (
@@ -271,11 +317,10 @@ class Chat:
         """Its answers are to be of this shape."""
         self.host.tool_output = output
 
-    async def text_of(self, message_id: str) -> str:
-        """The text of a message, its parts in lines."""
+    async def parts_of(self, message_id: str) -> list[Part]:
+        """The parts of a message; none when there is no such message."""
         message = await self.session.get_message(message_id)
-        parts = [] if message is None else message.parts
-        return "\n".join(part["text"] for part in parts if part.get("type") == "text" and part.get("text"))
+        return [] if message is None else message.parts
 
     # --- stopping and clearing
 
@@ -332,6 +377,14 @@ class Chat:
             raise
         self.cleaning.ask(running)
         return rows
+
+    async def end_questions(self, tools: Collection[str], words: str) -> None:
+        """End what calls of these tools ask people: nobody takes an answer any more. The model hears so."""
+        async with self.continuations.lock:
+            for call_id in await open_calls(self.host.store, tools):
+                more = [self.continuations.save(None)]
+                if await self.answers.apply_result(call_id, None, is_error=True, error_text=words, more=more):
+                    self.continuations.answered(auto_continue=True, owner=None)
 
     # --- sessions
 

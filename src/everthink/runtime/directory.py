@@ -39,6 +39,7 @@ from ..errors import (
 )
 from ..fibers import queries as fiber_queries
 from ..journal import queries as turn_queries
+from ..journal.feed import Cleared, FeedEvent, HistoryChanged, MessageUpdated, TurnEnded, TurnStarted
 from ..limits import Limits
 from ..mcp.places import Network, Place
 from ..mcp.shared import SharedServers
@@ -247,6 +248,7 @@ class Directory:
             address=below,
             called=called,
             classes=lambda: self.classes,
+            learn=self.learn,
             handle=handle or (lambda cls, address: address),
             reach=known,
             child=child,
@@ -387,6 +389,8 @@ class Directory:
         noted = [queries.note_agent(one, now=now) for one in address.family]
         parts: dict[str, Any] = {**self._parts, "store": Introduced(fence, noted), "fence": fence}
         actor = Actor(self.classes[address.cls_name], address, waker=self.waker.wake_at, **parts)
+        if address.parents:
+            actor.feed.join(lambda shown: self._moved(address) if _is_move(shown) else None)
         try:
             await actor.start(props)
         except BaseException:
@@ -397,8 +401,9 @@ class Directory:
     async def require(self, address: Address) -> None:
         """Raise when there is no such agent."""
         if not await self.exists(address):
+            where = f"below {address.parent} " if address.parent is not None else ""
             raise AgentError(
-                f"There is no {address.cls_name} {address.name!r} in this database.",
+                f"There is no {address.cls_name} {address.name!r} {where}in this database.",
                 kept="Nothing was changed.",
             )
 
@@ -433,6 +438,18 @@ class Directory:
             self._reached_for_due.discard(id)
         if (trial := self.trials.running(id)) is not None:
             self._clear_after(trial, actor.left_work())
+
+    # --- parents that left memory while a child waited for a person
+
+    def _moved(self, child: Address) -> None:
+        """Something happened in a child: a parent that waits for it, and has left memory, comes back."""
+        if child.parent not in self._live and not self._is_closing:
+            begin(self._wake_parent(child), f"waking the parent of {child}", tell=self._tell)
+
+    async def _wake_parent(self, child: Address) -> None:
+        assert child.parent is not None
+        if await child_queries.is_awaited(self.store, child.id):
+            self.waker.wake_at(0, child.parent.id)
 
     # --- losing one
 
@@ -507,8 +524,20 @@ class Directory:
         watching.add_done_callback(lambda _: self.trials.clear(trial))
 
     async def release(self, key: Address, turn: str | None = None) -> list[str]:
-        """Let what was set aside be tried again: one turn, or all. Returns the turns, `""` for the agent."""
+        """Let what was set aside of an agent, and of all below it, be tried again: one turn, or all.
+
+        Returns the turns, `""` for an agent.
+        """
         self._check_open()
+        members = {id for (id,) in await self.store.fetch(queries.MEMBERS, key.id)}
+        below = {one.agent for one in await self.set_aside()} & (members - {key.id})
+        found = await self._released(key, turn)
+        for id in sorted(below):
+            if (address := await self._address_of(id)) is not None:
+                found += await self._released(address, turn)
+        return found
+
+    async def _released(self, key: Address, turn: str | None) -> list[str]:
         id = key.id
         while (task := self._leaving.get(key) or self._live.get(key)) is not None and not task.done():
             await asyncio.wait([task])
@@ -763,6 +792,8 @@ class Directory:
         self._emit(key, audit)
         if rows:
             self._emit(key, Destroy())
+        if key.parents:
+            self._moved(key)
         return rows
 
     async def _end(self, actor: Actor) -> None:
@@ -818,6 +849,13 @@ class Directory:
             except StoreError as error:
                 log.warning("the others find out by themselves that this process is gone: %s", error)
             await self.membership.leave()
+
+
+def _is_move(shown: FeedEvent) -> bool:
+    """True for what may end the waiting for a person: a turn, an answer, another conversation."""
+    if isinstance(shown, HistoryChanged):
+        return shown.what == "other"
+    return isinstance(shown, MessageUpdated | TurnStarted | TurnEnded | Cleared)
 
 
 def _is_up(task: asyncio.Task[Actor]) -> bool:

@@ -26,9 +26,9 @@ from ..observe.events import Connect, Disconnect, StateUpdate
 from ..runtime.actor import Actor
 from ..wire import frames as wire
 from ..wire.codec import Refused, encode, misshapen
+from .arriving import RawText, decoded
 from .audience import AgentAuditor, Audience
 from .connections import Connection, Parcel
-from .reading import RawText, decoded
 from .rpc import Calls
 
 __all__ = ["AgentSockets"]
@@ -97,7 +97,7 @@ class AgentSockets:
         self._greet(connection)
         if connection.wants_protocol and self.actor.has_runs:
             try:
-                await self._runs.greet(connection, self.actor.children.runs)
+                await self._runs.greet(connection, self.actor.store)
             except Exception:  # who connects must not be refused because of what was once said
                 log.exception("%s: the runs of its children are not shown", self.actor.id)
         self.actor.emit(Connect(connection_id=connection.id))

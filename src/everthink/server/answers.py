@@ -17,13 +17,15 @@ from typing import Any, cast
 from weakref import WeakSet
 
 from starlette.datastructures import MutableHeaders
-from starlette.responses import JSONResponse, Response
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Send
 
 from ..settings import shown
+from .routes import path_of
 from .waiting import Buffers, Long
 
-__all__ = ["HEADERS", "Answer", "Told", "as_response", "with_headers", "with_headers_on"]
+__all__ = ["HEADERS", "Answer", "Told", "as_response", "refused", "with_headers", "with_headers_on"]
 
 log = logging.getLogger("everthink.server")
 
@@ -92,6 +94,12 @@ class Answer:
         self._buffers.forget(self._give_up)
         for long in self._longs:
             self._buffers.unshare(long)
+
+
+def refused(connection: HTTPConnection, status: int, text: str, why: str) -> Response:
+    """Our own refusal. The client gets the text, the log the reason; queries may hold secrets."""
+    log.warning("%s is refused with %d: %s.", path_of(connection.scope), status, why)
+    return PlainTextResponse(text, status)
 
 
 # --- what a hook answered

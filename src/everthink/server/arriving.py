@@ -1,21 +1,33 @@
-"""What has begun to arrive and has no end yet: frames of sockets, bodies of requests.
+"""What arrives from clients: counted while it has no end yet, and read once it is whole.
 
     GuardedProtocol, bodies --bytes so far--> Arriving --too much in all--> let_go, of one of them
+    socket --text, RawText--> decoded --> ClientFrame | Refused | None
 
 Honest ones come to an end. When there is no more room, one goes: of the address that holds most, who has
 taken longest. There is one account for the process, because there is one memory.
+Short frames are read at once. A long one takes a while, and one thread reads them all: whoever sends many
+waits for their own, and nobody waits who sends short ones.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import ClassVar
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
 
-__all__ = ["Arriving", "LetGo"]
+from ..limits import Limits
+from ..wire.codec import Refused, decode
+from ..wire.frames import ClientFrame
+
+__all__ = ["RAW", "Arriving", "LetGo", "RawText", "arrived", "decoded"]
 
 log = logging.getLogger("everthink.server")
+
+# --- what has no end yet
 
 LIGHT = 4 * 1024
 """Whoever holds no more makes no room by going."""
@@ -57,3 +69,45 @@ class Arriving:
                 cls.hold(let_go, 0)
                 let_go()
                 return
+
+
+# --- what is whole
+
+RAW = 64 * 1024
+"""Text that is longer stays bytes where the server lets us: see `guarded.py`."""
+LONG = 256 * 1024
+"""Text that is longer is read beside the event loop."""
+
+
+class RawText(NamedTuple):
+    """A text that has not been decoded: one emoji would make it four times as large."""
+
+    data: bytes
+
+    def text(self) -> str | None:
+        """The text; `None` when it is none."""
+        try:
+            return self.data.decode()
+        except UnicodeDecodeError:
+            return None
+
+
+def arrived(event: Any) -> str | bytes | RawText:
+    """What an event of the server brought."""
+    if (raw := event.get("raw_text")) is not None:
+        return RawText(raw)
+    text = event.get("text")
+    return text if text is not None else event.get("bytes") or b""
+
+
+async def decoded(message: str | RawText, limits: Limits) -> ClientFrame | Refused | None:
+    """The frame in a text, a refusal, or `None` when it is not ours."""
+    text = message if isinstance(message, str) else message.data
+    if len(text) <= LONG:
+        return decode(text, limits)
+    return await asyncio.get_running_loop().run_in_executor(_reader(), decode, text, limits)
+
+
+@cache
+def _reader() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "everthink-reader")

@@ -1,6 +1,6 @@
 """The ASGI edge: addresses to agents, HTTP requests and sockets to who answers them.
 
-    uvicorn --scope--> Gate --> a row of its tables: /agents/{class}/{name} --> AgentSockets     (routes.py)
+    uvicorn --scope--> Gate --> a row of its tables (routes.py) --> whom it names (places.py) --> AgentSockets
 
 Nothing is accepted before the host, the address, the origin and the application's own checks are fine.
 """
@@ -13,11 +13,8 @@ import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote
 
-from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -33,26 +30,24 @@ from ..access.access import (
 from ..access.audit import NOBODY
 from ..access.crowd import Crowd, place_of
 from ..access.expiry import close_when_expired
-from ..address import Address, from_address, kebab
+from ..address import Address
 from ..calling import awaited
-from ..children.declared import children_of
-from ..children.paths import BadName, Called, read_hops
+from ..children.paths import Called
 from ..clock import Clock
 from ..current import current_origin, origin_of
-from ..errors import UNTOLD, AgentElsewhere, AgentError, AgentSetAside, LeaseLost
+from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
 from ..limits import Limits
 from ..messages import encode_json
 from ..oauth.callback import Callback, read_callback
 from ..runtime.actor import Actor
-from ..runtime.directory import MAX_NAME
-from ..settings import is_ours
 from .agent_sockets import AgentSockets
-from .answers import Answer, Told, as_response, with_headers, with_headers_on
+from .answers import Answer, Told, as_response, refused, with_headers, with_headers_on
+from .arriving import arrived
 from .authorizing import came_back, strange
 from .bodies import bounded
 from .chat_sockets import ChatSockets
 from .connections import Connection
-from .reading import arrived
+from .places import Place, Places, Visitor
 from .routes import Found, Route, Routes, path_of, segments_of
 from .waiting import Buffers
 
@@ -93,7 +88,7 @@ T = TypeVar("T")
 
 Answers = Callable[[Request, Found[Any]], Awaitable[Response]]
 """What a row for HTTP does."""
-Admits = Callable[[WebSocket, "_Place"], Awaitable["tuple[_Place, Pass] | Response"]]
+Admits = Callable[[WebSocket, Place], Awaitable[tuple[Place, Pass] | Response]]
 """What a row for sockets does: who comes in to the agent at this place, or why not."""
 
 
@@ -122,30 +117,6 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Whom an address names."""
-
-    cls: type[Any]
-    """The class of the outermost agent: it and its name are what the checks are asked about."""
-    name: str
-    address: Address
-    """Of the agent itself."""
-    target: type[Any]
-    """Its class."""
-    rest: tuple[str, ...]
-    """The segments that follow."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Barred:
-    """Why somebody does not reach a child."""
-
-    response: Response
-    by_parent: bool = True
-    """False when it is for want of room, and nobody was asked."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Way:
     """What an HTTP request does with an agent."""
 
@@ -163,6 +134,15 @@ class Gate:
         self._served, self._access = served, served.access
         self._crowd = Crowd(served.limits, served.clock)
         self._buffers = Buffers(served.limits.buffered_bytes)
+        self._places = Places(
+            open=served.open,
+            prefix=served.prefix,
+            classes=served.classes,
+            called=served.called,
+            audit=served.access.audit,
+            in_time=self.in_time,
+            may_create=self._may_create,
+        )
         agent = "/".join([*served.prefix, "{class}", "{name}"])
         self._everything: Route[Answers] = Route(f"{agent}/**", self._on_request)
         self._requests: Routes[Answers] = Routes(
@@ -182,7 +162,7 @@ class Gate:
         connection = HTTPConnection(scope)
         place = place_of(address_of(connection))
         if (most := self._served.limits.header_bytes) < _head_size(scope):
-            long = _refused(
+            long = refused(
                 connection, 431, f"The head of a request has at most {most} bytes.", "its head is longer"
             )
             await self._refuse(scope, receive, send, long)
@@ -219,7 +199,7 @@ class Gate:
             return
         place, entered = found
         try:
-            barred = await self._barred(socket, place, "connect", entered)
+            barred = await self._places.barred(Visitor(socket, place, "connect", entered))
             sockets = barred.response if barred is not None else await self._sockets_of(socket, place)
         except AgentSetAside:
             await socket.accept()
@@ -267,102 +247,9 @@ class Gate:
             if (sockets := self._met.pop(id, None)) is not None:
                 sockets.close_all(1012, "Service restart")
 
-    # --- finding the agent
+    # --- meeting the agent
 
-    async def _place(self, connection: HTTPConnection, values: Mapping[str, str]) -> _Place | Response:
-        """The agent that an address names; or a refusal."""
-        kind, written = values["class"], values["name"]
-        name, cls = from_address(written), self._served.classes.get(kind)
-        if cls is None:
-            known = ", ".join(sorted({kebab(cls.__name__) for cls in self._served.classes.values()}))
-            return _refused(
-                connection, 400, "Invalid request", f"there is no agent {kind!r} (known: {known})"
-            )
-        if len(name) > MAX_NAME:
-            return _refused(
-                connection, 400, "Invalid request", f"its name is longer than {MAX_NAME} characters"
-            )
-        directory = await self._served.open()
-        address = directory.address(cls, name)
-        following = segments_of(connection.scope)[len(self._served.prefix) + 2 :]
-        try:
-            hops, rest = read_hops(following, directory.children_called(), cls, self._served.called)
-        except BadName as error:
-            return _refused(connection, 400, "Bad Request", f"the name of a child in it is none: {error}")
-        if not hops:
-            # As it is written: a client is told the name that it has asked for.
-            connection.scope["everthink.name"] = written
-            return _Place(cls, name, address, cls, rest)
-        try:
-            for child, called in hops:
-                address = directory.address(child, called, below=address)
-        except AgentError as error:
-            return _refused(connection, 400, "Bad Request", error.what)
-        return _Place(cls, name, address, hops[-1][0], rest)
-
-    async def _barred(
-        self,
-        connection: HTTPConnection,
-        place: _Place,
-        action: Action,
-        entered: Pass,
-        *,
-        is_nobody: bool = False,
-    ) -> _Barred | None:
-        """Why somebody may not reach a child: what its parents say, each of the next; `None`: they may.
-
-        `is_nobody`: there is no such child, and none is made. Then no parent is made to be asked, either.
-        """
-        directory = await self._served.open()
-        for above, below in pairwise(place.address.family):
-            parent, child = (directory.classes[one.cls_name] for one in (above, below))
-            if child not in children_of(parent) and not await directory.exists(below):
-                why = f"a {parent.__name__} has no {child.__name__} of that name"
-                return _Barred(_refused(connection, 404, "Not Found", why))
-            if not _decides(parent):
-                continue
-            if not await directory.exists(above):
-                if is_nobody:
-                    return None
-                if (full := self._may_create(connection, above)) is not None:
-                    return _Barred(full, by_parent=False)
-            answer = await self._gated(connection, place, action, above, below)
-            if answer is not None:
-                self._access.audit.refused(
-                    place.address,
-                    action,
-                    "refused by a parent",
-                    identity=entered.who,
-                    address=address_of(connection),
-                )
-                return _Barred(answer)
-        return None
-
-    async def _gated(
-        self, connection: HTTPConnection, place: _Place, action: Action, above: Address, below: Address
-    ) -> Response | None:
-        """What a parent says of somebody who wants to reach one of its children; `None`: they may."""
-        directory = await self._served.open()
-        actor = await directory.reach(above)
-        with actor.hold():
-            asked = actor.hooks.on_before_sub_agent(connection, directory.classes[below.cls_name], below.name)
-            try:
-                answer = await self.in_time(connection, asked, action, place.cls.__name__, place.name)
-            except HTTPException as error:
-                return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
-        if isinstance(answer, Response):
-            return answer
-        if answer is False:
-            return PlainTextResponse("Forbidden", 403)
-        if answer is None or answer is True:
-            return None
-        raise AgentError(
-            f"{above.cls_name}.on_before_sub_agent returned {answer!r}.",
-            kept="Nobody was let in.",
-            next_step="Return None or True to go on, False or a response to refuse.",
-        )
-
-    async def _sockets_of(self, connection: HTTPConnection, place: _Place) -> AgentSockets | Response:
+    async def _sockets_of(self, connection: HTTPConnection, place: Place) -> AgentSockets | Response:
         """Where to meet the agent, which is made if need be; or why it is not."""
         directory, address = await self._served.open(), place.address
         is_new = not await directory.exists(address)
@@ -420,7 +307,7 @@ class Gate:
             address = address_of(connection)
             agent = Address(cls, name) if name else NOBODY
             self._access.audit.refused(agent, action, "the checks took too long", address=address)
-            return _refused(connection, 503, text, f"its checks took longer than {seconds} seconds")
+            return refused(connection, 503, text, f"its checks took longer than {seconds} seconds")
 
     # --- HTTP
 
@@ -440,7 +327,7 @@ class Gate:
         return PlainTextResponse("Not Found", 404) if answer is None else JSONResponse(answer)
 
     async def _conversation(self, request: Request, found: Found[Any]) -> Response:
-        place = await self._place(request, found.values)
+        place = await self._places.find(request, found.values)
         if isinstance(place, Response):
             return place
         if not self._served.chats(place.target):
@@ -457,10 +344,10 @@ class Gate:
         return await self._agent_http(request, found, way, place)
 
     async def _on_request(self, request: Request, found: Found[Any]) -> Response:
-        place = await self._place(request, found.values)
+        place = await self._places.find(request, found.values)
         return place if isinstance(place, Response) else await self._asked(request, found, place)
 
-    async def _asked(self, request: Request, found: Found[Any], place: _Place) -> Response:
+    async def _asked(self, request: Request, found: Found[Any], place: Place) -> Response:
         callback = read_callback(request.scope["query_string"]) if request.method == "GET" else None
         # Where an agent has people come back to; `None` for its own place for that.
         path = None if place.rest == ("callback",) else path_of(request.scope)
@@ -474,7 +361,7 @@ class Gate:
                 return sent_on
             token = current_origin.set(origin_of(request.url, request.scope))
             try:
-                asked = _below(request, place)
+                asked = place.asked(request)
                 with sockets.actor.hold(), bounded(asked, self._served.limits) as given:
                     answer = await sockets.actor.hooks.on_request(given)
             finally:
@@ -489,7 +376,7 @@ class Gate:
         return await self._agent_http(request, found, way, place)
 
     async def _came_back(
-        self, request: Request, place: _Place, callback: Callback, path: str | None
+        self, request: Request, place: Place, callback: Callback, path: str | None
     ) -> Response | None:
         """Somebody comes back from an authorization server. `None`: it is nobody who was sent there."""
         try:
@@ -502,7 +389,7 @@ class Gate:
         except Exception as error:  # noqa: BLE001 - what it says stays here
             return raised(request, "on_start", error)
 
-    async def _agent_http(self, request: Request, found: Found[Any], way: _Way, place: _Place) -> Response:
+    async def _agent_http(self, request: Request, found: Found[Any], way: _Way, place: Place) -> Response:
         return await self.with_cors(request, lambda: self._answered(request, found.route, way, place))
 
     async def with_cors(self, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
@@ -513,7 +400,7 @@ class Gate:
             response.headers.update(CORS if cors is True else cors)
         return response
 
-    async def _answered(self, request: Request, route: Route[Any], way: _Way, place: _Place) -> Response:
+    async def _answered(self, request: Request, route: Route[Any], way: _Way, place: Place) -> Response:
         cls, name = place.cls, place.name
         if request.method not in FROM_ANYWHERE and self._access.is_foreign(request):
             return self._access.wrong_origin(request, way.action, cls, name)
@@ -526,7 +413,8 @@ class Gate:
         try:
             directory = await self._served.open()
             is_nobody = way.makes_none and not await directory.exists(place.address)
-            barred = await self._barred(request, place, way.action, entered, is_nobody=is_nobody)
+            visitor = Visitor(request, place, way.action, entered)
+            barred = await self._places.barred(visitor, is_nobody=is_nobody)
             if barred is not None:
                 return barred.response
             if is_nobody:
@@ -543,26 +431,26 @@ class Gate:
 
     # --- sockets
 
-    async def _admit(self, socket: WebSocket) -> tuple[_Place, Pass] | Response:
+    async def _admit(self, socket: WebSocket) -> tuple[Place, Pass] | Response:
         """The agent that a socket asks for and who it is, or why it may not come in."""
         if not self._access.is_named(socket):
             return self._access.wrong_host(socket)
         found = self._sockets.find(segments_of(socket.scope))
         if found is None:
-            return _refused(socket, 404, "Not Found", "no agent is at this address")
-        place = await self._place(socket, found.values)
+            return refused(socket, 404, "Not Found", "no agent is at this address")
+        place = await self._places.find(socket, found.values)
         return place if isinstance(place, Response) else await found.route.handler(socket, place)
 
-    async def _admit_to(self, socket: WebSocket, place: _Place) -> tuple[_Place, Pass] | Response:
+    async def _admit_to(self, socket: WebSocket, place: Place) -> tuple[Place, Pass] | Response:
         cls, name = place.cls, place.name
         if self._access.is_foreign(socket):
             return self._access.wrong_origin(socket, "connect", cls, name)
         most = self._served.limits.id_chars
         if len(socket.query_params.get("_pk", "")) > most:
             text = f"The id of a connection has at most {most} characters."
-            return _refused(socket, 400, text, "its _pk is longer")
+            return refused(socket, 400, text, "its _pk is longer")
         if socket.query_params.get("__agents_transport") == "capnweb":
-            return _refused(socket, 501, NO_CAPNWEB, "it asks for the Cap'n Web transport")
+            return refused(socket, 501, NO_CAPNWEB, "it asks for the Cap'n Web transport")
         entered = await self._entered(socket, "connect", cls, name)
         return entered if isinstance(entered, Response) else (place, entered)
 
@@ -635,27 +523,6 @@ class Gate:
 
 
 # --- refusals, and what the servers beneath us need
-
-
-def _refused(connection: HTTPConnection, status: int, text: str, why: str) -> Response:
-    """Our own refusal. The client gets the text, the log the reason; queries may hold secrets."""
-    log.warning("%s is refused with %d: %s.", path_of(connection.scope), status, why)
-    return PlainTextResponse(text, status)
-
-
-def _decides(cls: type[Any]) -> bool:
-    """True for a class that says who may reach its children."""
-    hook = "on_before_sub_agent"
-    return not is_ours(next(base for base in cls.__mro__ if hook in vars(base)))
-
-
-def _below(request: Request, place: _Place) -> Request:
-    """The request as a child has it: its path begins after the child's name."""
-    if not place.address.parents:
-        return request
-    raw = "/" + "/".join(place.rest)
-    scope = {**request.scope, "path": unquote(raw), "raw_path": raw.encode(), "root_path": ""}
-    return Request(scope, request.receive)
 
 
 async def _close_refused(socket: WebSocket, status: int) -> None:

@@ -3,7 +3,8 @@
     ChatSockets --frame--> Asking --> door/requests.py, door/answers.py
 
 A window must not wait for ever: whatever becomes of its question, it is told. An answer to a question that
-is not open changes nothing, and is told to the audit; one that does not fit its form is told to its sender.
+is not open, or that does not fit its form, changes nothing: it is told to the audit, and its sender is shown
+how things are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from ..door.chat_request import ChatRequest, Dropped
 from ..door.requests import bounded_tools, trailing
 from ..errors import AgentError, CommitInDoubt, LeaseLost
+from ..journal.ledger import is_for_people
 from ..messages import encode_json
 from ..runtime.chat import Chat
 from ..store.port import Statement
@@ -124,11 +126,13 @@ class Asking:
             self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "answer", frame.tool_call_id, NOT_OPEN)
-            if is_question:
-                self._show_question(connection, frame.tool_call_id)
+            await self._show_call(connection, frame.tool_call_id)
 
-    def _show_question(self, connection: Connection, call_id: str) -> None:
-        """Show a window a question that is still open: it takes what it has sent for the tool's result."""
+    async def _show_call(self, connection: Connection, call_id: str) -> None:
+        """Show a window how a call stands that asks people: it takes what it has sent for the answer, and it
+        is not. The question is still open, or somebody else was faster."""
+        if not await is_for_people(self._host.store, call_id):
+            return
         answer = self._host.turns.answer
         if self._chat.answers.is_live(call_id) and answer is not None:
             connection.send(wire.MessageChanged(answer.message()))
@@ -151,6 +155,7 @@ class Asking:
             self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "approval", frame.tool_call_id, NOT_OPEN)
+            await self._show_call(connection, frame.tool_call_id)
 
     def _continuation(self, connection: Connection, goes_on: bool) -> list[Statement]:
         if not goes_on:

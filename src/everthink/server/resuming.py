@@ -18,6 +18,7 @@ import msgspec
 
 from ..chunks import NOTHING_NEW
 from ..chunks import encode as encode_chunk
+from ..journal import turn_rows
 from ..journal.feed_state import FeedState, Over
 from ..journal.read import texts_of
 from ..journal.segments import readable
@@ -86,7 +87,10 @@ class Resuming:
                 if failure is not None:
                     await tell_failure(self._host, connection, failure)
             case Ended():
-                await tell_end(self._host, connection, id, self._state.over.get(id))
+                over = self._state.over.get(id)
+                if over is None and connection.offers.take(id, self._host.limits.replays):
+                    over = await _found_over(self._host, id)
+                await tell_end(self._host, connection, id, over)
             case Ignore():
                 pass
 
@@ -199,6 +203,14 @@ async def tell_failure(host: Host, connection: Connection, failure: Failure) -> 
             message_ids=failure.message_ids or None,
         )
     )
+
+
+async def _found_over(host: Host, id: str) -> Over | None:
+    """How a turn ended that nobody here remembers, as its row says: it was in an earlier process."""
+    row = await turn_rows.of_request(host.store, id)
+    if row is None or row.status not in ("aborted", "error", "skipped"):
+        return None
+    return Over(row.id, None, row.continuation, True, row.status)
 
 
 async def tell_end(host: Host, connection: Connection, id: str, over: Over | None) -> None:

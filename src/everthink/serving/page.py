@@ -23,10 +23,12 @@ from starlette.websockets import WebSocket
 from ..access.audit import NOBODY
 from ..access.origins import Hosts
 from ..address import kebab
+from ..children.declared import with_children
 from ..devtools.inspector import Inspector
 from ..models.demo import DemoModel
 from ..server.answers import with_headers
 from ..server.asgi import deny
+from ..think import Think
 from .sign_in import TOKEN, SignIn
 from .target import Loaded
 
@@ -160,15 +162,18 @@ class WithPage:
         return (TYPES[".txt"], self._words(scope).encode()) if path == "/" else None
 
     def _agents(self) -> list[dict[str, Any]]:
+        """All agent classes, and whether they chat: the page shows those that do."""
         return [
             {
                 "class": cls.__name__,
                 "kebab": kebab(cls.__name__),
                 "prefix": address.rpartition("/")[0].lstrip("/"),
+                "children": [kebab(child.__name__) for child in with_children([cls])[1:]],
+                "chats": (chats := issubclass(cls, Think)),
                 **_introduction(cls),
-                **self._stand_in(cls),
+                **(self._stand_in(cls) if chats else {}),
             }
-            for cls, address in self._loaded.chatting
+            for cls, address in self._loaded.agents
         ]
 
     def _stand_in(self, cls: type) -> dict[str, str]:

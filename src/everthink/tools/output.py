@@ -57,6 +57,7 @@ _KEPT = {
     None: "The call ran; its result was not stored.",
     "before_tool_call": "The tool was not run.",
     "to_model_output": "The result is stored, and the model sees it as it is.",
+    "get_agent_tool_output": "What the child said is stored.",
 }
 """What became of the call, by whose answer it was that cannot be used."""
 

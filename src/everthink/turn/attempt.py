@@ -135,7 +135,7 @@ async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome 
         raise
     finally:
         run.unlink()
-        turn.fold = turn.say = turn.alive = turn.afterwards = None
+        turn.fold = turn.say = turn.alive = turn.afterwards = turn.waits_for = None
     over = turn.ending = asyncio.Event()
     try:
         return await _ended(host, run, work)
@@ -150,6 +150,7 @@ async def _work(run: Run, abort: AbortController) -> None:
     await run.host.session.compact_if_due()
     run.assembled = await assemble(run.host, run.turn)
     loop = Loop(run, run.assembled, abort)
+    run.turn.waits_for = loop.waits_for
     try:
         await loop.run()
     finally:

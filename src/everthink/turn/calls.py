@@ -121,7 +121,9 @@ class StepCalls:
     """What a person answered to the questions of calls that go on."""
     _yes: dict[str, str] = field(default_factory=dict[str, str])
     """The turns in which the approved calls of this one were asked for."""
-    _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+    _tasks: dict[asyncio.Task[None], str] = field(default_factory=dict[asyncio.Task[None], str])
+    """What runs, and for which call."""
+    _is_finishing: bool = False
 
     # --- taking a call
 
@@ -257,11 +259,8 @@ class StepCalls:
     def _start(
         self, called: CalledTool, tool: Tool, context: ToolContext, metadata: model.ProviderMetadata | None
     ) -> None:
-        self._tasks.append(
-            asyncio.create_task(
-                self._execute(called, tool, context, metadata), name=f"tool {called.tool_name}"
-            )
-        )
+        work = self._execute(called, tool, context, metadata)
+        self._tasks[asyncio.create_task(work, name=f"tool {called.tool_name}")] = called.tool_call_id
 
     def _context(self, called: CalledTool, tool: Tool) -> ToolContext:
         async def conclude(
@@ -594,7 +593,7 @@ class StepCalls:
         finding = self._find_out(called, tool, part, row)
         if not callable(tool.on_interrupt):
             return await finding
-        self._tasks.append(asyncio.create_task(finding, name=f"on_interrupt of {tool.name}"))
+        self._tasks[asyncio.create_task(finding, name=f"on_interrupt of {tool.name}")] = called.tool_call_id
 
     async def _find_out(self, called: CalledTool, tool: Tool, part: Part | None, row: CallRow) -> None:
         """The body had begun when it was cut off: what does the tool say became of it?"""
@@ -703,11 +702,18 @@ class StepCalls:
 
     async def finished(self) -> None:
         """Wait for every call that runs. Cancelled here, they go on until `abandon`."""
+        self._is_finishing = True
         # Not gather: cancelled, it would wait for tools that do not let themselves be stopped.
         while running := [task for task in self._tasks if not task.done()]:
             await asyncio.wait(running)  # one that was to find something out may have begun another
+        self._is_finishing = False
         for task in self._tasks:
             task.result()
+
+    @property
+    def awaited(self) -> list[str]:
+        """The calls that the turn waits for; none while it does anything else."""
+        return [id for task, id in self._tasks.items() if not task.done()] if self._is_finishing else []
 
     def abandon(self) -> bool:
         """Stop what still runs. True when something did."""

@@ -245,6 +245,10 @@ class Loop:
         self._run.usage += usage
         self._run.turn.usage += usage
 
+    def waits_for(self) -> list[str]:
+        """The calls that it waits for; none while it does anything else."""
+        return self._calls.awaited if self._calls else []
+
     def abandon(self) -> bool:
         """Stop tools that still run. True when something did."""
         return self._calls.abandon() if self._calls else False

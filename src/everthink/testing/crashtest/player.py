@@ -25,7 +25,7 @@ from .effects import EFFECTS
 from .reader import PAUSE, Reader
 from .script import Advance, AnswerTool, Approve, Regenerate, Say, Schedule, Script, Step, Submit, Wait
 from .stage import SETTINGS
-from .story import Cut, Point, Story
+from .story import Cut, Member, Point, Story
 
 __all__ = ["Venue", "play"]
 
@@ -295,14 +295,21 @@ class _Player:
         await self._rest()
         report = await self._ask("report")
         story.messages, story.turns, story.calls = report["messages"], report["turns"], report["calls"]
+        story.family = [Member(**told) for told in report["family"]]
         path = await self._node.http(f"{self._venue.path}/get-messages")
         story.path = path.json
         story.screen = [message.to_json() for message in self._shown]
+        if story.family:
+            async with Reader(self._node.address(self._venue.path), id="late") as late:
+                await late.settled()
+                story.late_runs = late.screen.runs.seen
+                story.faults += late.screen.faults
 
     def collect(self) -> None:
         """What is known however the script ended."""
         story, screen, folder = self.story, self._reader.screen, self._venue.folder
-        story.faults, story.errors = screen.faults, screen.errors
+        story.faults, story.errors = [*screen.faults, *story.faults], screen.errors
+        story.runs = screen.runs.seen
         story.effects = _lines(folder / "effects")
         story.refusals = [json.loads(line) for line in _lines(folder / "refusals")]
         story.commits = [json.loads(line) for line in _lines(folder / "commits")]

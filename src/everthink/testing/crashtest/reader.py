@@ -97,6 +97,7 @@ class Reader:
     def _on_connect(self, again: bool) -> None:
         """There is a connection (again): ask for what streams."""
         self.heard.clear()
+        self.screen.runs.connected()
         self._up.set()
         self._later(wire.ResumeRequest("connect"))
 

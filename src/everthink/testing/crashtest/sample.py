@@ -1,4 +1,4 @@
-"""An agent to pull the plug on, with a bit of everything: `everthink crashtest` without arguments.
+"""Agents to pull the plug on, with a bit of everything: `everthink crashtest` without arguments.
 
 Its model keeps no notes. It reads from the prompt what was asked, what is said and which calls are
 answered, and goes on from there, so that a process that is started again gives the same answer.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ...children.tool import agent_tool
 from ...models.port import (
     AssistantMessage,
     Finish,
@@ -41,10 +42,22 @@ from ...think import Think
 from ...tools.tool import tool
 from .effects import effect
 
-__all__ = ["SCRIPT", "AskedTraveller", "TravelModel", "Traveller"]
+__all__ = [
+    "FAMILY_SCRIPT",
+    "SCRIPT",
+    "Agency",
+    "AskedAgency",
+    "AskedTraveller",
+    "Guide",
+    "Innkeeper",
+    "TravelModel",
+    "Traveller",
+]
 
 SCRIPT = Path(__file__).with_name("sample.yaml")
-"""The conversation that goes with it."""
+"""The conversation that goes with `Traveller`."""
+FAMILY_SCRIPT = Path(__file__).with_name("sample_family.yaml")
+"""The one that goes with `Agency`."""
 
 _WORDS = re.compile(r"\S+\s*")
 _REPEATS = 14
@@ -81,6 +94,27 @@ _ANSWERS: dict[str, tuple[_Scene, ...]] = {
     "Tell me a story.": (_Scene("Once there was a train that never stopped."),),
     "And a poem.": (_Scene("Rails in the snow, a whistle, then nothing."),),
     "Say good morning.": (_Scene("Good morning, it is time to pack."),),
+    "Plan the weekend.": (
+        _Scene(
+            "I ask two colleagues. ",
+            "",
+            (("inn", {"query": "A room for two nights."}), ("walk", {"query": "A walk for Sunday."})),
+        ),
+        _Scene("You have a room, and a walk along the river."),
+    ),
+    "A room for two nights.": (
+        _Scene("One moment. ", "", (("reserve", {"nights": 2}),)),
+        _Scene("The room is yours."),
+    ),
+    "A walk for Sunday.": (_Scene("Along the river, past the old mill, and back.", "It will be sunny."),),
+    "And a room on the way back.": (
+        _Scene("", "", (("inn", {"query": "A room for one night."}),)),
+        _Scene("There is one for you."),
+    ),
+    "A room for one night.": (
+        _Scene("", "", (("reserve", {"nights": 1}),)),
+        _Scene("It is small."),
+    ),
 }
 _SORRY = "Something was interrupted, and I cannot tell whether it happened."
 
@@ -198,3 +232,55 @@ class AskedTraveller(Traveller):
     """The same with a model that must be asked to go on, and says a few words twice when it is."""
 
     model = TravelModel(continues="prompt")
+
+
+class _Colleague(Think):
+    """A child, which is asked in the words of its parent."""
+
+    model = TravelModel()
+
+    def format_agent_tool_input(self, input: Any) -> str:
+        """Those words."""
+        return input["query"]
+
+
+class Innkeeper(_Colleague):
+    """A child that does something to the world."""
+
+    @tool
+    async def reserve(self, nights: int) -> str:
+        """Keep a room for somebody."""
+        effect(f"reserve {nights} nights")
+        return "Room 7."
+
+
+class Guide(_Colleague):
+    """A child that thinks, and takes some words to answer."""
+
+
+class Agency(Think):
+    """Lets two children work at once for one answer."""
+
+    model = TravelModel()
+    inn = agent_tool(Innkeeper, description="Keeps rooms.")
+    walk = agent_tool(Guide, description="Knows walks.")
+
+
+class AskedInnkeeper(Innkeeper):
+    """The same with a model that must be asked to go on."""
+
+    model = TravelModel(continues="prompt")
+
+
+class AskedGuide(Guide):
+    """The same with such a model."""
+
+    model = TravelModel(continues="prompt")
+
+
+class AskedAgency(Think):
+    """The family with such models."""
+
+    model = TravelModel(continues="prompt")
+    inn = agent_tool(AskedInnkeeper, description="Keeps rooms.")
+    walk = agent_tool(AskedGuide, description="Knows walks.")

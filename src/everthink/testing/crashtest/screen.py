@@ -12,6 +12,7 @@ from __future__ import annotations
 from ... import chunks as ui
 from ...client.transcript import Transcript
 from ...wire import frames as wire
+from .run_screen import RunScreen
 
 __all__ = ["Screen"]
 
@@ -30,6 +31,8 @@ class Screen(Transcript):
         # The text of each answer as it was last seen, by the message's id.
         self._seen: dict[str, str] = {}
         self._gone: set[str] = set()
+        self.runs = RunScreen(self._complain)
+        """The runs of the agent's children."""
 
     def may_leave(self, id: str) -> None:
         """This answer makes room for another one, which the person asked for."""
@@ -45,6 +48,8 @@ class Screen(Transcript):
                 self.recoveries += recovering
             case wire.ClearChat():
                 self._gone.update(self._seen)
+            case wire.AgentToolEvent():
+                self.runs.take(frame)
             case _:
                 pass
         self._look()

@@ -1,4 +1,4 @@
-"""The server process of a crash test: one agent, and what the runner must be able to ask it.
+"""The server process of a crash test: one agent with its children, and what the runner has to ask it.
 
     everthink serve everthink.testing.crashtest.stage:app   --> /agents/…      as ever
                                                             --> /crashtest/…   state, submit, schedule, …
@@ -23,17 +23,17 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from ...app.app import App
 from ...errors import AgentError, ModelError
-from ...journal.read import calls_of
-from ...journal.turn_rows import all_turns
-from ...messages import encode_json, is_tool_part, parse_stored, tool_name
+from ...journal.turn_rows import all_turns, unfinished
+from ...messages import is_tool_part, tool_name
 from ...models.port import Model, ModelEvent, Request
 from ...runtime.actor import Actor
 from ...runtime.chat import Chat
-from ...session import queries as session
 from ...store.crashpoints import CrashPoints
+from ...store.port import AgentStore
 from ...think import Think
 from ..scripted_rules import check
 from .clock import ForwardClock
+from .members import addresses, is_waited_for, members, stored
 
 __all__ = ["SETTINGS", "Stage", "agent_class"]
 
@@ -41,7 +41,6 @@ SETTINGS = "EVERTHINK_CRASHTEST"
 """A JSON object: `agent`, `store`, `room`, `ahead` (seconds of the clock), `refusals` (a file)."""
 
 _WAITING = ("input-available", "approval-requested")
-_LAST = 2**62
 _BREATHS = 3
 """So often does the event loop turn before a chunk that was said is on its way to the store."""
 
@@ -122,28 +121,28 @@ class Stage(App):
         return chat
 
     async def _state(self, _: Any) -> Any:
-        """What the agent is doing. `resting`: it will do nothing by itself."""
+        """What the agent is doing. `resting`: it will do nothing by itself, and none of its children will."""
         home, chat = await self._home(), await self._chat()
         async with chat.continuations.lock:  # An answer is being taken: what follows is not known yet.
             return await self._told_state(home, chat)
 
     async def _told_state(self, home: Actor, chat: Chat) -> Any:
+        directory = await self.open()
+        busy: list[str] = []
+        # The children first: what they have done for their parent by then is seen with it.
+        for address in (*reversed(await addresses(directory, home.address)), home.address):
+            busy += await _busy(AgentStore(directory.store, address.id), directory.live(address))
         rows = await all_turns(home.store)
-        open_turns = [row.request_id for row in rows if row.ended_at is None]
-        now = home.clock.now_ms()
-        due = [timer for timer in await home.alarms.listed() if timer.time.timestamp() * 1000 <= now]
-        is_idle = chat.door.queue.is_idle and not chat.host.turns and chat.continuations.pending is None
         return {
             "requests": [row.request_id for row in rows],
-            "open": open_turns,
-            "due": [timer.callback for timer in due],
+            "busy": busy,
             "waiting": [
                 {"id": part["toolCallId"], "name": tool_name(part), "state": part["state"]}
                 for message in chat.session.path
                 for part in message.parts
                 if message.role == "assistant" and is_tool_part(part) and part.get("state") in _WAITING
             ],
-            "resting": is_idle and not open_turns and not due,
+            "resting": not busy,
         }
 
     async def _submit(self, given: Any) -> Any:
@@ -163,30 +162,24 @@ class Stage(App):
         return {}
 
     async def _report(self, _: Any) -> Any:
-        """All there is in the database of this agent."""
+        """All there is in the database of this agent and of those below it."""
         home = await self._home()
-        messages: list[Any] = []
-        before = _LAST
-        while rows := await home.store.fetch(session.ROWS, (await self._chat()).session.id, before):
-            messages += [_told(row) for row in rows]
-            before = rows[-1][4]
-        turns = await all_turns(home.store)
-        calls = [
-            {"tool": call.tool, "state": call.state}
-            for turn in turns
-            for call in await calls_of(home.store, turn.id)
-        ]
-        return {
-            "messages": messages[::-1],
-            "turns": [{"trigger": row.trigger, "status": row.status, "error": row.error} for row in turns],
-            "calls": calls,
-        }
+        return {**await stored(home), "family": await members(await self.open(), home)}
 
 
-def _told(row: Any) -> dict[str, Any]:
-    message = parse_stored(row[0], row[2], row[3])
-    told = json.loads(encode_json(message.to_json())) if message else {"id": row[0], "role": row[2]}
-    return {**told, "parent": row[1]}
+async def _busy(store: AgentStore, home: Actor | None) -> list[str]:
+    """What an agent is about, or will be by itself. `home` is `None` for one that is not in memory."""
+    found = [f"turn {row.request_id}" for row in await unfinished(store)]
+    if await is_waited_for(store):
+        found.append("a run of a child")
+    if home is not None:
+        now, timers = home.clock.now_ms(), await home.alarms.listed()
+        found += [f"timer {timer.callback}" for timer in timers if timer.time.timestamp() * 1000 <= now]
+        if (chat := home.chat) is not None and not (
+            chat.door.queue.is_idle and not chat.host.turns and chat.continuations.pending is None
+        ):
+            found.append("its queue")
+    return found
 
 
 def _with_prompts(agent: type[Think]) -> type[Think]:

@@ -1,0 +1,206 @@
+"""Beginning a run, or joining it where it is.
+
+    Asked --> Beginning: one commit (run, child, its turn) --> Watch
+    a row that is not over ---join---------------------------> Watch
+
+A run is never begun twice: whoever asks again under its id, also after a crash, joins the child.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from ..current import identity_within
+from ..door.submissions import AcceptedRun
+from ..errors import AgentElsewhere, AgentError, StoreError
+from ..messages import encode_json
+from ..models.structured import Structured, structured
+from ..store.port import AgentStore, Statement
+from . import queries
+from .following import Windows, stored_pieces
+from .parts import Child, Parts
+from .queries import RunRow
+from .telling import DELETED, OPEN, Ended, result_of, started, stored, stored_result, tell, terminal
+from .values import AgentToolResult, RunStatus, preview_of
+from .watching import UnknownChild, Wanted, Watch, Watched, child_of, finished, in_words, of_hook
+
+__all__ = ["TOOL_OUTPUT", "Asked", "Beginning"]
+
+log = logging.getLogger("everthink.children")
+
+TOOL_OUTPUT = "toolOutput"
+"""Under this name a child keeps the schema that its answer is to fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked of a child."""
+
+    input: Any
+    run_id: str
+    call_id: str | None = None
+    turn: str | None = None
+    """The turn of the parent that waits for it."""
+    order: int = 0
+    preview: str | None = None
+    display: dict[str, Any] | None = None
+    output: Structured | None = None
+    """What the answer is to be."""
+    detached: str | None = None
+    """What becomes of it when nobody waits: see `DetachedRuns.planned`."""
+
+
+class Beginning:
+    """Begins and joins the runs of one parent."""
+
+    def __init__(self, parts: Parts, watched: Watched) -> None:
+        self._parts, self._watched = parts, watched
+
+    async def known(self, asked: Asked) -> tuple[RunRow | None, Asked]:
+        """The run of that id, and what is asked. A provider may use the id of a call again."""
+        row = await queries.one(self._parts.store, asked.run_id)
+        if row is not None and asked.turn is not None and row.turn not in (None, asked.turn):
+            asked = replace(asked, run_id=f"{asked.run_id}:{asked.turn[-8:]}")
+            row = await queries.one(self._parts.store, asked.run_id)
+        return row, asked
+
+    # --- a new one
+
+    async def begin(
+        self, cls: type[Any], asked: Asked, alive: Callable[[], object] | None
+    ) -> Watch | AgentToolResult:
+        """Begin a run. A result when it cannot be begun: which is told there."""
+        parts = self._parts
+        try:
+            address = parts.kin.address(cls, asked.run_id, parts.address)
+        except AgentError as error:
+            return AgentToolResult(
+                run_id=asked.run_id, agent_type=cls.__name__, status="error", error=str(error)
+            )
+        await parts.mark()
+        row = self._row(cls, asked, address.id)
+        if (error := await self._over_cap()) is not None:
+            return await self._refused(row, error)
+        try:
+            child = await parts.kin.child(address)
+        except (StoreError, AgentElsewhere):
+            raise
+        except Exception as error:
+            log.error("%s could not start for run %s", address, row.run_id, exc_info=error)
+            return await self._refused(row, f"{cls.__name__} could not start: {in_words(error)}")
+        wanted = Wanted(output=asked.output, alive=alive)
+        watch = Watch(parts, self._watched, row, child, wanted)  # it listens before anything is accepted
+        try:
+            await self._accept(child, row, asked)
+        except BaseException as error:
+            watch.close()
+            if isinstance(error, AgentError) and not isinstance(error, StoreError):
+                return await self._refused(row, str(error))
+            raise
+        return watch
+
+    def _row(self, cls: type[Any], asked: Asked, child: str) -> RunRow:
+        display = None if asked.display is None else encode_json(asked.display).decode()
+        preview = asked.preview if asked.preview is not None else preview_of(asked.input, encode_json)
+        return RunRow(
+            run_id=asked.run_id,
+            child=child,
+            cls=cls.__name__,
+            call_id=asked.call_id,
+            turn=asked.turn,
+            status="running",
+            place=asked.order,
+            preview=preview,
+            display=display,
+            summary=None,
+            output=None,
+            error=None,
+            reason=None,
+            is_left=0,
+            detached=asked.detached,
+            started_at=self._parts.clock.now_ms(),
+            ended_at=None,
+        )
+
+    async def _over_cap(self) -> str | None:
+        """Why not, when too many children run."""
+        parts = self._parts
+        most = parts.hooks.setting("max_concurrent_agent_tools")
+        if math.isinf(most) or len(await queries.open_runs(parts.store)) < most:
+            return None
+        return f"max_concurrent_agent_tools ({most:g}) exceeded"
+
+    async def _refused(self, row: RunRow, error: str) -> AgentToolResult:
+        """A run that could not begin, kept as one that failed. Of its child nothing is."""
+        parts = self._parts
+        refused = row._replace(status="error", error=error, ended_at=parts.clock.now_ms())
+        await parts.store.apply([queries.began(parts.address.id, refused)])
+        tell(parts.feed, refused, 0, started(refused))
+        tell(parts.feed, refused, 1, {"kind": "error", "runId": row.run_id, "error": error})
+        return stored_result(refused)
+
+    async def _accept(self, child: Child, row: RunRow, asked: Asked) -> None:
+        """One commit: the run, the child and its turn."""
+        hook = "format_agent_tool_input"
+        message = await of_hook(child, hook, child.hooks.format_agent_tool_input(asked.input))
+        parent = self._parts.address.id
+        began: list[Statement] = [queries.began(parent, row)]
+        if asked.output is not None:
+            began.append(child.save_value(TOOL_OUTPUT, msgspec.to_builtins(asked.output.schema)))
+            child.expect(asked.output.schema)
+        run = AcceptedRun(began, identity_within(parent))
+        accepted = await child.submissions.accept(message, submission_id=row.run_id, run=run)
+        if not accepted.accepted:  # the child has had such a turn: only the run is new
+            await self._parts.store.apply(began[:1])
+
+    # --- one that is known
+
+    async def join(
+        self, row: RunRow, output: Structured | None = None, alive: Callable[[], object] | None = None
+    ) -> Watch | AgentToolResult:
+        """Follow a run where it is. Its result when it is over."""
+        if row.status not in OPEN:
+            return stored_result(row)
+        parts = self._parts
+        tell(parts.feed, row, 0, started(row))  # windows know it; others here see that a child is waited for
+        try:
+            child = await child_of(parts, row)
+        except UnknownChild as error:
+            # Code that names the class may yet ask for it again; nobody asks for a detached one.
+            status: RunStatus = "interrupted" if row.detached is None else "error"
+            return await self._seal(row, Ended(status, error=str(error), is_left=row.detached is None))
+        if child is None:
+            return await self._seal(row, Ended("error", error=DELETED))
+        output = output or structured(child.expected())
+        wanted = Wanted(output=output, windows=self._windows(row, child), alive=alive)
+        watch = Watch(parts, self._watched, row, child, wanted)
+        try:
+            await watch.following.catch_up()
+        except BaseException:
+            watch.close()
+            raise
+        return watch
+
+    def _windows(self, row: RunRow, child: Child) -> Windows | None:
+        """How long it is waited for: one that has budgets of its own, or was cut off by nothing, for ever."""
+        if row.detached is not None or not child.has_found_turns():
+            return None
+        setting = self._parts.hooks.setting
+        return Windows(
+            setting("agent_tool_reattach_no_progress_timeout"), setting("agent_tool_reattach_max_window")
+        )
+
+    async def _seal(self, row: RunRow, ended: Ended) -> AgentToolResult:
+        """End a run whose child is gone, or whom nobody can reach."""
+        parts, now = self._parts, self._parts.clock.now_ms()
+        await parts.store.apply([stored(row.run_id, ended, now=now)])
+        said = await stored_pieces(AgentStore(parts.store.database, row.child), row.run_id)
+        tell(parts.feed, row, len(said) + 1, terminal(row.run_id, ended))
+        await finished(parts, row, ended, now)
+        return result_of(row, ended)
