@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import mcp, memory, sandbox, sockets, standing, strangers, streams, workspace
+from . import families, mcp, memory, sandbox, sockets, standing, strangers, streams, workspace
 from .floor import BATCHED, PER_DELTA, Floor
 from .measure import Row
 from .ours import Ours
@@ -52,6 +52,8 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
     take(await standing.cold_open(folder, repetitions=5 if quick else 30))
     take(await memory.cold_open(folder, repetitions=5 if quick else 30))
     take(await memory.late_turns(folder, turns=250 if quick else 2500))
+    take(await families.delegation(folder, repetitions=many))
+    take(await families.crowd(folder, repetitions=few))
     if importlib.util.find_spec("mcp") is not None:
         take(await mcp.catalogue(folder, turns=100 if quick else 600))
     if importlib.util.find_spec("bashkit") is not None:

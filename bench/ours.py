@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from everthink import App, Think, tool
+from everthink import App, Think, agent_tool, tool
 from everthink.chunks import TextDelta
 from everthink.models.port import Request, ToolMessage
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 
-from .work import JOBS, QUESTION, Job, add
+from .work import CHILDREN, FAMILY, JOBS, QUESTION, Job, add
 
 _ADD = tool(add)
 
@@ -30,6 +30,20 @@ def agent_class(job: Job) -> type[Think]:
     if job.calls_tool:
         members["get_tools"] = lambda self: [_ADD]
     return type(job.name, (Think,), members)
+
+
+def family_class(child: type[Think]) -> type[Think]:
+    """An agent that asks many children at once."""
+    asks = Play()
+    for number in range(CHILDREN):
+        asks = asks.calls("ask", query=f"{QUESTION} {number}")
+
+    def play(request: Request) -> Play:
+        return says("Done.") if isinstance(request.messages[-1], ToolMessage) else asks
+
+    ask = agent_tool(child, description="Ask.", name="ask")
+    members = {"model": ScriptedModel.forever(play), "ask": ask, "__module__": __name__}
+    return type(FAMILY.name, (Think,), members)
 
 
 class Ours:

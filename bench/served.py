@@ -27,15 +27,17 @@ from everthink import App
 from everthink.server import Limits
 from everthink.serving.process import listen, quiet_logs, run
 
-from .ours import agent_class
+from .ours import agent_class, family_class
 from .stranger import Target
-from .work import WIRE, Job
+from .work import STEADY, WIRE, Job
 
 
 def everthink(folder: Path) -> App:
     """Agents that do the jobs, in a SQLite file with the defaults."""
     crowd = Limits(sockets_per_address=100_000, agents_per_minute=1_000_000)  # they are all on this machine
-    return App(*map(agent_class, WIRE), store=f"sqlite:///{folder / 'sockets.db'}", grace=0.0, limits=crowd)
+    classes = {job: agent_class(job) for job in WIRE}
+    parent = family_class(classes[STEADY])
+    return App(*classes.values(), parent, store=f"sqlite:///{folder / 'sockets.db'}", grace=0.0, limits=crowd)
 
 
 def strangers(folder: Path) -> App:

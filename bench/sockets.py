@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from .measure import PATIENCE, Row
-from .work import ALOUD, BURST, PACED, PIECES, SHORT, SLOW, STEADY, WIRE, Job
+from .work import ALOUD, BURST, CHILDREN, FAMILY, PACED, PIECES, SHORT, SLOW, STEADY, WIRE, Job
 
 OURS, BARE, THINK = "everthink", "bare socket", "Think (JS)"
 COLUMNS = (BARE, OURS, THINK)
@@ -102,6 +102,7 @@ def measured(folder: Path, *, quick: bool, take: Callable[[list[Row]], object]) 
         take(_turns(compare, turns=4 if quick else 10))
         take(_calm(compare, seconds=2 if quick else 5))
         take(_readers(compare))
+        take(_children(ours, repetitions=1 if quick else 3))
         take(_beside_a_sleeper(compare))
         take([_asleep(ours)])
     finally:
@@ -185,6 +186,22 @@ def _readers(compare: Comparison) -> list[Row]:
         _row(rate, "1/s", burst, lambda one: one["chunks"] / one["wall"], best=max),
         _row(f"CPU per chunk delivered, {MANY} readers, burst", "µs", burst, _cpu_per("chunks")),
         _row(f"CPU per chunk delivered, {MANY} readers, slow stream", "µs", slow, _cpu_per("chunks")),
+    ]
+
+
+def _children(ours: Server, *, repetitions: int) -> list[Row]:
+    """Many children whose parent has one reader, against as many agents with one reader each."""
+    children: list[float] = []
+    agents: list[float] = []
+    for number in range(repetitions):
+        for cpu, job, count in ((children, FAMILY, 1), (agents, STEADY, CHILDREN)):
+            found = ours.play("chats", job, f"many-{number}", agents=count, turns=1, warm=0)
+            cpu.append(found["cpu"] / (CHILDREN * STEADY.words) * 1e6)
+    what = f"CPU per delta to one reader, {CHILDREN} children of one parent, 50 a second each"
+    times = median(one / other for one, other in zip(children, agents, strict=True))
+    return [
+        Row(what, "µs", {OURS: median(children)}),
+        Row(f"… against {CHILDREN} agents with a reader each", "×", {OURS: times}),
     ]
 
 

@@ -133,16 +133,21 @@ def imports(packages: Sequence[str], *, repetitions: int) -> list[Row]:
 
 
 def idle(folder: Path, *, agents: int) -> list[Row]:
-    """Memory of live idle agents, fresh and after a turn, and the disk of agents that exist."""
+    """Memory of live idle agents, fresh and after a turn, the disk of agents that exist, and children."""
     rows: list[Row] = []
-    for how in ("fresh", "talked"):
+    taken: dict[str, float] = {}
+    for how in ("fresh", "talked", "child", "run"):
         ran = _python("-m", "bench.idle", how, str(agents), str(folder / f"{how}.db"))
-        memory, disk = (size / 1024 for size in json.loads(ran.stdout))
-        row = Row(f"memory per live idle agent, {how}", "KiB", {"everthink": memory})
-        rows.append(row.held_to("≤ 40 KiB", memory <= 40))
+        taken[how], disk = (size / 1024 for size in json.loads(ran.stdout))
+        if how in ("fresh", "talked"):
+            row = Row(f"memory per live idle agent, {how}", "KiB", {"everthink": taken[how]})
+            rows.append(row.held_to("≤ 40 KiB", taken[how] <= 40))
         if how == "fresh":
             row = Row("disk per idle agent", "KiB", {"everthink": disk})
             rows.append(row.held_to("≤ 2 KiB", disk <= 2))
+    for how, what, other in (("child", "fresh", "fresh"), ("run", "after a run", "talked")):
+        rows.append(Row(f"memory per live idle child, {what}", "KiB", {"everthink": taken[how]}))
+        rows.append(Row(f"… against an agent, {other}", "×", {"everthink": taken[how] / taken[other]}))
     return rows
 
 

@@ -53,6 +53,9 @@ JOBS = (BURST, PACED, SHORT, TOOL, SLOW)
 ALOUD = Job("Aloud", 500)
 STEADY = Job("Steady", 150, pace=0.02)
 PIECES = Job("Pieces", 150, pace=0, size=10_000)
+FAMILY = Job("Family", 150, pace=0.02)
+"""A hundred children, each of which does the work of STEADY for one answer of their parent."""
+CHILDREN = 100
 WIRE = (BURST, PACED, SHORT, SLOW, ALOUD, STEADY, PIECES)
 """What is done over sockets."""
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
 from everthink.testing.client import Client
 from everthink.testing.node import Node
+from tests.cluster.seen import Database, let_in
 from tests.cluster.talker import ANSWER, HELD_AFTER, WORDS, Talker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -32,46 +30,6 @@ def plain(store: str, **env: str) -> Node:
 def quick(store: str, **env: str) -> Node:
     """A server with a short lease."""
     return Node(QUICK, folder=ROOT, env={"TALKER_STORE": store, **env})
-
-
-class Database:
-    """What is stored, as another connection sees it."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    async def value(self, sql: str, *params: Any) -> Any:
-        return await self._connection.fetchval(sql, *params)
-
-    async def until(self, sql: str, *params: Any) -> Any:
-        """The value of a query once it has one; the server does the waiting."""
-        async with asyncio.timeout(30):
-            while not (found := await self.value(sql, *params)):
-                await self._connection.execute("SELECT pg_sleep(0.02)")
-        return found
-
-    async def answers(self) -> list[str]:
-        rows = await self._connection.fetch("SELECT content FROM messages WHERE role = 'assistant'")
-        return ["".join(p.get("text", "") for p in json.loads(row[0])["parts"]) for row in rows]
-
-
-@pytest.fixture
-async def database(postgres_url: str) -> AsyncIterator[Database]:
-    import asyncpg
-
-    connection = await asyncpg.connect(postgres_url)
-    yield Database(connection)
-    await connection.close()
-
-
-async def let_in(node: Node, name: str) -> Client:
-    """A tab that comes back until it is let in, as browsers do."""
-    async with asyncio.timeout(30):
-        while True:
-            chat = await node.connect(Talker, name, resumes=True)
-            await chat.until(lambda chat=chat: chat.closed or chat.identity)
-            if chat.identity is not None:
-                return chat
 
 
 async def begun(node: Node, name: str = "room") -> Client:
@@ -103,7 +61,7 @@ async def test_two_plain_servers_serve_their_own_agents_and_one_says_why_not(
         assert await database.answers() == [ANSWER, ANSWER]
         # And when one of them stops, the other has what it had, without anybody having died
         assert await one.term() == 0
-        chat = await let_in(two, "a")
+        chat = await let_in(two, Talker, "a")
         await chat.until_done(await chat.say("Again."))
         assert "is dead" not in two.log
 
@@ -121,7 +79,7 @@ async def test_a_killed_servers_turn_is_finished_by_the_other_with_the_exact_wor
         await database.until(DONE)
         assert await database.answers() == [ANSWER]
         assert "is dead" in other.log
-        chat = await let_in(other, "room")
+        chat = await let_in(other, Talker, "room")
         await chat.until_text(ANSWER)
 
 
@@ -161,7 +119,7 @@ async def test_a_server_that_stood_still_is_fenced_and_comes_back_under_another_
         live = "SELECT count(*) = 2 FROM nodes WHERE state = 'live'"
         await database.until(live)
         assert await database.value("SELECT state FROM nodes WHERE id = $1", before) == "dead"
-        again = await let_in(owner, "another")
+        again = await let_in(owner, Talker, "another")
         await again.until_done(await again.say("Talk."))
         assert again.text.endswith(ANSWER)
 
@@ -176,12 +134,12 @@ async def test_a_tool_that_holds_the_loop_for_too_long_costs_its_agents_and_not_
         await chat.send({"type": "rpc", "id": "1", "method": "block", "args": [4.0]})
         # Nobody keeps agents for ever while it serves nobody
         await database.until("SELECT 1 FROM nodes WHERE id = $1 AND state = 'dead'", before)
-        taken = await let_in(other, "room")
+        taken = await let_in(other, Talker, "room")
         await taken.until_text(ANSWER)
         # And when it goes on it has them no more, says so, and serves others
         assert (await chat.until_closed())[0] in (1006, 1012)
         await database.until("SELECT count(*) = 2 FROM nodes WHERE state = 'live'")
-        again = await let_in(owner, "another")
+        again = await let_in(owner, Talker, "another")
         await again.until_done(await again.say("Talk."))
         stranger = await owner.connect(Talker, "room")
         assert (await stranger.until_closed())[0] == 1013
@@ -297,6 +255,6 @@ async def test_what_a_server_wrote_while_it_was_cut_off_is_not_stored_when_it_ar
         assert await database.value("SELECT state FROM nodes WHERE id = $1", before) == "dead"
         assert await database.answers() == [ANSWER]
         assert await database.value("SELECT count(*) FROM turns") == 1
-        again = await let_in(owner, "another")
+        again = await let_in(owner, Talker, "another")
         await again.until_done(await again.say("Talk."))
         assert again.text.endswith(ANSWER)

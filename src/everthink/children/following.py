@@ -64,6 +64,8 @@ class Following:
         # Live pieces that wait until what was stored before them is told.
         self._parked: list[ChunksStored] | None = None
         self._moved, self._heard = asyncio.Event(), asyncio.Event()
+        # True while somebody measures how long the child is silent: nobody else is woken by a piece.
+        self._is_timed = False
         # The number of the turn that was asked for, once it is known.
         self._seq: int | None = None
         self._is_overtaken = False
@@ -90,18 +92,22 @@ class Following:
                     self._take(turn.id, event.first_seq, event.bodies)
                 else:
                     self._parked.append(event)
-                self._moved.set()
+                self._note_life()
             case TurnRewound(turn) if turn.id in self._offsets:
                 # It begins anew; its pieces get new numbers.
                 self._offsets[turn.id], self._told[turn.id] = self.last, 0
             case RunProgressed(run_id) if run_id == self.run_id:
                 self._note(event)
-                self._moved.set()
+                self._note_life()
             case AgentLeft():
                 self.is_left = True
                 self._moved.set()
             case _:
                 pass
+
+    def _note_life(self) -> None:
+        if self._is_timed:
+            self._moved.set()
 
     def _is_ours(self, turn: Turn) -> bool:
         if turn.id == self.run_id:
@@ -144,6 +150,7 @@ class Following:
         Look at `is_left` afterwards: a child that left memory has not ended.
         """
         ending = asyncio.ensure_future(self._at_rest())
+        self._is_timed = windows is not None
         until = None if windows is None else clock.monotonic() + windows.in_all
         try:
             while not (ending.done() or self.is_left or self._waits_in_vain()):
