@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everthink import App, Think
+from everthink import App, Message, Think
 from everthink.address import Address
 from everthink.testing import ScriptedModel, says
 from tests.support.agents import live
@@ -54,6 +54,17 @@ async def test_what_was_said_first_names_a_conversation_and_the_one_used_last_is
         ("ada", "How do bees talk?"),
     ]
     assert not told["more"]
+
+
+async def test_files_that_went_along_name_no_conversation_that_has_words(develop: Develop) -> None:
+    cls = assistant(ScriptedModel(says("A list."), says("A plan.")))
+    server = await develop(cls)
+    note = "[Attached: /attachments/costs.csv (text/csv, 12 B)]"
+    for name, texts in {"ada": ["What is this?", note], "bob": [note]}.items():
+        parts = [{"type": "text", "text": text} for text in texts]
+        await app_of(server).agent(cls, name).save_messages([Message(f"m-{name}", "user", parts)])
+    titles = [one["title"] for one in (await listed(server))["conversations"]]
+    assert titles == [note, "What is this?"]
 
 
 async def test_a_new_name_is_kept_for_every_browser_and_over_a_restart(develop: Develop) -> None:

@@ -4,8 +4,10 @@ import { useAgentChat } from "@cloudflare/ai-chat/react";
 import { getToolName, isToolUIPart, type UIMessage } from "ai";
 import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { useToolActions } from "./actions";
+import { partsOf, useAttachments } from "./attachments";
 import { browserTools } from "./browser-tools";
 import type { Connection } from "./connection";
+import { DeskContext } from "./files";
 import { Icon } from "./icons";
 import { Inspector, type Tab } from "./inspector";
 import { useFeed, type CallRow, type Fork, type JournalFeed, type Version } from "./journal";
@@ -94,10 +96,12 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
     },
   });
   const { messages, status, error, isStreaming, isServerStreaming, isRecovering, isToolContinuation } = chat;
-  const { line, lost, signedOut, running, told, session, sessionTrouble, unheard } = useTap(tap);
+  const { line, lost, signedOut, running, told, session, sessionTrouble, unheard, stopping } = useTap(tap);
   const { journal } = useFeed(feed);
 
-  const busy = status === "submitted" || status === "streaming" || isStreaming || isRecovering || isToolContinuation;
+  // To the hook a stopped answer is over at once. To us when the server says so.
+  const works = status === "submitted" || status === "streaming" || isStreaming || isRecovering || isToolContinuation;
+  const busy = works || stopping !== null;
   const turns = useMemo(() => exchanges(messages), [messages]);
   const newest = turns.at(-1);
   const writes = status === "streaming" || (isServerStreaming && running !== undefined);
@@ -105,7 +109,7 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
   // What versions there are is the server's to say: after a reload, and after what another tab did.
   const ids = messages.map((message) => message.id).join();
   useEffect(() => {
-    if (!busy && line === "open") feed.refresh();
+    if ((!busy || feed.looked === 0) && line === "open") feed.refresh();
   }, [feed, ids, told, busy, line]);
   const worked = useRef(false);
   useEffect(() => {
@@ -138,12 +142,29 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
   const actions = useToolActions(chat, agent, tap, offers ? own : none, ran);
   const waiting = useWaiting();
 
-  const send = async (text: string) => {
+  const attachments = useAttachments();
+  const desk = useMemo(
+    () => ({
+      files: feed.files,
+      onOpen: (path: string) => {
+        void feed.files.show(path);
+        onTab("files");
+      },
+    }),
+    [feed],
+  );
+  const send = async (text: string): Promise<boolean> => {
     setRefusal(null);
     chat.clearError();
+    const { parts, trouble } = await partsOf(attachments.list, feed.files);
+    attachments.setTrouble(trouble);
+    if (trouble !== null) return false;
     // A new line begins with the conversation as it is: what was said before it came would vanish from the page.
     if (line === "open" && !agent.identified) await Promise.race([agent.ready, pause(GREETED_WITHIN)]);
-    void chatRef.current.sendMessage({ text });
+    const said = text ? [{ type: "text" as const, text }] : [];
+    void chatRef.current.sendMessage({ parts: [...said, ...parts] });
+    attachments.clear();
+    return true;
   };
   const stop = () => {
     void chat.stop();
@@ -190,6 +211,7 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
   else if (isServerStreaming && !running) notice = { tone: "work", text: "Waiting for a tool in the browser…" };
   else if (isServerStreaming && status !== "streaming") notice = { tone: "work", text: "Answering…" };
   else if (status === "streaming") notice = { tone: "work", text: "Answering…" };
+  else if (stopping !== null) notice = { tone: "work", text: "Stopping…" };
   else if (asking && isToolUIPart(asking)) notice = { tone: "wait", text: waitsFor(asking) };
   else if (missed) notice = { tone: "wait", text: "That message is too far back to be shown here." };
   else if (refusal) notice = { tone: "bad", text: refusal };
@@ -197,8 +219,8 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
   else if (sessionTrouble) notice = { tone: "wait", text: `Earlier messages could not be summarised: ${sessionTrouble}` };
 
   return (
-    <>
-      <main className="chat">
+    <DeskContext value={desk}>
+      <main className="chat" {...attachments.dropping}>
         {bar(clear, messages.length === 0)}
         {info.stand_in && (
           <p className="stand-in" role="note">
@@ -266,7 +288,7 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
               </button>
             )}
           </p>
-          <Composer busy={busy} onSend={(text) => void send(text)} onStop={stop} />
+          <Composer busy={busy} stopping={busy && !works} attachments={attachments} onSend={send} onStop={stop} />
         </footer>
       </main>
       {tab && (
@@ -282,7 +304,7 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
           onClose={() => onTab(null)}
         />
       )}
-    </>
+    </DeskContext>
   );
 }
 

@@ -3,6 +3,7 @@
 import { useEffect, useId, useState, type KeyboardEvent } from "react";
 import { Icon } from "./icons";
 import { FamilyPanel } from "./family-panel";
+import { FilesPanel } from "./files-panel";
 import { useFeed, type Happening, type JournalFeed } from "./journal";
 import { pretty } from "./markdown";
 import { MemoryPanel } from "./memory-panel";
@@ -13,7 +14,7 @@ import type { MCPServersState } from "./servers";
 import { ServersPanel } from "./servers-panel";
 import { useTap, type Frame, type Tap } from "./tap";
 
-export const TABS = ["turns", "calls", "family", "memory", "servers", "chunks", "events", "frames", "state"] as const;
+export const TABS = ["turns", "calls", "files", "family", "memory", "servers", "chunks", "events", "frames", "state"] as const;
 export type Tab = (typeof TABS)[number];
 
 type Props = {
@@ -83,6 +84,7 @@ export function Inspector({ tap, feed, state, servers, tab, place, onTab, onGo, 
           />
         )}
         {tab === "calls" && <CallsPanel feed={feed} />}
+        {tab === "files" && <FilesPanel feed={feed} />}
         {tab === "family" && <FamilyPanel feed={feed} place={place} onGo={onGo} />}
         {tab === "memory" && <MemoryPanel feed={feed} />}
         {tab === "servers" && <ServersPanel feed={feed} told={servers} />}

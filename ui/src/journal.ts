@@ -3,6 +3,7 @@
 import type { UIMessage } from "ai";
 import { useSyncExternalStore } from "react";
 import { ask, type Told } from "./asking";
+import { FilesFeed } from "./files";
 import { MemoryFeed } from "./memory";
 import type { Hop } from "./places";
 import type { Known } from "./servers";
@@ -133,6 +134,11 @@ export class JournalFeed {
   looked = 0;
   /** What the agent remembers. It is looked at whenever the journal is. */
   memory = new MemoryFeed(<T>(rest: string, body?: Record<string, string>) => this.ask<T>(rest, body));
+  /** Its files, likewise. */
+  files = new FilesFeed(
+    <T>(rest: string, body?: Record<string, string>) => this.ask<T>(rest, body),
+    (rest) => this.url(rest),
+  );
 
   private version = 0;
   private listeners = new Set<() => void>();
@@ -278,6 +284,7 @@ export class JournalFeed {
     this.looked++;
     this.changed();
     if (found) void this.memory.read();
+    if (found) void this.files.read();
     if (this.again) {
       this.again = false;
       this.refresh();

@@ -6,6 +6,7 @@ import "./styles.css";
 import "./memory.css";
 import "./mcp.css";
 import "./family.css";
+import "./files.css";
 
 const root = document.getElementById("root");
 if (root) createRoot(root).render(<App />);

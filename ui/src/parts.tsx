@@ -2,6 +2,7 @@
 
 import { getToolName, isToolUIPart, type UIMessage } from "ai";
 import { memo } from "react";
+import { AttachedChip, attachedIn } from "./attachments";
 import { pretty, Prose } from "./markdown";
 import { RunCard, useRunsOf } from "./runs";
 import { FileView, isSource, Sources } from "./sources";
@@ -28,9 +29,7 @@ export const MessageView = memo(
         case "text":
           if (!part.text) return null;
           return message.role === "user" ? (
-            <p key={index} className="said">
-              {part.text}
-            </p>
+            <Said key={index} text={part.text} />
           ) : (
             <Prose key={index} text={part.text} />
           );
@@ -78,6 +77,11 @@ export const MessageView = memo(
     before.message.parts.every((part, index) => part === after.message.parts[index]),
 );
 
+function Said({ text }: { text: string }) {
+  const attached = attachedIn(text);
+  return attached ? <AttachedChip {...attached} /> : <p className="said">{text}</p>;
+}
+
 /** A call, with the runs of children that it asked for. A tool that is a child is its run. */
 function Call({ message, ...card }: CardProps & { message: string }) {
   const runs = useRunsOf(card.part.toolCallId, message);
@@ -94,8 +98,10 @@ function Call({ message, ...card }: CardProps & { message: string }) {
   );
 }
 
+/** What is said in a message, without what is said of files that went along. */
 export const textOf = (message: UIMessage): string =>
   message.parts
     .filter((part) => part.type === "text")
     .map((part) => part.text)
+    .filter((text) => message.role !== "user" || !attachedIn(text))
     .join("\n\n");

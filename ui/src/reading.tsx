@@ -1,6 +1,7 @@
 /** Around a conversation: the part that scrolls, and the field to write in. */
 
 import { useEffect, useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import { AttachButton, AttachedList, type Attachments } from "./attachments";
 import { Icon } from "./icons";
 import { useMemory, type MemoryFeed } from "./memory";
 
@@ -73,7 +74,17 @@ export function Transcript({ count, growth, memory, children }: TranscriptProps)
   );
 }
 
-export function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (text: string) => void; onStop: () => void }) {
+/** `stopping`: it is busy with nothing but the end of an answer that was stopped. */
+type ComposerProps = {
+  busy: boolean;
+  stopping: boolean;
+  attachments: Attachments;
+  /** Resolves to true once it is on its way: with files that takes a while, and may fail. */
+  onSend: (text: string) => Promise<boolean>;
+  onStop: () => void;
+};
+
+export function Composer({ busy, stopping, attachments, onSend, onStop }: ComposerProps) {
   const [text, setText] = useState("");
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
@@ -90,35 +101,48 @@ export function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (tex
   useEffect(() => {
     if (!busy) setEarly(false);
   }, [busy]);
-  const send = () => {
+  const [bringing, setBringing] = useState(false);
+  const carries = attachments.list.length > 0;
+  const send = async () => {
     const said = text.trim();
-    if (!said) return;
+    if ((!said && !carries) || bringing) return;
     if (busy) return setEarly(true);
-    setText("");
-    onSend(said);
+    if (carries) {
+      setBringing(true);
+      const isSent = await onSend(said);
+      setBringing(false);
+      if (!isSent) return;
+      setText("");
+    } else {
+      setText("");
+      void onSend(said);
+    }
     field.current?.focus();
   };
   const key = (event: KeyboardEvent) => {
     if (event.key === "Escape" && busy) onStop();
     if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
     event.preventDefault();
-    send();
+    void send();
   };
   return (
     <>
+      <AttachedList attachments={attachments} disabled={bringing} />
       {early && (
         <p className="early" role="alert">
-          Not sent yet: the answer is still being written. Your message stays here. Press Enter again when it is done, or Escape to stop
-          the answer.
+          {stopping
+            ? "Not sent yet: the answer is being stopped. Your message stays here. Press Enter again in a moment."
+            : "Not sent yet: the answer is still being written. Your message stays here. Press Enter again when it is done, or Escape to stop the answer."}
         </p>
       )}
       <form
         className="composer"
         onSubmit={(event) => {
           event.preventDefault();
-          send();
+          void send();
         }}
       >
+        <AttachButton attachments={attachments} disabled={bringing} />
         <label className="sr-only" htmlFor="message">
           Message
         </label>
@@ -127,11 +151,13 @@ export function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (tex
           ref={field}
           rows={1}
           value={text}
+          readOnly={bringing}
           placeholder="Write a message"
           enterKeyHint="send"
           aria-describedby="keys"
           onChange={(event) => setText(event.target.value)}
           onKeyDown={key}
+          onPaste={attachments.paste}
         />
         <span id="keys" className="sr-only">
           Enter sends, Shift and Enter begins a line, Escape stops the answer.
@@ -141,7 +167,7 @@ export function Composer({ busy, onSend, onStop }: { busy: boolean; onSend: (tex
             <Icon name="stop" />
           </button>
         ) : (
-          <button key="send" type="submit" className="round primary" disabled={!text.trim()} aria-label="Send" title="Send (Enter)">
+          <button key="send" type="submit" className="round primary" disabled={bringing || (!text.trim() && !carries)} aria-label="Send" title="Send (Enter)">
             <Icon name="send" />
           </button>
         )}

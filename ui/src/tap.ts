@@ -46,6 +46,8 @@ const FRAMES = 1000;
 const TURNS = 20;
 const CHUNKS = 5000;
 const KEPT_TEXT = 20_000;
+/** For so many milliseconds the end of a stopped answer is waited for. */
+const STOPPED_WITHIN = 10_000;
 
 export class Tap {
   frames: Frame[] = [];
@@ -74,6 +76,13 @@ export class Tap {
 
   /** Whether the last message never arrived: the line broke under it, as it does under one that is too long. */
   unheard = false;
+
+  /**
+   * The request that was stopped here, until the server has told its end. It tells the conversation with it, and
+   * the hook then shows that one: what is said before would vanish from the page.
+   */
+  stopping: string | null = null;
+  private patience: ReturnType<typeof setTimeout> | undefined;
 
   /** The last request, until the server says something about it. `cut`: the line it was sent by is gone. */
   private asked: { request: string; message: string; cut: boolean } | null = null;
@@ -106,6 +115,7 @@ export class Tap {
     if (line === "open") this.lost = this.signedOut = false;
     if (line === "closed") this.session = null; // what it was doing is told anew, if it still does
     if (line === "closed" && this.asked) this.asked.cut = true;
+    if (line === "closed") this.stopped(); // a new line begins with the conversation as it is
     this.line = line;
     this.add("socket", line, hint, "");
   }
@@ -114,6 +124,7 @@ export class Tap {
     const frame = parse(text);
     if (!frame) return this.add("out", "(not JSON)", "", text);
     if (frame.type === "cf_agent_use_chat_request") this.asks(frame);
+    if (frame.type === "cf_agent_chat_request_cancel") this.stops(String(frame.id));
     this.add("out", name(frame), hintOf(frame), text);
     if (frame.type === "cf_agent_tool_result" || frame.type === "cf_agent_tool_approval") {
       const id = String(frame.toolCallId);
@@ -160,6 +171,19 @@ export class Tap {
     this.unheard = false;
   }
 
+  private stops(request: string): void {
+    if (this.turns.some((turn) => turn.id === request && turn.endedAt !== null)) return;
+    this.stopped();
+    this.stopping = request;
+    this.patience = setTimeout(() => this.stopped(), STOPPED_WITHIN);
+  }
+
+  private stopped(): void {
+    clearTimeout(this.patience);
+    this.stopping = null;
+    this.changed();
+  }
+
   /** A new line begins with the whole conversation, unless an answer streams: then what was asked was heard. */
   private greeted(messages: { id?: unknown }[]): void {
     if (!this.asked?.cut) return;
@@ -179,6 +203,7 @@ export class Tap {
     if (frame.error === true) turn.error = String(frame.body ?? "");
     else if (typeof frame.body === "string" && frame.body !== "") this.chunk(turn, frame, frame.body);
     if (frame.done === true) {
+      if (this.stopping === turn.id) this.stopped();
       turn.endedAt ??= performance.now();
       turn.outcome ??= typeof frame.outcome === "string" ? frame.outcome : turn.error === null ? "completed" : "error";
     }
@@ -244,10 +269,11 @@ export class Tap {
     this.changed();
   }
 
+  /** Listeners are told now and then. Who renders meanwhile sees a new version, or React would forget its effects. */
   private changed(): void {
+    this.version++;
     this.timer ??= setTimeout(() => {
       this.timer = null;
-      this.version++;
       for (const listener of this.listeners) listener();
     }, 50);
   }

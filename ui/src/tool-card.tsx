@@ -2,6 +2,7 @@
 
 import { getToolName, type DynamicToolUIPart, type ToolUIPart } from "ai";
 import { useId, useState } from "react";
+import { shownOf } from "./file-cards";
 import { Icon } from "./icons";
 import { CopyButton, pretty, Prose } from "./markdown";
 import { Answered, outcome, questionOf, QuestionForm } from "./question";
@@ -73,25 +74,28 @@ export function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
   const input = part.input;
   const empty = typeof input === "object" && input !== null && Object.keys(input).length === 0;
   const failed = part.state === "output-error";
+  const shown = question ? null : shownOf(part);
   return (
     <section className={`tool ${tone}`} aria-labelledby={title} data-tool={name} data-state={half ? "progress" : part.state}>
       <header>
         <Icon name="tool" size={16} />
         <h3 id={title}>{name}</h3>
+        {shown?.title && <span className="about">{shown.title}</span>}
         <span className={`state ${tone}`}>
           {running && <span className="spinner" aria-hidden="true" />}
           {label}
         </span>
         {seconds !== undefined && <span className="took">{took(seconds)}</span>}
       </header>
-      {input !== undefined && !empty && (
-        <details className="fold" open={asks && !question}>
+      {shown?.body}
+      {input !== undefined && !empty && !shown?.body && (
+        <details className="fold" open={asks && !question && !shown}>
           <summary>Input</summary>
           <Json value={input} what="input" />
         </details>
       )}
       {question && !asks && <Answered question={question} />}
-      {part.state === "output-available" && (
+      {part.state === "output-available" && !shown && (
         <details className="fold" open={short(part.output)}>
           <summary>{half ? "Progress" : "Output"}</summary>
           <Json value={part.output} what="output" />

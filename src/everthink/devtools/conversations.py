@@ -12,6 +12,7 @@ A conversation is an agent in which something was said. Who asks is shown those 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +40,8 @@ HITS, HITS_EACH = 40, 5
 LONGEST_TITLE = 80
 TITLE = "title"
 """The value that holds the name somebody gave."""
+ATTACHED = re.compile(r"\[Attached: /[^\]]+\)\]")
+"""How the page says in a message that a file goes along."""
 
 Json = dict[str, Any]
 
@@ -128,7 +131,9 @@ def _given(value: str | None) -> str:
 
 def _asked(row: Sequence[Any] | None) -> str:
     message = parse_stored(*row) if row else None
-    return " ".join(message.text.split())[:LONGEST_TITLE] if message else ""
+    words = " ".join(message.text.split()) if message else ""
+    # What the page says of files that went along names nothing, unless there are no other words.
+    return (ATTACHED.sub("", words).strip() or words)[:LONGEST_TITLE]
 
 
 def _title(fields: dict[str, str]) -> str:

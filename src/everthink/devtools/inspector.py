@@ -6,6 +6,7 @@
     POST /everthink/inspect/{class}/{name}/leaf           go on from another version
     …    /everthink/inspect/{class}/{name}/{memory, …}    memory, sessions, search: memory.py
     …    /everthink/inspect/{class}/{name}/servers        MCP servers: servers.py
+    …    /everthink/inspect/{class}/{name}/files          files: files.py
     …    /everthink/inspect/{class}/{name}/{family, runs} children and their runs: family.py
     …    /everthink/conversations/{class}                 the list beside the page: conversations.py
     WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
@@ -58,7 +59,7 @@ from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import AgentStore
 from ..think import Think
-from . import conversations, family, memory, servers, view
+from . import conversations, family, files, memory, servers, view
 from .layout import Layout
 from .recorder import Recorder
 from .replies import as_json, body_of, fields_of, refusal
@@ -72,7 +73,7 @@ LIST = ["everthink", "conversations"]
 TURNS, CALLS, MESSAGES, ENDINGS = 50, 100, 2000, 500
 """So many of each are shown, the newest."""
 MAIN_SESSION = ""
-ROOMS = memory.ROOMS | {servers.ROOM}
+ROOMS = memory.ROOMS | {servers.ROOM, files.ROOM}
 """What is asked of the agent itself, by the first word of the path."""
 NO_JOURNAL = "A {} does not chat: it has no journal to look at."
 MAY_NOT = "You may look at this agent, but not change it. Nothing was changed."
@@ -226,6 +227,8 @@ class Inspector:
                 return await memory.answer(await self._chat(address), request, rest)
             case (("GET" | "HEAD" | "POST"), [servers.ROOM, *_]):
                 return await servers.answer(await self._actor(address), request, rest)
+            case (("GET" | "HEAD" | "POST"), [files.ROOM, *_]):
+                return await files.answer(await self._actor(address), request, rest)
             case "GET" | "HEAD" | "POST", _:
                 return refusal(404, "There is nothing at this address of the inspector.")
             case _:

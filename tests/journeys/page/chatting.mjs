@@ -104,8 +104,7 @@ export const journeys = {
     await tab.say("text 500 40");
     await tab.shows(/w5 /);
     await tab.button("Stop").click();
-    await tab.quiet();
-    await pause(300);
+    await tab.quiet(); // its end has arrived
     const text = await tab.prose();
     if (!text.startsWith("w0 w1 w2 w3 w4 w5") || text.includes("w499")) throw new Error(`stopped with ${text}`);
     same(await tab.answers.count(), 1, "answers");

@@ -8,24 +8,28 @@ import { chromium } from "playwright-core";
 import { journeys as asking } from "./asking.mjs";
 import { journeys as chatting } from "./chatting.mjs";
 import { journeys as delegating } from "./delegating.mjs";
+import { journeys as filing } from "./filing.mjs";
 import { journeys as finding } from "./finding.mjs";
 import { journeys as inspecting } from "./inspecting.mjs";
 import { journeys as marking } from "./marking.mjs";
 import { journeys as remembering } from "./remembering.mjs";
 import { journeys as serving } from "./serving.mjs";
 import { journeys as signing } from "./signing.mjs";
+import { journeys as stopping } from "./stopping.mjs";
 import { given, Tab } from "./tab.mjs";
 
 const journeys = {
   ...asking,
   ...chatting,
   ...delegating,
+  ...filing,
   ...finding,
   ...inspecting,
   ...marking,
   ...remembering,
   ...serving,
   ...signing,
+  ...stopping,
 };
 
 async function travel(browser, name) {

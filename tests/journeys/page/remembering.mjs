@@ -333,11 +333,21 @@ export const journeys = {
       await one.shows("1, 2, 3.");
       same(await one.answers.count(), 1, "answers");
     }
-    // While a turn runs nobody is taken elsewhere
-    await tab.say("Do some research about gulls");
-    await tab.button("Stop").waitFor();
-    await session(second, "Session 2").click();
+  },
+
+  async no_session_is_opened_while_a_turn_runs({ tab, another, room }) {
+    await tab.open(given.page, "study", room);
+    await ask(tab, "hello", "Done.");
+    await tab.button("New session").click();
+    await live(tab, "Session 2");
+    await tab.say('bash {"script": "wait"}'); // for us
+    await tab.tool("bash", "progress").waitFor();
+    const second = await another();
+    await second.open(given.page, "study", room);
+    await session(second, "Main session").click();
     await sessions(second).getByRole("alert").getByText("while a turn runs").waitFor();
+    await live(tab, "Session 2");
+    await fetch(`${given.page}/agents/study/${room}/go`, { method: "POST" });
     await Promise.all([tab.quiet(), second.quiet()]);
     second.troubles = second.troubles.filter((text) => !text.includes("409 (Conflict)"));
   },

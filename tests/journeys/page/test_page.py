@@ -37,12 +37,14 @@ PARTS = (
     "asking.mjs",
     "chatting.mjs",
     "delegating.mjs",
+    "filing.mjs",
     "finding.mjs",
     "inspecting.mjs",
     "marking.mjs",
     "remembering.mjs",
     "serving.mjs",
     "signing.mjs",
+    "stopping.mjs",
 )
 WALKS = [(HERE / name).read_text().split("const journeys")[1] for name in PARTS]
 NAMES = re.findall(r"^  async (\w+)\(", "".join(WALKS), re.M)
