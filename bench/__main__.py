@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import mcp, memory, sandbox, sockets, standing, strangers, streams, workspace
+from . import file_tools, mcp, memory, sandbox, sockets, standing, strangers, streams, workspace
 from .floor import BATCHED, PER_DELTA, Floor
 from .measure import Row
 from .ours import Ours
@@ -57,6 +57,7 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
     if importlib.util.find_spec("bashkit") is not None:
         take(await sandbox.scripts(repetitions=3 if quick else 20))
     take(await workspace.workspace(folder, quick=quick))
+    take(await file_tools.offered(folder, turns=100 if quick else 600))
     take(standing.imports(packages, repetitions=2 if quick else 10))
     take(standing.idle(folder, agents=1000 if quick else 2000))
     take(standing.startup(folder, idle=10_000 if quick else 100_000, cut=500))

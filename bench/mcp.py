@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from everthink import App, Think
 from everthink.mcp import LocalServer
 from everthink.testing.scripted import ScriptedModel, says
 
-from .measure import Row, calm
-from .work import QUESTION, SHORT
+from .by_turns import cpu_of_turns
+from .measure import Row
+from .work import SHORT
 
 TOOLS = 300
 SCHEMA = {
@@ -43,21 +42,12 @@ class Spared(Offered):
 
 async def catalogue(folder: Path, *, turns: int) -> list[Row]:
     """CPU of a turn, with and without the catalogue, by turns. The same request, but for the tools."""
-    taken: dict[type[Think], list[float]] = {Offered: [], Spared: []}
     servers = {"large": LocalServer(_server())}
-    async with App(*taken, store=f"sqlite:///{folder / 'mcp.db'}", mcp_servers=servers) as app:
-        for number in range(-20, turns):
-            for cls, cpu in taken.items():
-                if number % 20 == 0:
-                    calm()
-                began = time.process_time()
-                await app.agent(cls, f"room-{number // 20}").save_messages(QUESTION)
-                if number % 20 and number > 0:  # the first of a room opens it
-                    cpu.append(time.process_time() - began)
+    async with App(Offered, Spared, store=f"sqlite:///{folder / 'mcp.db'}", mcp_servers=servers) as app:
+        offered, spared = await cpu_of_turns(app, (Offered, Spared), turns=turns)
         async with app.agent(Offered, "room-0") as agent:
             (server,) = await agent.list_mcp_servers()
         assert len(server.tools) == TOOLS
-    offered, spared = (median(cpu) for cpu in taken.values())
     what = f"CPU of a turn with {TOOLS} tools of an MCP server against one without"
     row = Row(what, "×", {"everthink": offered / spared})
     return [row.held_to("≤ 1.2 ×", offered <= 1.2 * spared)]

@@ -19,9 +19,26 @@ from urllib.parse import quote, unquote
 
 from .errors import AgentError
 
-__all__ = ["Address", "canonical", "child_in_address", "from_address", "in_address", "kebab"]
+__all__ = [
+    "MAX_NAME",
+    "Address",
+    "canonical",
+    "check_name",
+    "check_place",
+    "child_in_address",
+    "from_address",
+    "in_address",
+    "kebab",
+]
 
 _KEPT = re.compile("(%2[Ff]|%3[Ff]|%23)")
+MAX_NAME = 512
+_UNFIT = re.compile("[\x00\ud800-\udfff]")
+"""What no database can keep: two such names would be one."""
+MAX_DEPTH = 4
+"""So many levels of children there may be below an agent."""
+MAX_ID = 1024
+"""So many bytes the id of a child may have: it stands in every index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +147,47 @@ def from_address(segment: str) -> str:
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
         return segment
     return canonical(name)
+
+
+# --- which there can be
+
+
+def check_name(name: Any) -> None:
+    """Refuse what can be no agent's name."""
+    if not isinstance(name, str) or not name or len(name) > MAX_NAME or _UNFIT.search(name):
+        raise AgentError(
+            f"An agent's name is text of 1 to {MAX_NAME} characters; this one is {str(name)[:40]!r}.",
+            kept="Nothing was made.",
+            next_step="Any will do, but NUL and halves of surrogate pairs are none.",
+        )
+
+
+def check_place(address: Address) -> None:
+    """Refuse a child that lies too deep, or whose id no index could hold; and who would be taken for one."""
+    if not address.parents:
+        if "/sub/" in address.name:
+            raise AgentError(
+                f"{address.name!r:.80} cannot be the name of an agent: /sub/ is what parts children.",
+                kept="Nothing was made.",
+                next_step="Give it another name; a child is reached through its parent: sub_agent(…).",
+            )
+        return
+    if kebab(address.cls_name) == "sub":
+        raise AgentError(
+            f"{address.cls_name} cannot be the class of a child: /sub/ is what parts children in an address.",
+            next_step="Give the class another name.",
+        )
+    if len(address.parents) > MAX_DEPTH:
+        chain = " > ".join(f"{cls} {name!r:.40}" for cls, name in address.path)
+        raise AgentError(
+            f"Children go {MAX_DEPTH} levels deep, and this one would be below that: {chain}.",
+            kept="Nothing was made.",
+            next_step="Does an agent call itself as a tool? Let an agent further up do the work.",
+        )
+    if (size := len(address.id.encode())) > MAX_ID:
+        raise AgentError(
+            f"The id of this {address.cls_name} would have {size} bytes, and {MAX_ID} is the most: its name"
+            " and those of all above it count.",
+            kept="Nothing was made.",
+            next_step="Use shorter names.",
+        )

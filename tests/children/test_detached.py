@@ -171,7 +171,7 @@ async def test_a_run_that_somebody_waits_for_cannot_be_detached(start: Open, dia
             await live.run_agent_tool(child, input="Go", run_id="r", detached=True)
         gate.set()
         assert (await waited).status == "completed"
-    assert await columns(agent, "finish_claimed_at") == (None,)
+    assert await columns(agent, "detached") == (None,)
 
 
 @pytest.mark.parametrize(
@@ -601,7 +601,7 @@ async def test_stopping_a_run_that_is_waited_for_delivers_nothing(start: Open, d
         await until(live, live.list_agent_tool_runs)
         await live.cancel_agent_tool("r", "enough")
         assert (await waited).status == "aborted"
-    assert await columns(agent, "finish_claimed_at", "finish_delivered_at") == (None, None)
+    assert await columns(agent, "give_up_claimed_at", "give_up_delivered_at") == (None, None)
 
 
 async def test_a_run_that_is_cleared_is_told_to_nobody(start: Open, diary: Diary) -> None:

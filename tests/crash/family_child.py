@@ -15,21 +15,27 @@ from pathlib import Path
 from typing import Any
 
 from everthink import App, Think, agent_tool, tool
+from everthink.children import AgentToolResult, AgentToolRun
 from everthink.models.port import Request, ToolMessage, ToolResultPart
 from everthink.testing.scripted import Play, ScriptedModel, calls, says
 from tests.crash.nursery import fork_for_each_line
 from tests.support.agents import live
 
-__all__ = ["ANSWER", "DIES_PAYING", "PAID", "TALK", "Desk", "Payer", "Talker", "family", "go_on"]
+__all__ = ["ANSWER", "DIES_PAYING", "HEARD", "PAID", "TALK", "Desk", "Payer", "Talker", "family", "go_on"]
 
 ANSWER, PAID, TALK = "Both are done.", "The bill is paid.", "One word after the other."
 DIES_PAYING = "dies-paying"
 """A file of this name beside the effects: the process ends when it has paid."""
 
 
-def note(what: str) -> None:
+HEARD = "heard"
+"""What the hooks of the parent heard is in a file of this name, beside the effects."""
+
+
+def note(what: str, beside: str | None = None) -> None:
     """Do something to the world that can be counted, surely."""
-    with open(os.environ["EFFECTS"], "a") as file:
+    file_name = Path(os.environ["EFFECTS"])
+    with open(file_name.with_name(beside) if beside else file_name, "a") as file:
         file.write(what + "\n")
         file.flush()
         os.fsync(file.fileno())
@@ -89,6 +95,12 @@ class Desk(Think):
     model: Any = ScriptedModel(delegated, repeat=True, records=False)
     pays = agent_tool(Payer, description="Pays.")
     talks = agent_tool(Talker, description="Talks.")
+
+    def on_agent_tool_start(self, run: AgentToolRun) -> None:
+        note(f"{run.agent_type} began", HEARD)
+
+    def on_agent_tool_finish(self, run: AgentToolRun, result: AgentToolResult) -> None:
+        note(f"{run.agent_type} {result.status}", HEARD)
 
 
 def family(store: str) -> App:

@@ -14,12 +14,25 @@ from everthink.recovery.aside import SET_ASIDE_TEXT
 from everthink.recovery.suspects import STRIKES
 from everthink.recovery.trials import WINDOW
 from everthink.runtime.erasing import TABLES
-from tests.crash.family_child import ANSWER, DIES_PAYING, PAID, TALK, Desk, Payer, Talker, family, go_on
+from tests.crash.family_child import (
+    ANSWER,
+    DIES_PAYING,
+    HEARD,
+    PAID,
+    TALK,
+    Desk,
+    Payer,
+    Talker,
+    family,
+    go_on,
+)
 from tests.crash.nursery import Nursery, commits_of
 from tests.support.agents import live
+from tests.support.hooks import until
 
 pytestmark = pytest.mark.anyio
 
+HEARD_OF = {"Payer began", "Payer completed", "Talker began", "Talker completed"}
 CHILDREN = {"Payer": Payer, "Talker": Talker}
 
 
@@ -167,6 +180,7 @@ async def check(app: App, at: str, folder: Path) -> str:
         ("Payer", "completed"),
         ("Talker", "completed"),
     ], (at, runs)
+    await until(lambda: heard(folder) == HEARD_OF)
     state = ""
     for run in runs:
         child = await desk.sub_agent(CHILDREN[run.agent_type], run.run_id)
@@ -187,6 +201,12 @@ async def check(app: App, at: str, folder: Path) -> str:
     assert rows["agents"] == 3, (at, rows)
     assert rows["incidents"] == 0, (at, rows)
     return "done" if state == "output-available" else "unknown"
+
+
+def heard(folder: Path) -> set[str]:
+    """What the hooks of the parent heard: each thing, however often."""
+    found = folder / HEARD
+    return set(found.read_text().splitlines()) if found.exists() else set()
 
 
 async def rows_of(app: App, root: str) -> dict[str, Any]:

@@ -29,15 +29,10 @@ DRAWING = b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
 
 def writing(*notes: tuple[str, str]) -> type[Think]:
     """An agent that writes one file in each of its turns."""
-    return assistant(
-        ScriptedModel(
-            *(
-                step
-                for path, text in notes
-                for step in (calls("write", path=path, content=text), says("Written."))
-            )
-        )
-    )
+    turns = [
+        step for path, text in notes for step in (calls("write", path=path, content=text), says("Written."))
+    ]
+    return assistant(ScriptedModel(*turns), include_workspace_tools=True)
 
 
 async def written(server: Served, cls: type[Think], turns: int) -> list[dict[str, Any]]:

@@ -109,7 +109,7 @@ export function Chat({ agent, place, info, tap, feed, offers, servers, tab, onTa
   // What versions there are is the server's to say: after a reload, and after what another tab did.
   const ids = messages.map((message) => message.id).join();
   useEffect(() => {
-    if (!busy && line === "open") feed.refresh();
+    if ((!busy || feed.looked === 0) && line === "open") feed.refresh();
   }, [feed, ids, told, busy, line]);
   const worked = useRef(false);
   useEffect(() => {

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ..address import Address
 from ..current import identity_within
 from ..door.submissions import AcceptedRun
 from ..errors import AgentElsewhere, AgentError, StoreError
@@ -28,7 +29,18 @@ from .parts import Child, Parts
 from .queries import RunRow
 from .telling import DELETED, OPEN, Ended, result_of, started, stored, stored_result, tell, terminal
 from .values import AgentToolResult, RunStatus, preview_of
-from .watching import UnknownChild, Wanted, Watch, Watched, child_of, finished, in_words, of_hook
+from .watching import (
+    UnknownChild,
+    Wanted,
+    Watch,
+    Watched,
+    began,
+    child_of,
+    finished,
+    in_words,
+    is_heard,
+    of_hook,
+)
 
 __all__ = ["TOOL_OUTPUT", "Asked", "Beginning"]
 
@@ -70,19 +82,22 @@ class Beginning:
             row = await queries.one(self._parts.store, asked.run_id)
         return row, asked
 
-    # --- a new one
-
-    async def begin(
-        self, cls: type[Any], asked: Asked, alive: Callable[[], object] | None
-    ) -> Watch | AgentToolResult:
-        """Begin a run. A result when it cannot be begun: which is told there."""
-        parts = self._parts
+    def address(self, cls: type[Any], asked: Asked) -> Address | AgentToolResult:
+        """The address of the child; a result that says why there can be none."""
         try:
-            address = parts.kin.address(cls, asked.run_id, parts.address)
+            return self._parts.kin.address(cls, asked.run_id, self._parts.address)
         except AgentError as error:
             return AgentToolResult(
                 run_id=asked.run_id, agent_type=cls.__name__, status="error", error=str(error)
             )
+
+    # --- a new one
+
+    async def begin(
+        self, cls: type[Any], asked: Asked, address: Address, alive: Callable[[], object] | None
+    ) -> Watch | AgentToolResult:
+        """Begin a run. A result when there are too many."""
+        parts = self._parts
         await parts.mark()
         row = self._row(cls, asked, address.id)
         if (error := await self._over_cap()) is not None:
@@ -126,6 +141,7 @@ class Beginning:
             detached=asked.detached,
             started_at=self._parts.clock.now_ms(),
             ended_at=None,
+            start_owed=int(self._parts.hooks.overrides("on_agent_tool_start")),
         )
 
     async def _over_cap(self) -> str | None:
@@ -139,7 +155,7 @@ class Beginning:
     async def _refused(self, row: RunRow, error: str) -> AgentToolResult:
         """A run that could not begin, kept as one that failed. Of its child nothing is."""
         parts = self._parts
-        refused = row._replace(status="error", error=error, ended_at=parts.clock.now_ms())
+        refused = row._replace(status="error", error=error, ended_at=parts.clock.now_ms(), start_owed=0)
         await parts.store.apply([queries.began(parts.address.id, refused)])
         tell(parts.feed, refused, 0, started(refused))
         tell(parts.feed, refused, 1, {"kind": "error", "runId": row.run_id, "error": error})
@@ -169,9 +185,12 @@ class Beginning:
             return stored_result(row)
         parts = self._parts
         tell(parts.feed, row, 0, started(row))  # windows know it; others here see that a child is waited for
+        if row.start_owed:
+            await began(parts, row)
         try:
             child = await child_of(parts, row)
         except UnknownChild as error:
+            log.warning("%s", error)
             # Code that names the class may yet ask for it again; nobody asks for a detached one.
             status: RunStatus = "interrupted" if row.detached is None else "error"
             return await self._seal(row, Ended(status, error=str(error), is_left=row.detached is None))
@@ -199,7 +218,8 @@ class Beginning:
     async def _seal(self, row: RunRow, ended: Ended) -> AgentToolResult:
         """End a run whose child is gone, or whom nobody can reach."""
         parts, now = self._parts, self._parts.clock.now_ms()
-        await parts.store.apply([stored(row.run_id, ended, now=now)])
+        is_owed = row.detached is None and is_heard(parts)
+        await parts.store.apply([stored(row.run_id, ended, now=now, is_owed=is_owed)])
         said = await stored_pieces(AgentStore(parts.store.database, row.child), row.run_id)
         tell(parts.feed, row, len(said) + 1, terminal(row.run_id, ended))
         await finished(parts, row, ended, now)

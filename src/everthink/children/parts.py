@@ -6,7 +6,7 @@ runtime/directory --makes--> Parts, Child --> family.py, runs.py, beginning.py, 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..abort import AbortRegistry
@@ -109,3 +109,5 @@ class Parts:
     """Accept a message for its conversation, if it chats: answered when its time has come."""
     add: Callable[..., Awaitable[Any]] | None
     """Write to its conversation, if it chats."""
+    ended_here: set[str] = field(default_factory=set[str])
+    """The runs that ended in this process: what their parent is to hear of it is on its way."""

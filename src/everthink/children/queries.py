@@ -39,10 +39,14 @@ __all__ = [
     "owed",
     "progressed",
     "runs_among",
+    "start_told",
 ]
 
 Slot = Literal["finish", "give_up"]
 """What is delivered of a detached run: how it ended; before that, that it was given up. Each by itself."""
+
+# One that somebody waits for is owed from its end on, and only to a parent that has a hook for it.
+_OWED = "finish_delivered_at IS NULL AND (detached IS NOT NULL OR finish_claimed_at IS NOT NULL)"
 
 # Migration 17. `place` is where it stands among the runs of one call.
 TABLES = (
@@ -71,12 +75,13 @@ TABLES = (
         finish_delivered_at BIGINT,
         give_up_claimed_at BIGINT,
         give_up_delivered_at BIGINT,
+        asked TEXT,
+        start_owed BIGINT NOT NULL DEFAULT 0,
         PRIMARY KEY (agent, run_id)
     ) /* clustered */""",
     "CREATE INDEX child_runs_open ON child_runs (agent) WHERE ended_at IS NULL",
     "CREATE INDEX child_runs_by_child ON child_runs (child)",
-    "CREATE INDEX child_runs_owed ON child_runs (agent)"
-    " WHERE detached IS NOT NULL AND finish_delivered_at IS NULL",
+    f"CREATE INDEX child_runs_owed ON child_runs (agent) WHERE {_OWED}",
     """CREATE TABLE milestones (
         agent TEXT NOT NULL,
         run_id TEXT NOT NULL,
@@ -89,8 +94,8 @@ TABLES = (
     ) /* clustered */""",
 )
 
-OWED = "SELECT DISTINCT agent FROM child_runs WHERE detached IS NOT NULL AND finish_delivered_at IS NULL"
-"""The parents that wait for a detached run, or have not been told how it ended."""
+OWED = f"SELECT DISTINCT agent FROM child_runs WHERE {_OWED}"
+"""The parents that wait for a detached run, or have not been told how a run ended."""
 
 
 class RunRow(NamedTuple):
@@ -123,6 +128,10 @@ class RunRow(NamedTuple):
     finish_delivered_at: int | None = None
     give_up_claimed_at: int | None = None
     give_up_delivered_at: int | None = None
+    asked: str | None = None
+    """What was asked of which class, as a digest: the same id may not ask for something else."""
+    start_owed: int = 0
+    """1 until the parent has heard that it began."""
 
     @classmethod
     def of(cls, row: Row) -> RunRow:
@@ -138,7 +147,7 @@ class RunRow(NamedTuple):
 _COLUMNS = (
     "run_id, child, class, call_id, turn, status, place, preview, display, summary, output, error, reason,"
     " is_left, detached, started_at, ended_at, progress, progress_at, finish_claimed_at, finish_delivered_at,"
-    " give_up_claimed_at, give_up_delivered_at"
+    " give_up_claimed_at, give_up_delivered_at, asked, start_owed"
 )
 _ROWS = f"SELECT {_COLUMNS} FROM child_runs WHERE agent = :agent"
 
@@ -171,9 +180,9 @@ async def open_runs(store: AgentStore) -> list[RunRow]:
 
 
 async def owed(store: AgentStore) -> list[RunRow]:
-    """The detached runs whose end was not delivered yet, the oldest first."""
-    wanted = "detached IS NOT NULL AND finish_delivered_at IS NULL"
-    return _all(await store.fetch(f"{_ROWS} AND {wanted} ORDER BY started_at, run_id"))
+    """The runs whose end was not delivered yet, the oldest first: those that are detached, under way or not,
+    and those whose parent has not heard of their end."""
+    return _all(await store.fetch(f"{_ROWS} AND {_OWED} ORDER BY started_at, run_id"))
 
 
 async def is_awaited(database: Store, child: str) -> bool:
@@ -226,15 +235,18 @@ def ended(
     error: str | None = None,
     reason: str | None = None,
     is_left: bool = False,
+    is_owed: bool = False,
     now: int,
 ) -> Statement:
     """How a run ended. One that is over for good stays as it is; one that was only left may be put right.
 
-    Returns its id when that is so.
+    Returns its id when that is so. `is_owed`: the parent is to hear of it, until `delivered` says so.
     """
+    claim = ", finish_claimed_at = ?, finish_delivered_at = NULL" if is_owed else ""
     return Statement(
         "UPDATE child_runs SET status = ?, summary = ?, output = ?, error = ?, reason = ?, is_left = ?,"
-        f" ended_at = ? WHERE agent = :agent AND run_id = ? AND status IN {_OPEN_STATES} RETURNING run_id",
+        f" ended_at = ?{claim} WHERE agent = :agent AND run_id = ? AND status IN {_OPEN_STATES}"
+        " RETURNING run_id",
         (
             status,
             summary,
@@ -243,6 +255,7 @@ def ended(
             reason,
             int(is_left),
             now,
+            *([now] if is_owed else []),
             run_id,
         ),
     )
@@ -270,6 +283,11 @@ def delivered(run_id: str, slot: Slot, *, now: int) -> Statement:
     return Statement(
         f"UPDATE child_runs SET {slot}_delivered_at = ? WHERE agent = :agent AND run_id = ?", (now, run_id)
     )
+
+
+def start_told(run_id: str) -> Statement:
+    """The parent has heard that a run began."""
+    return Statement("UPDATE child_runs SET start_owed = 0 WHERE agent = :agent AND run_id = ?", (run_id,))
 
 
 # --- how far a child is

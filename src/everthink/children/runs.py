@@ -30,9 +30,9 @@ from .detached import CANCELLED_BY_PARENT, DetachedRuns
 from .family import BELOW
 from .parts import Parts
 from .queries import RunRow
-from .telling import OPEN, described, result_of, started, stored_result, tell
+from .telling import OPEN, described, ended_of, result_of, started, stored_result, tell
 from .values import CANCELLED, AgentToolResult, AgentToolRun, RunStatus
-from .watching import UnknownChild, Watch, Watched, child_of, reason_of, stop_child
+from .watching import UnknownChild, Watch, Watched, began, child_of, finished, reason_of, stop_child
 
 __all__ = ["RUNS", "Runs"]
 
@@ -136,19 +136,20 @@ class Runs:
             row, asked = await self._beginning.known(asked)
             if asked.turn is not None:
                 self._turns.add(asked.turn)
-            if row is not None:
-                self._parts.kin.learn(cls)
+            address = self._beginning.address(cls, asked)  # of a known run as well: from here on its class is
+            if isinstance(address, AgentToolResult):
+                return address
             if row is not None and (asked.detached is not None or row.detached is not None):
                 return self._known_detached(row)
             if row is not None:
                 return await self._beginning.join(row, asked.output, alive)
-            begun = await self._beginning.begin(cls, asked, alive)
+            begun = await self._beginning.begin(cls, asked, address, alive)
             if isinstance(begun, AgentToolResult):
                 return begun
             if begun.row.detached is not None:
                 self.detached.watch(begun)
         tell(self._parts.feed, begun.row, 0, started(begun.row))
-        await self._parts.hooks.on_agent_tool_start(described(begun.row))
+        await began(self._parts, begun.row)
         return begun
 
     def _known_detached(self, row: RunRow) -> AgentToolResult:
@@ -213,7 +214,10 @@ class Runs:
         """See to the runs that an earlier process left and that nobody asks for again."""
         async with self._lock:  # what begins just now is seen to by whoever begins it
             for row in await queries.owed(self._parts.store):
-                self.detached.take_up(row)
+                if row.detached is not None:
+                    self.detached.take_up(row)
+                elif row.ended_at is not None and row.run_id not in self._parts.ended_here:
+                    self._parts.background(finished(self._parts, row, ended_of(row), row.ended_at))
         for row in await queries.open_runs(self._parts.store):
             if row.turn is not None:
                 self._turns.add(row.turn)

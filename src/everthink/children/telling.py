@@ -102,8 +102,8 @@ def terminal(run_id: str, ended: Ended) -> dict[str, Any]:
             return {"kind": "error", "runId": run_id, "error": ended.error or FAILED}
 
 
-def stored(run_id: str, ended: Ended, *, now: int) -> Statement:
-    """What keeps how a run ended."""
+def stored(run_id: str, ended: Ended, *, now: int, is_owed: bool = False) -> Statement:
+    """What keeps how a run ended. `is_owed`: the parent is to hear of it."""
     return queries.ended(
         run_id,
         status=ended.status,
@@ -112,6 +112,7 @@ def stored(run_id: str, ended: Ended, *, now: int) -> Statement:
         error=ended.error,
         reason=ended.reason,
         is_left=ended.is_left,
+        is_owed=is_owed,
         now=now,
     )
 

@@ -23,6 +23,7 @@ from ..messages import Part, encode_json, text_of
 from ..models.structured import Structured
 from ..store.port import Statement
 from ..tools.output import jsonable
+from . import queries
 from .following import Following, Windows, turns_of
 from .parts import Child, Parts
 from .progress import milestone_in, progress_of
@@ -47,9 +48,11 @@ __all__ = [
     "Wanted",
     "Watch",
     "Watched",
+    "began",
     "child_of",
     "finished",
     "in_words",
+    "is_heard",
     "of_hook",
     "outside",
     "reason_of",
@@ -165,12 +168,13 @@ class Watch:
     def ending(self, ended: Ended) -> tuple[Statement, Callable[[], None]]:
         """What stores how it ended, and what is to be done once that is durable."""
         parts, row, now = self._parts, self.row, self._parts.clock.now_ms()
+        parts.ended_here.add(row.run_id)
 
         def told() -> None:
             tell(parts.feed, row, self.following.last + 1, terminal(row.run_id, ended))
             parts.background(finished(parts, row, ended, now))
 
-        return stored(row.run_id, ended, now=now), told
+        return stored(row.run_id, ended, now=now, is_owed=is_heard(parts)), told
 
     async def kept(self, signal: AbortSignal | None = None) -> AgentToolResult:
         """See it to its end, and store how it ended: for whoever does not store that with something else."""
@@ -361,10 +365,26 @@ def in_words(error: Exception) -> str:
 # --- whoever is told
 
 
+def is_heard(parts: Parts) -> bool:
+    """True when the parent has a hook that hears how runs end."""
+    return parts.hooks.overrides("on_agent_tool_finish")
+
+
+async def began(parts: Parts, row: RunRow) -> None:
+    """Let the parent hear that a run began. A process that dies meanwhile leaves that to the next one."""
+    await parts.hooks.on_agent_tool_start(described(row))
+    if row.start_owed:
+        await parts.store.apply([queries.start_told(row.run_id)])
+
+
 async def finished(parts: Parts, row: RunRow, ended: Ended, now: int) -> None:
-    """Let the parent hear that a run is over, and stored."""
+    """Let the parent hear that a run is over, and stored. A process that dies meanwhile leaves that to the
+    next one: so it may hear it twice."""
+    is_owed = is_heard(parts) or row.finish_claimed_at is not None
     info = described(row._replace(status=ended.status, ended_at=now))
     await parts.hooks.on_agent_tool_finish(info, result_of(row, ended))
+    if is_owed and row.detached is None:
+        await parts.store.apply([queries.delivered(row.run_id, "finish", now=parts.clock.now_ms())])
 
 
 async def outside(work: Awaitable[None]) -> None:

@@ -134,18 +134,21 @@ class _Script:
 
     async def _write(self, back: WriteBack, told: Callable[[], Any]) -> list[BackEdit]:
         """Write back what may be written: what was. On the agent's own rows together with the result."""
-        files = self._place.concluding(self._ctx, told)
+        files, may_have_links = self._place.concluding(self._ctx, told), True
         while back.edits and isinstance(files, Workspace):
             try:
                 await files.apply(back.edits)
                 return list(back.edits)
             except WorkspaceError as error:
+                if may_have_links:
+                    may_have_links = False
+                    if await _drop_links(files, back):
+                        continue
                 if error.code != "EXDEV" and back.drop(error):
                     continue
                 if not files.is_own and error.code != "EDQUOT":
                     break
-                if not await _drop_links(files, back):
-                    back.drop_all(error)
+                back.drop_all(error)
         done: list[BackEdit] = []
         for edit in tuple(back.edits):
             if edit in back.edits and await self._write_one(edit, back):
@@ -191,7 +194,10 @@ async def _done_by(files: Any, edit: BackEdit, back: WriteBack) -> None:
 
 
 async def _drop_links(files: Workspace, back: WriteBack) -> bool:
-    """Leave out what would be written through a link that has come meanwhile. True when there was one."""
+    """Leave out what would be written through a link that has come meanwhile. True when there was one.
+
+    What a link leads to is refused under its own path, which may be that of another edit.
+    """
     found = False
     for edit in tuple(back.edits):
         entry = await files.lstat(edit.path)

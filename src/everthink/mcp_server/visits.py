@@ -17,11 +17,10 @@ from urllib.parse import quote
 from starlette.requests import HTTPConnection
 
 from ..access.access import Action, Pass
-from ..address import from_address
+from ..address import MAX_NAME, from_address
 from ..calling import call_hook
 from ..errors import AgentError, ToolInputError
 from ..mcp_endpoint import McpEndpoint
-from ..runtime.directory import MAX_NAME
 from ..settings import shown
 from ..tools.explain import describe
 from .catalogue import AskTool, MethodTool, Offered

@@ -378,10 +378,6 @@ class Actor:
         """The same, for those to whom it matters only if there are any."""
         return self.mcp if self._mcp is not None or self._shared_servers else None
 
-    async def _server_removed(self, name: str, tools: Collection[str]) -> None:
-        if self.chat is not None:
-            await self.chat.end_questions(tools, REMOVED.format(name=name))
-
     @property
     def workspace(self) -> Any:
         """Its files: those that its class names, else rows of its own."""
@@ -394,6 +390,10 @@ class Actor:
                 defined = defined.bind(self.store, clock=self.clock, emit=self.emit)
             self._workspace = defined
         return self._workspace
+
+    async def _server_removed(self, name: str, tools: Collection[str]) -> None:
+        if self.chat is not None:
+            await self.chat.end_questions(tools, REMOVED.format(name=name))
 
     def _servers_changed(self) -> None:
         self.feed.publish(ServersChanged())

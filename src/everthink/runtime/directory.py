@@ -13,14 +13,13 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-import re
 import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ..address import Address, kebab
+from ..address import Address, check_name, check_place, kebab
 from ..children import queries as child_queries
 from ..children.declared import with_children
 from ..children.parts import Child, Kin
@@ -67,13 +66,6 @@ __all__ = ["Directory", "new_id"]
 
 log = logging.getLogger("everthink.runtime")
 
-MAX_NAME = 512
-_UNFIT = re.compile("[\x00\ud800-\udfff]")
-"""What no database can keep: two such names would be one."""
-MAX_DEPTH = 4
-"""So many levels of children there may be below an agent."""
-MAX_ID = 1024
-"""So many bytes the id of a child may have: it stands in every index."""
 ERASED = (4410, "Erased")
 """How the sockets of an agent that is erased are closed."""
 DELETED = (1001, "Sub-agent deleted")
@@ -206,9 +198,9 @@ class Directory:
                 f"{cls.__name__} is not an agent of this app (it has: {known}).",
                 next_step=f"Add it: App({cls.__name__}, ...).",
             )
-        _check_name(name)
+        check_name(name)
         address = Address(cls.__name__, name, () if below is None else below.path)
-        _check_place(address)
+        check_place(address)
         return address
 
     def learn(self, cls: type[Any]) -> None:
@@ -241,7 +233,7 @@ class Directory:
             return self.address(cls, name, below=parent)
 
         def called(cls_name: str, name: str, parent: Address) -> Address:
-            _check_name(name)
+            check_name(name)
             return parent.child(cls_name, name)
 
         return Kin(
@@ -877,43 +869,3 @@ def _where(cls: type[Any]) -> str:
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not name or len(name) > MAX_NAME or _UNFIT.search(name):
-        raise AgentError(
-            f"An agent's name is text of 1 to {MAX_NAME} characters; this one is {str(name)[:40]!r}.",
-            kept="Nothing was made.",
-            next_step="Any will do, but NUL and halves of surrogate pairs are none.",
-        )
-
-
-def _check_place(address: Address) -> None:
-    """Refuse a child that lies too deep, or whose id no index could hold; and who would be taken for one."""
-    if not address.parents:
-        if "/sub/" in address.name:
-            raise AgentError(
-                f"{address.name!r:.80} cannot be the name of an agent: /sub/ is what parts children.",
-                kept="Nothing was made.",
-                next_step="Give it another name; a child is reached through its parent: sub_agent(…).",
-            )
-        return
-    if kebab(address.cls_name) == "sub":
-        raise AgentError(
-            f"{address.cls_name} cannot be the class of a child: /sub/ is what parts children in an address.",
-            next_step="Give the class another name.",
-        )
-    if len(address.parents) > MAX_DEPTH:
-        chain = " > ".join(f"{cls} {name!r:.40}" for cls, name in address.path)
-        raise AgentError(
-            f"Children go {MAX_DEPTH} levels deep, and this one would be below that: {chain}.",
-            kept="Nothing was made.",
-            next_step="Does an agent call itself as a tool? Let an agent further up do the work.",
-        )
-    if (size := len(address.id.encode())) > MAX_ID:
-        raise AgentError(
-            f"The id of this {address.cls_name} would have {size} bytes, and {MAX_ID} is the most: its name"
-            " and those of all above it count.",
-            kept="Nothing was made.",
-            next_step="Use shorter names.",
-        )

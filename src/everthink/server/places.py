@@ -20,11 +20,10 @@ from starlette.responses import PlainTextResponse, Response
 
 from ..access.access import Action, Pass, address_of
 from ..access.audit import Auditor
-from ..address import Address, from_address, kebab
+from ..address import MAX_NAME, Address, from_address, kebab
 from ..children.declared import children_of
 from ..children.paths import BadName, Called, read_hops
 from ..errors import AgentError
-from ..runtime.directory import MAX_NAME
 from ..settings import is_ours
 from .answers import refused
 from .routes import segments_of

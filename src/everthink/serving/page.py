@@ -168,8 +168,8 @@ class WithPage:
                 "class": cls.__name__,
                 "kebab": kebab(cls.__name__),
                 "prefix": address.rpartition("/")[0].lstrip("/"),
-                "children": [kebab(child.__name__) for child in with_children([cls])[1:]],
                 "chats": (chats := issubclass(cls, Think)),
+                "children": [kebab(child.__name__) for child in with_children([cls])[1:]],
                 **_introduction(cls),
                 **(self._stand_in(cls) if chats else {}),
             }

@@ -310,7 +310,6 @@ export const journeys = {
     await files.view("Changes");
     await files.unfold(group(files, 0));
     await group(files, 0).locator(".diff").first().waitFor();
-    await picture(tab, "files-diff");
     await tab.page.emulateMedia({ colorScheme: "dark" });
     await picture(tab, "files-diff-dark");
     await files.view("Files");
