@@ -5,24 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-import time
-from typing import TYPE_CHECKING
 
 import click
 
 from .env_file import database_option
 
-if TYPE_CHECKING:
-    from .journal import Journal
-
 __all__ = ["command"]
-
-IN_USE = (
-    "SELECT COUNT(*) AS servers FROM pg_stat_activity"
-    " WHERE application_name LIKE 'everthink%' AND datname = current_database()"
-)
-
-PATIENCE = 5
 
 
 @click.command(
@@ -56,8 +44,10 @@ def command(agent: str, store: str, yes: bool, as_json: bool) -> None:
     try:
         found = read.named(journal, agent)
         unknown = read.unknown(journal, agent) if found is None else None
-        if found is not None and store.startswith("postgres"):
-            _refuse_beside_a_server(journal, agent)
+        if found is not None:
+            read.refuse_beside_a_server(
+                journal, agent, kept="Nothing was erased.", inside="await app.erase(…)"
+            )
     finally:
         journal.close()
     if found is None:
@@ -122,18 +112,3 @@ async def _erase(store: str, agent: str) -> tuple[int, bool]:
         return rows, await database.scrub(patience=math.inf)
     finally:
         await database.close()
-
-
-def _refuse_beside_a_server(journal: Journal, agent: str) -> None:
-    """PostgreSQL lets several processes in; a server that has the agent in memory would write it again."""
-    from ..errors import StoreLocked
-
-    for _ in range(PATIENCE):
-        if not journal.rows(IN_USE)[0]["servers"]:
-            return
-        time.sleep(0.2)  # one that was just stopped may not have been noticed yet
-    raise StoreLocked(
-        "A server of everthink is connected to this database.",
-        kept="Nothing was erased.",
-        next_step=f"Stop it first, or call `await app.erase(…)` inside it: it may have {agent} in memory.",
-    )

@@ -11,15 +11,17 @@ import asyncio
 import os
 import shlex
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from ..address import Address, canonical, from_address
 from ..children import queries as children
 from ..children.paths import SUB
-from ..errors import AgentError, StoreUnavailable, StoreUnreadable
+from ..cluster import queries as cluster
+from ..errors import AgentError, StoreLocked, StoreUnavailable, StoreUnreadable
 from ..journal import facts
 from ..masking import mask
 from ..recovery import suspects
@@ -43,6 +45,7 @@ __all__ = [
     "lines",
     "named",
     "open_journal",
+    "refuse_beside_a_server",
     "runs",
     "set_aside",
     "sqlite_path",
@@ -52,6 +55,13 @@ __all__ = [
 ]
 
 Row = dict[str, Any]
+T = TypeVar("T")
+
+IN_USE = (
+    "SELECT COUNT(*) AS servers FROM pg_stat_activity"
+    " WHERE application_name LIKE 'everthink%' AND datname = current_database()"
+)
+PATIENCE = 5
 
 AT_A_TIME = 500
 """So many agents are asked for in one query."""
@@ -71,6 +81,23 @@ def open_journal(store: str, *, writes: bool = False) -> Journal:
             journal.close()
             raise
     return journal
+
+
+def refuse_beside_a_server(journal: Journal, agent: str, *, kept: str, inside: str) -> None:
+    """PostgreSQL lets several processes in; a server that has the agent in memory would not know what we
+    write. Raises `StoreLocked`, which says who is there."""
+    if isinstance(journal, SqliteJournal):
+        return  # one process opens it for writing: whoever comes second is told
+    for _ in range(PATIENCE):
+        if not journal.rows(IN_USE)[0]["servers"]:
+            return
+        time.sleep(0.2)  # one that was just stopped may not have been noticed yet
+    places = ", ".join(mask(row["place"]) for row in journal.rows(cluster.LIVING))
+    raise StoreLocked(
+        f"A server of everthink is connected to this database{f' ({places})' if places else ''}.",
+        kept=kept,
+        next_step=f"Stop it first, or call `{inside}` inside it: it may have {agent} in memory.",
+    )
 
 
 def sqlite_path(store: str) -> Path:
@@ -407,6 +434,14 @@ class SqliteJournal:
         except sqlite3.Error as error:
             raise StoreUnreadable(f"{self._path} cannot be read: {error}.") from error
 
+    async def fetch(self, sql: str, *params: Any, agent: str = "") -> list[tuple[Any, ...]]:
+        """The same for what asks a store. To be awaited inside of `run`."""
+        return [tuple(row.values()) for row in self.rows(sql, *params, agent=agent)]
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something that fetches."""
+        return asyncio.run(work)
+
     def change(self, commit: Sequence[Statement], *, agent: str) -> None:
         """Apply statements of an agent, all or none. Only for one that was opened with `writes`."""
         try:
@@ -451,14 +486,24 @@ class PostgresJournal:
 
     def rows(self, sql: str, *params: Any, agent: str = "") -> list[Row]:
         """The rows of a query, in which `:agent` is this agent."""
+        return [dict(row) for row in self._runner.run(self._rows(sql, params, agent))]
+
+    async def fetch(self, sql: str, *params: Any, agent: str = "") -> list[tuple[Any, ...]]:
+        """The same for what asks a store. To be awaited inside of `run`."""
+        return [tuple(row) for row in await self._rows(sql, params, agent)]
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something that fetches."""
+        return self._runner.run(work)
+
+    async def _rows(self, sql: str, params: tuple[Any, ...], agent: str) -> list[Any]:
         from ..postgres.sql import kinds_of, numbered
 
         sql, params = bound_query(sql, params, agent)
         try:
-            found = self._runner.run(self._connection.fetch(numbered(sql, kinds_of(params)), *params))
+            return await self._connection.fetch(numbered(sql, kinds_of(params)), *params)
         except self._asyncpg.PostgresError as error:
             raise StoreUnreadable(f"The database cannot be read: {mask(str(error))}.") from error
-        return [dict(row) for row in found]
 
     def change(self, commit: Sequence[Statement], *, agent: str) -> None:
         """Apply statements of an agent, all or none. Only for one that was opened with `writes`."""

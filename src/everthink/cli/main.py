@@ -16,12 +16,16 @@ COMMANDS = {
     "chat": "Talk to an agent of a running server in the terminal.",
     "mcp": "Offer your agents to MCP clients, or look at an MCP server.",
     "inspect": "Look into a database: agents, turns, calls.",
+    "files": "Look at an agent's files, and change them.",
     "release": "Try again what was set aside.",
     "export": "Write everything that is kept of an agent, as JSON lines.",
     "erase": "Delete an agent and everything that is kept of it.",
     "crashtest": "Kill your agent at every commit, and see it recover.",
     "doctor": "See what is installed, configured and missing.",
 }
+
+ELSEWHERE = {"files": "everthink.files_cli.command"}
+"""Commands that have a room of their own."""
 
 WITHOUT_ENV_FILE = ("new", "crashtest")
 """These depend on nothing around them; the others read `.env`."""
@@ -53,7 +57,8 @@ class Lazy(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
-        return getattr(importlib.import_module(f".{cmd_name}", __package__), "command")  # noqa: B009 - untyped on purpose
+        place = ELSEWHERE.get(cmd_name, f"{__package__}.{cmd_name}")
+        return getattr(importlib.import_module(place), "command")  # noqa: B009 - untyped on purpose
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""
