@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from everthink import App, Think
-from everthink.models.port import AssistantMessage, Request, ToolCallPart, ToolMessage, UserMessage
+from everthink.models.port import (
+    AssistantMessage,
+    Request,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
 from everthink.testing.scripted import Play, ScriptedModel, says
 from tests.crash.nursery import fork_for_each_line
 
@@ -53,7 +60,15 @@ def work(request: Request) -> Play:
     """The calls of the first step that has no results yet; after the last one, a word."""
     asked = max(n for n, message in enumerate(request.messages) if isinstance(message, UserMessage))
     since = request.messages[asked:]
-    results = {part.id for message in since if isinstance(message, ToolMessage) for part in message.content}
+    question = since[0]
+    assert isinstance(question, UserMessage)
+    results = {
+        part.id
+        for message in since
+        if isinstance(message, ToolMessage)
+        for part in message.content
+        if isinstance(part, ToolResultPart)
+    }
     done = [
         (part.name, part.input)
         for message in since
@@ -61,7 +76,7 @@ def work(request: Request) -> Play:
         for part in message.content
         if isinstance(part, ToolCallPart) and part.id in results
     ]
-    for step in next(steps for text, steps in TURNS.items() if text in str(since[0].content)):
+    for step in next(steps for text, steps in TURNS.items() if text in str(question.content)):
         missing = [call for call in step if call not in done]
         if missing:
             play = Play()
