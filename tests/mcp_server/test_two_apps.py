@@ -209,8 +209,9 @@ async def test_nobody_knows_when_the_other_app_is_killed_in_mid_answer_and_the_a
     await tab.until_done(request)
 
     # Then the model is told that nobody knows, and of its look into the conversation that nothing was run
-    lost, vain = asked(tab)
-    assert lost["errorText"].endswith("It may or may not have taken effect.")
+    *lost, vain = asked(tab)  # a look may still meet the connection of before
+    assert lost
+    assert all(one["errorText"].endswith("It may or may not have taken effect.") for one in lost)
     assert vain["errorText"].endswith("Nothing was run.")
     # And once the app is there again, the answer to what was asked once can be had
     await library.start(AGAIN="1")
