@@ -27,7 +27,7 @@ from ..errors import AgentError, StructuredOutputError
 from ..journal import turn_rows
 from ..journal.feed import FeedEvent, RunProgressed, RunTold, TurnEnded
 from ..journal.read import Below, is_asking, worked_at
-from ..messages import decode_json, encode_json
+from ..messages import encode_json
 from ..models.structured import Structured, structured
 from ..store.port import AgentStore, Statement
 from ..tools.output import jsonable
@@ -35,9 +35,9 @@ from ..turn.settled import Settled
 from . import queries
 from .detached import CANCELLED_BY_PARENT, DetachedRuns, Hands, outside
 from .family import BELOW
-from .following import Followed, Following, Windows, stored_pieces, turns_of
+from .following import Followed, Following, Windows, turns_of
 from .parts import Child, Parts
-from .progress import chunk_of, milestone_in, progress_of
+from .progress import milestone_in, progress_of
 from .queries import RunRow
 from .telling import (
     DELETED,
@@ -47,7 +47,6 @@ from .telling import (
     WHY,
     Ended,
     described,
-    ended_of,
     piece,
     result_of,
     started,
@@ -73,8 +72,6 @@ RUNS = "runs"
 """Under this name a parent keeps that it has runs: others look for none."""
 TOOL_OUTPUT = "toolOutput"
 """Under this name a child keeps the schema that its answer is to fit."""
-REPLAYED = 50
-"""So many runs a window is told of when it connects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,8 +442,7 @@ class Runs:
         """End a run whose child is gone."""
         now = self._parts.clock.now_ms()
         await self._parts.store.apply([stored(row.run_id, ended, now=now)])
-        said = await stored_pieces(AgentStore(self._parts.store.database, row.child), row.run_id)
-        self._tell(row, len(said) + 1, terminal(row.run_id, ended))
+        self._tell(row, 1, terminal(row.run_id, ended))  # with the child all that it said is gone
         await self._finished(row, ended, now)
         return result_of(row, ended)
 
@@ -580,22 +576,6 @@ class Runs:
                 worked = max(worked, await worked_at(member))
                 is_asked = is_asked or await is_asking(member)
         return Below(worked, is_asked)
-
-    async def replayed(self, limit: int = REPLAYED) -> list[RunTold]:
-        """What a window that comes late is told: the latest runs, with all that was said in them."""
-        found: list[RunTold] = []
-        for row in await queries.newest(self._parts.store, limit):
-            told: list[dict[str, Any]] = [started(row)]
-            child = AgentStore(self._parts.store.database, row.child)
-            for body in await stored_pieces(child, row.run_id):
-                told.append(piece(row.run_id, body))
-            if row.ended_at is not None:
-                told.append(terminal(row.run_id, ended_of(row)))
-            found += [RunTold(row.run_id, row.call_id, number, event) for number, event in enumerate(told)]
-            if row.progress is not None and row.ended_at is None:
-                last = piece(row.run_id, chunk_of(decode_json(row.progress)))
-                found.append(RunTold(row.run_id, row.call_id, len(told) - 1, last, is_passing=True))
-        return found
 
     def _tell(self, row: RunRow, sequence: int, event: dict[str, Any], *, is_passing: bool = False) -> None:
         self._parts.feed.publish(RunTold(row.run_id, row.call_id, sequence, event, is_passing))

@@ -16,8 +16,9 @@ from typing import Any, Generic, TypeVar
 
 from ..journal.feed import RunTold
 from ..messages import decode_json
+from ..store.port import AgentStore
 from ..wire.frames import AgentToolEvent, ServerFrame
-from .runs import Runs
+from .replaying import replayed
 
 __all__ = ["RunViews"]
 
@@ -58,12 +59,12 @@ class RunViews(Generic[R]):
         if now:
             self._send(now, [_frame(told)])
 
-    async def greet(self, reader: R, runs: Runs) -> None:
+    async def greet(self, reader: R, store: AgentStore) -> None:
         """Tell a new window of the latest runs: all at once, since they may be longer than what may wait."""
         self._parked[reader] = []
         frames: list[ServerFrame] = []
         try:
-            for told in await runs.replayed():
+            for told in await replayed(store):
                 if self._is_new(reader, told):
                     frames.append(_frame(told, replay=True))
         finally:

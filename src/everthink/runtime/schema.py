@@ -46,4 +46,5 @@ MIGRATIONS = (
     Migration(15, "MCP servers", mcp.TABLES),
     Migration(16, "questions of tools", turn.QUESTIONS),
     Migration(17, "families", (*runtime.FAMILIES, *children.TABLES)),
+    Migration(18, "turns that begin anew", turn.STARTING_OVER),
 )

@@ -97,7 +97,7 @@ class AgentSockets:
         self._greet(connection)
         if connection.wants_protocol and self.actor.has_runs:
             try:
-                await self._runs.greet(connection, self.actor.children.runs)
+                await self._runs.greet(connection, self.actor.store)
             except Exception:  # who connects must not be refused because of what was once said
                 log.exception("%s: the runs of its children are not shown", self.actor.id)
         self.actor.emit(Connect(connection_id=connection.id))
