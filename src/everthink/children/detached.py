@@ -18,14 +18,13 @@ from typing import Any, cast
 from ..abort import AbortSignal
 from ..current import current_connection, step_outside
 from ..errors import AgentError
-from ..journal import turn_rows
 from ..messages import encode_json
 from ..observe.run_events import AgentToolDetachedLiveCountWarning
 from ..schedules.callbacks import callback_name
 from ..settings import as_settings
 from . import queries
 from .delivering import SOURCE, Delivering, Plan
-from .following import Followed
+from .following import Followed, first_of
 from .parts import Parts
 from .queries import RunRow
 from .telling import OPEN, WHY, Ended, ended_of
@@ -179,14 +178,14 @@ class DetachedRuns:
         ending = asyncio.ensure_future(self._hands.awaited(run, None))
         try:
             await self._delivering.milestones(row)
-            if await self._is_over(run):
+            if await run.following.is_over():
                 await ending  # it was in time, however late we come
             while not ending.done():
                 left, why = self._left(run, watch)
                 if left <= 0:
                     self._give_up(run, watch, why)
                 else:
-                    await self._rest(ending, left)
+                    await first_of(self._parts.clock, left, ending)
             ended = await ending
         finally:
             ending.cancel()
@@ -194,21 +193,6 @@ class DetachedRuns:
         if watch.is_given_up:
             await watch.gave_up.wait()
         await self._delivering.deliver(row, "finish", ended, number=run.following.last + 1)
-
-    async def _is_over(self, run: Followed) -> bool:
-        child = run.following.child
-        turn = await turn_rows.one(child.store, run.row.run_id)
-        return (turn is None or turn.ended_at is not None) and not child.is_to_go_on()
-
-    async def _rest(self, ending: asyncio.Future[Ended], seconds: float) -> None:
-        waits: list[asyncio.Future[Any]] = [ending]
-        if not math.isinf(seconds):
-            waits.append(asyncio.ensure_future(self._parts.clock.sleep(seconds)))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits[1:]:
-                wait.cancel()
 
     # --- giving it up
 

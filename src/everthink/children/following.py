@@ -12,8 +12,10 @@ anew counts on: no two pieces of a run have one number, though those from before
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .. import chunks as ui
 from ..clock import Clock
@@ -29,15 +31,17 @@ from .parts import Child
 from .queries import RunRow
 from .values import InterruptedReason
 
-__all__ = ["Followed", "Following", "Windows", "pieces_of", "turns_of"]
+__all__ = ["Followed", "Following", "Windows", "first_of", "pieces_of", "turns_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How long a child is waited for that was begun by an earlier process. Seconds; infinite: for ever."""
+    """How long a child is waited for that was begun by an earlier process. Infinite: for ever."""
 
     no_progress: float
-    in_all: float
+    """Seconds without a word."""
+    until: float
+    """When it is waited for no longer, whatever it says: seconds of the clock, from when it was joined."""
 
 
 @dataclass(slots=True)
@@ -83,7 +87,7 @@ class Following:
         self._moved, self._heard = asyncio.Event(), asyncio.Event()
         # The number of the turn that was asked for, once it is known.
         self._seq: int | None = None
-        self._is_overtaken = False
+        self._overtaken = asyncio.Event()
         self._leave = child.feed.join(self._see)
 
     def close(self) -> None:
@@ -101,7 +105,9 @@ class Following:
         self._heard.set()
         match event:
             case TurnStarted(turn=turn) if self._is_anothers(turn):
-                self._is_overtaken = True
+                self._overtaken.set()
+            case TurnStarted(turn=turn) if self._is_ours(turn):
+                self._moved.set()  # somebody has answered it: from now on it may be silent again
             case ChunksStored(turn=turn) if self._is_ours(turn):
                 said = (turn.id, turn.rewound + event.first_seq, event.bodies)
                 if self._parked is None:
@@ -122,7 +128,7 @@ class Following:
         if turn.id == self.run_id:
             self._seq = turn.seq
             return True
-        return self._seq is not None and turn.continuation and not self._is_overtaken
+        return self._seq is not None and turn.continuation and not self._overtaken.is_set()
 
     def _is_anothers(self, turn: Turn) -> bool:
         is_later = self._seq is not None and turn.seq > self._seq
@@ -140,7 +146,10 @@ class Following:
         """Tell what was said before we came, then what came meanwhile."""
         self._parked, self.is_catching_up = [], True
         try:
-            for row in await turns_of(self.child.store, self.run_id):
+            rows, is_overtaken = await turns_of(self.child.store, self.run_id)
+            if is_overtaken:
+                self._overtaken.set()
+            for row in rows:
                 if row.id == self.run_id:
                     self._seq = row.seq
                 self._take(row.id, *await pieces_of(self.child.store, row.id))
@@ -156,41 +165,52 @@ class Following:
 
         Look at `is_left` afterwards: a child that left memory has not ended.
         """
+        if windows is not None and await self.is_over():
+            windows = None  # however long that took, nobody has to wait for it any more
         ending = asyncio.ensure_future(self._at_rest())
-        until = None if windows is None else clock.monotonic() + windows.in_all
         try:
             while not (ending.done() or self.is_left or self._waits_in_vain()):
                 self._moved.clear()
+                left, why = self._left(clock, windows)
                 moved = asyncio.ensure_future(self._moved.wait())
-                waits = [ending, moved]
-                if windows is not None and until is not None:
-                    silence = min(windows.no_progress, until - clock.monotonic())
-                    if self.child.answers.is_waiting_for_person():
-                        silence = until - clock.monotonic()  # it is no silence of the child
-                    if silence != float("inf"):
-                        waits.append(asyncio.ensure_future(clock.sleep(max(0.0, silence))))
                 try:
-                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                    if not (ending.done() or moved.done()) and until is not None:
-                        return "window-exceeded" if clock.monotonic() >= until else "no-progress"
+                    is_heard = await first_of(clock, left, ending, moved)
                 finally:
-                    for wait in waits[1:]:
-                        wait.cancel()
+                    moved.cancel()
+                is_asking = why == "no-progress" and self.child.answers.is_waiting_for_person()
+                if not (is_heard or is_asking):
+                    return why
             if ending.done():
                 ending.result()
             return None
         finally:
             ending.cancel()
 
+    def _left(self, clock: Clock, windows: Windows | None) -> tuple[float, InterruptedReason]:
+        """Seconds for which it may say nothing, and why it is not waited for after them."""
+        if windows is None:
+            return math.inf, "no-progress"
+        in_all = windows.until - clock.monotonic()
+        if in_all <= windows.no_progress or self.child.answers.is_waiting_for_person():
+            return in_all, "window-exceeded"
+        return windows.no_progress, "no-progress"
+
+    async def is_over(self) -> bool:
+        """True when the child has come to its end, and goes on with nothing."""
+        turn = await turn_rows.one(self.child.store, self.run_id)
+        if turn is not None and (turn.ended_at is None or self.child.is_to_go_on()):
+            return False
+        return not await self._has_unheard_answer()
+
     async def _at_rest(self) -> None:
         child = self.child
         await child.submissions.wait(self.run_id)
         self._is_answered = True
         # It may have asked a person something: then it goes on when they have answered, and that was heard.
-        while not self._waits_in_vain():
+        while not (self._waits_in_vain() or self._overtaken.is_set()):
             self._heard.clear()
             if child.is_to_go_on():
-                await child.until_stable(None)
+                await _either(child.until_stable(None), self._overtaken.wait())
             elif await self._has_unheard_answer():
                 await self._heard.wait()
             else:
@@ -198,8 +218,8 @@ class Following:
 
     async def _has_unheard_answer(self) -> bool:
         """True when somebody answers, or has, and the model is not told of it yet."""
-        rows = await turns_of(self.child.store, self.run_id)
-        last = rows[-1] if rows and not self._is_overtaken else None
+        rows, is_overtaken = await turns_of(self.child.store, self.run_id)
+        last = rows[-1] if rows and not is_overtaken else None
         if last is None or last.status != "completed" or last.ended_at is None:
             return False
         return await has_open_answer(self.child.store, last.id, ended_at=last.ended_at)
@@ -209,21 +229,43 @@ class Following:
         return self.is_stopped and self._is_answered and self.child.answers.is_waiting_for_person()
 
 
-async def turns_of(store: AgentStore, run_id: str) -> list[TurnRow]:
+async def turns_of(store: AgentStore, run_id: str) -> tuple[list[TurnRow], bool]:
     """The turns of a child that are a run: the one that was asked for, and its continuations, up to where
-    somebody says something else."""
+    somebody says something else. And whether somebody has."""
     rows = await turn_rows.all_turns(store)
     first = next((row for row in rows if row.id == run_id), None)
     if first is None:
-        return []
+        return [], False
     found = [first]
     for row in rows:
         if row.seq <= first.seq or row.started_at is None:
             continue
         if not row.continuation:
-            break
+            return found, True
         found.append(row)
-    return found
+    return found, False
+
+
+async def first_of(clock: Clock, seconds: float, *waits: asyncio.Future[Any]) -> bool:
+    """True once one of these is done; False when none is within so many seconds. Infinite: for ever."""
+    if seconds <= 0:
+        return any(wait.done() for wait in waits)
+    limits = [] if math.isinf(seconds) else [asyncio.ensure_future(clock.sleep(seconds))]
+    try:
+        await asyncio.wait([*waits, *limits], return_when=asyncio.FIRST_COMPLETED)
+        return any(wait.done() for wait in waits)
+    finally:
+        for limit in limits:
+            limit.cancel()
+
+
+async def _either(*waits: Awaitable[Any]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def pieces_of(store: AgentStore, turn: str) -> tuple[int, list[str]]:

@@ -35,7 +35,8 @@ async def replayed(store: AgentStore) -> list[RunTold]:
     left = BYTES
     for row in reversed(await queries.newest(store, RUNS)):
         child = AgentStore(store.database, row.child)
-        turns = [turn.id for turn in await turns_of(child, row.run_id)]
+        rows, _ = await turns_of(child, row.run_id)
+        turns = [turn.id for turn in rows]
         extents = [await extent_of(child, turn) for turn in turns]
         weight = sum(extent.length + FRAME * extent.chunks for extent in extents)
         last = sum(extent.before + extent.chunks for extent in extents)

@@ -35,7 +35,7 @@ from ..turn.settled import Settled
 from . import queries
 from .detached import CANCELLED_BY_PARENT, DetachedRuns, Hands, outside
 from .family import BELOW
-from .following import Followed, Following, Windows, turns_of
+from .following import Followed, Following, Windows, first_of, turns_of
 from .parts import Child, Parts
 from .progress import milestone_in, progress_of
 from .queries import RunRow
@@ -72,6 +72,8 @@ RUNS = "runs"
 """Under this name a parent keeps that it has runs: others look for none."""
 TOOL_OUTPUT = "toolOutput"
 """Under this name a child keeps the schema that its answer is to fit."""
+START = 2.0
+"""Seconds that a child which an earlier process began may take to start, however short its silence may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +128,7 @@ class Runs:
         if begun.row.detached is not None:
             return _handle(begun.row)
         ended = await self._awaited(begun, signal)
-        statement, told = self._ending(begun, ended)
-        await self._parts.store.apply([statement])
-        told()
+        await self._end(begun, ended)
         return result_of(begun.row, ended)
 
     async def run_for_call(
@@ -179,40 +179,60 @@ class Runs:
                 self._followed[begun.row.run_id] = begun
                 await self._stopped(begun, _reason(signal))
             else:
-                begun.following.close()
+                self._let_go(begun)
 
     async def _begin(
         self, cls: type[Any], asked: Asked, alive: Callable[[], object] | None
     ) -> Followed | AgentToolResult:
-        async with self._beginning:
-            row, asked = await self._known(asked)
-            if asked.turn is not None:
-                self._turns.add(asked.turn)
-            if row is not None and (asked.detached is not None or row.detached is not None):
-                return self._known_detached(row)
+        child: Child | None = None
+        while True:
+            async with self._beginning:
+                row, asked = await self._known(asked)
+                if asked.turn is not None:
+                    self._turns.add(asked.turn)
+                if row is not None and (asked.detached is not None or row.detached is not None):
+                    return self._known_detached(row)
+                if row is None:
+                    new = await self._new(cls, asked)
+                    if isinstance(new, AgentToolResult):
+                        return new
+                    if child is not None:
+                        run = await self._accepted(child, new, asked, alive)
+                        break
+            # Children are joined and started outside: one that takes long to start holds up no other.
             if row is not None:
                 return await self._join(row, asked.output, alive)
-            try:
-                address = self._parts.kin.address(cls, asked.run_id, self._parts.address)
-            except AgentError as error:
-                return AgentToolResult(
-                    run_id=asked.run_id, agent_type=cls.__name__, status="error", error=str(error)
-                )
-            await self._parts.mark()
-            row = self._row(cls, asked, address.id)
-            if (full := await self._over_cap(row)) is not None:
-                return full
-            child = await self._parts.kin.child(address)
-            run = Followed(row, self._follow(child, row, alive), asked.output, alive=alive)
-            try:
-                await self._accept(child, row, asked)
-            except BaseException:
-                run.following.close()
-                raise
-            if row.detached is not None:
-                self.detached.watch(run)
-        self._tell(row, 0, started(row))
-        await self._parts.hooks.on_agent_tool_start(described(row))
+            child = await self._parts.kin.child(self._parts.address.child(cls.__name__, asked.run_id))
+        self._tell(run.row, 0, started(run.row))
+        await self._parts.hooks.on_agent_tool_start(described(run.row))
+        return run
+
+    async def _new(self, cls: type[Any], asked: Asked) -> RunRow | AgentToolResult:
+        """The row of a run that is to begin, or why it cannot."""
+        try:
+            address = self._parts.kin.address(cls, asked.run_id, self._parts.address)
+        except AgentError as error:
+            return AgentToolResult(
+                run_id=asked.run_id, agent_type=cls.__name__, status="error", error=str(error)
+            )
+        await self._parts.mark()
+        row = self._row(cls, asked, address.id)
+        return await self._over_cap(row) or row
+
+    async def _accepted(
+        self, child: Child, row: RunRow, asked: Asked, alive: Callable[[], object] | None
+    ) -> Followed:
+        """Begin a run. From its first moment on it is known here who follows it."""
+        run = Followed(row, self._follow(child, row, alive), asked.output, alive=alive)
+        if row.detached is None:
+            self._followed[row.run_id] = run
+        try:
+            await self._accept(child, row, asked)
+        except BaseException:
+            self._let_go(run)
+            raise
+        if row.detached is not None:
+            self.detached.watch(run)
         return run
 
     async def _known(self, asked: Asked) -> tuple[RunRow | None, Asked]:
@@ -292,21 +312,39 @@ class Runs:
         if row.status not in OPEN:
             return stored_result(row)
         self._tell(row, 0, started(row))  # windows know it; others here see that a child is waited for
-        child = await self._child(row)
-        if child is None:
-            return await self._seal(row, Ended("error", error=DELETED))
+        windows = self._windows(row)
+        child = await self._reached(row, windows)
+        if isinstance(child, Ended):
+            return await self._seal(row, child)
         following = self._follow(child, row, alive)
         try:
             await following.catch_up()
         except BaseException:
             following.close()
             raise
-        windows, setting = None, self._parts.hooks.setting
-        if row.detached is None:
-            windows = Windows(
-                setting("agent_tool_reattach_no_progress_timeout"), setting("agent_tool_reattach_max_window")
-            )
         return Followed(row, following, output or structured(child.expected()), windows, alive)
+
+    def _windows(self, row: RunRow) -> Windows | None:
+        """How long a run is waited for that an earlier process began; `None`: as long as it takes."""
+        if row.detached is not None or row.run_id in self._followed:
+            return None
+        setting = self._parts.hooks.setting
+        in_all = setting("agent_tool_reattach_max_window")
+        return Windows(
+            setting("agent_tool_reattach_no_progress_timeout"), self._parts.clock.monotonic() + in_all
+        )
+
+    async def _reached(self, row: RunRow, windows: Windows | None) -> Child | Ended:
+        """The child of a run, in memory; how the run ended when it is gone, or its start does not come to an
+        end."""
+        starting = asyncio.ensure_future(self._child(row))
+        seconds = math.inf if windows is None else max(windows.no_progress, START)
+        try:
+            if not await first_of(self._parts.clock, seconds, starting):
+                return Ended("interrupted", error=WHY["no-progress"], reason="no-progress", is_left=True)
+            return await starting or Ended("error", error=DELETED)
+        finally:
+            starting.cancel()
 
     async def _child(self, row: RunRow) -> Child | None:
         cls = self._parts.kin.classes().get(row.cls)
@@ -348,7 +386,7 @@ class Runs:
         """How a run ends. Whoever is stopped stops the child; who is only cut off lets it go on."""
         ending = asyncio.ensure_future(self._to_the_end(run))
         watch = None if signal is None else asyncio.ensure_future(signal.wait())
-        self._followed[run.row.run_id] = run
+        self._followed.setdefault(run.row.run_id, run)
         is_handed_on = False
         try:
             with self._parts.hold(), run.following.child.hold():
@@ -387,9 +425,9 @@ class Runs:
                 continue  # it went on just now
             # The child left memory in the middle, and goes on when it is reached: so it is.
             last, _ = run.following.last, run.following.close()
-            child = await self._child(run.row)
-            if child is None:
-                return Ended("error", error=DELETED)
+            child = await self._reached(run.row, run.windows)
+            if isinstance(child, Ended):
+                return child
             run.following = self._follow(child, run.row, run.alive)
             run.following.is_stopped = run.is_stopped
             await run.following.catch_up()
@@ -397,7 +435,7 @@ class Runs:
 
     async def _collected(self, child: Child, run_id: str) -> Ended | None:
         """How a child that is at rest has ended its run; `None` when it goes on."""
-        rows = await turns_of(child.store, run_id)
+        rows, _ = await turns_of(child.store, run_id)
         if not rows:
             return Ended("error", error=DELETED)
         last = rows[-1]
@@ -434,6 +472,13 @@ class Runs:
 
         return stored(row.run_id, ended, now=now), told
 
+    async def _end(self, run: Followed, ended: Ended) -> None:
+        """Store how a run ended, and tell it, unless somebody who waited for it as well has done so."""
+        statement, told = self._ending(run, ended)
+        [is_ours] = await self._parts.store.apply([statement])
+        if is_ours:
+            told()
+
     async def _finished(self, row: RunRow, ended: Ended, now: int) -> None:
         info = described(row._replace(status=ended.status, ended_at=now))
         await self._parts.hooks.on_agent_tool_finish(info, result_of(row, ended))
@@ -462,10 +507,7 @@ class Runs:
         """Stop a run that nobody waits for any more, and store how it ended."""
         try:
             await self._stop(run, reason)
-            ended = await self._to_the_end(run)
-            statement, told = self._ending(run, ended)
-            await self._parts.store.apply([statement])
-            told()
+            await self._end(run, await self._to_the_end(run))
         finally:
             self._let_go(run)
 
@@ -560,10 +602,7 @@ class Runs:
         """Bring a run of code to its end that nobody waits for."""
         joined = await self._join(row, None)
         if isinstance(joined, Followed):
-            ended = await self._awaited(joined, None)
-            statement, told = self._ending(joined, ended)
-            await self._parts.store.apply([statement])
-            told()
+            await self._end(joined, await self._awaited(joined, None))
 
     async def below(self, turn_id: str) -> Below:
         """What the children do that a turn waits for, and those below them."""
