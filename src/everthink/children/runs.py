@@ -552,10 +552,10 @@ class Runs:
         for row in rows:
             if wanted is not None and row.status not in wanted:
                 continue
-            if row.detached is None:
-                await self.cancel(row.run_id, "cleared")
-            else:
+            if row.detached is not None:
                 self.detached.forget(row.run_id)  # erasing its child stops it, and nobody is told
+            elif row.cls in self._parts.kin.classes():  # nothing of another one runs
+                await self.cancel(row.run_id, "cleared")
             address = self._parts.address.child(row.cls, row.run_id)
             await self._parts.kin.erase(address)
             await self._parts.store.apply([queries.cleared(row.run_id)])
