@@ -21,17 +21,29 @@ from .. import chunks as ui
 from ..clock import Clock
 from ..journal import turn_rows
 from ..journal.feed import AgentLeft, ChunksStored, FeedEvent, RunProgressed, TurnStarted
-from ..journal.read import has_open_answer, numbered
+from ..journal.read import extent_of, has_open_answer, numbered
 from ..journal.segments import readable
 from ..journal.turn import Turn
 from ..journal.turn_rows import TurnRow
 from ..models.structured import Structured
+from ..observe.run_events import AgentToolRecoveryReattach, AgentToolRecoveryRow
 from ..store.port import AgentStore
-from .parts import Child
+from .parts import Child, Parts
 from .queries import RunRow
+from .telling import Ended
 from .values import InterruptedReason
 
-__all__ = ["Followed", "Following", "Windows", "first_of", "pieces_of", "turns_of"]
+__all__ = [
+    "Followed",
+    "Following",
+    "Windows",
+    "first_of",
+    "last_of",
+    "note_end",
+    "open_windows",
+    "pieces_of",
+    "turns_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +52,38 @@ class Windows:
 
     no_progress: float
     """Seconds without a word."""
-    until: float
-    """When it is waited for no longer, whatever it says: seconds of the clock, from when it was joined."""
+    in_all: float
+    """Seconds from when it was joined, whatever it says."""
+    since: float
+    """When it was, by the clock."""
+
+    @property
+    def until(self) -> float:
+        """When it is waited for no longer."""
+        return self.since + self.in_all
+
+
+def open_windows(parts: Parts, row: RunRow) -> Windows:
+    """A run that an earlier process left is joined now: so long it is waited for."""
+    setting = parts.hooks.setting
+    silence = setting("agent_tool_reattach_no_progress_timeout")
+    budget = None if math.isinf(silence) else round(silence * 1000)
+    parts.emit(AgentToolRecoveryReattach(run_id=row.run_id, agent_type=row.cls, budget_ms=budget))
+    return Windows(silence, setting("agent_tool_reattach_max_window"), parts.clock.monotonic())
+
+
+def note_end(parts: Parts, row: RunRow, ended: Ended, windows: Windows | None) -> None:
+    """Report how such a run ended; without windows it is none."""
+    if windows is not None:
+        parts.emit(
+            AgentToolRecoveryRow(
+                run_id=row.run_id,
+                agent_type=row.cls,
+                status=ended.status,
+                reason=ended.reason,
+                elapsed_ms=round((parts.clock.monotonic() - windows.since) * 1000),
+            )
+        )
 
 
 @dataclass(slots=True)
@@ -244,6 +286,13 @@ async def turns_of(store: AgentStore, run_id: str) -> tuple[list[TurnRow], bool]
             return found, True
         found.append(row)
     return found, False
+
+
+async def last_of(store: AgentStore, run_id: str) -> int:
+    """The number of the last piece of a run, without reading what was said; 0: there is none."""
+    rows, _ = await turns_of(store, run_id)
+    extents = [await extent_of(store, row.id) for row in rows]
+    return sum(extent.before + extent.chunks for extent in extents)
 
 
 async def first_of(clock: Clock, seconds: float, *waits: asyncio.Future[Any]) -> bool:

@@ -35,7 +35,16 @@ from ..turn.settled import Settled
 from . import queries
 from .detached import CANCELLED_BY_PARENT, DetachedRuns, Hands, outside
 from .family import BELOW
-from .following import Followed, Following, Windows, first_of, turns_of
+from .following import (
+    Followed,
+    Following,
+    Windows,
+    first_of,
+    last_of,
+    note_end,
+    open_windows,
+    turns_of,
+)
 from .parts import Child, Parts
 from .progress import milestone_in, progress_of
 from .queries import RunRow
@@ -312,10 +321,11 @@ class Runs:
         if row.status not in OPEN:
             return stored_result(row)
         self._tell(row, 0, started(row))  # windows know it; others here see that a child is waited for
-        windows = self._windows(row)
+        is_left = row.detached is None and row.run_id not in self._followed
+        windows = open_windows(self._parts, row) if is_left else None
         child = await self._reached(row, windows)
         if isinstance(child, Ended):
-            return await self._seal(row, child)
+            return await self._seal(row, child, windows)
         following = self._follow(child, row, alive)
         try:
             await following.catch_up()
@@ -323,16 +333,6 @@ class Runs:
             following.close()
             raise
         return Followed(row, following, output or structured(child.expected()), windows, alive)
-
-    def _windows(self, row: RunRow) -> Windows | None:
-        """How long a run is waited for that an earlier process began; `None`: as long as it takes."""
-        if row.detached is not None or row.run_id in self._followed:
-            return None
-        setting = self._parts.hooks.setting
-        in_all = setting("agent_tool_reattach_max_window")
-        return Windows(
-            setting("agent_tool_reattach_no_progress_timeout"), self._parts.clock.monotonic() + in_all
-        )
 
     async def _reached(self, row: RunRow, windows: Windows | None) -> Child | Ended:
         """The child of a run, in memory; how the run ended when it is gone, or its start does not come to an
@@ -468,6 +468,7 @@ class Runs:
 
         def told() -> None:
             self._tell_end(row, ended, run.following.last + 1)
+            note_end(self._parts, row, ended, run.windows)
             self._parts.background(self._finished(row, ended, now))
 
         return stored(row.run_id, ended, now=now), told
@@ -483,11 +484,14 @@ class Runs:
         info = described(row._replace(status=ended.status, ended_at=now))
         await self._parts.hooks.on_agent_tool_finish(info, result_of(row, ended))
 
-    async def _seal(self, row: RunRow, ended: Ended) -> AgentToolResult:
-        """End a run whose child is gone."""
+    async def _seal(self, row: RunRow, ended: Ended, windows: Windows | None) -> AgentToolResult:
+        """End a run whose child is gone, or does not start."""
         now = self._parts.clock.now_ms()
         await self._parts.store.apply([stored(row.run_id, ended, now=now)])
-        self._tell(row, 1, terminal(row.run_id, ended))  # with the child all that it said is gone
+        self._tell_end(
+            row, ended, 1 + await last_of(AgentStore(self._parts.store.database, row.child), row.run_id)
+        )
+        note_end(self._parts, row, ended, windows)
         await self._finished(row, ended, now)
         return result_of(row, ended)
 
