@@ -110,7 +110,7 @@ def _is_override(written: Any) -> bool:
 def _taken(cls: type, name: str, written: Any, ours: Any) -> InvalidSettings:
     home = next(base.__name__ for base in cls.__mro__ if vars(base).get(name) is ours)
     if is_tool(written):
-        rather = f"Give the method another name; @tool(name={name!r}) keeps it for the model."
+        rather = _renamed(written, name)
     elif name in _INSTEAD:
         rather = f"{_INSTEAD[name]}; or give yours another name."
     elif callable(written) or hasattr(written, "__get__"):
@@ -126,6 +126,11 @@ def _taken(cls: type, name: str, written: Any, ours: Any) -> InvalidSettings:
 def _summary(ours: Any) -> str:
     said = re.split(r"[.:;\n]", inspect.getdoc(ours) or "")[0]
     return f" ({said})" if said else ""
+
+
+def _renamed(written: Any, name: str) -> str:
+    what, decorator = ("attribute", "agent_tool") if hasattr(written, "child") else ("method", "@tool")
+    return f"Give the {what} another name; {decorator}(name={name!r}) keeps it for the model."
 
 
 def is_tool(written: Any) -> bool:
@@ -151,7 +156,7 @@ def _check_hook(cls: type, name: str, written: Any, ours: _Hook, settings: Itera
     if is_tool(written):
         raise InvalidSettings(
             f"{where} is a tool, and everthink would call it too: it is the name of a hook.",
-            next_step=f"Give the method another name; @tool(name={name!r}) keeps it for the model.",
+            next_step=_renamed(written, name),
         )
     if name in _PLAIN_HOOKS and inspect.iscoroutinefunction(getattr(written, "__func__", written)):
         raise InvalidSettings(

@@ -52,12 +52,12 @@ class Children:
             )
         asked = Asked(
             input=input,
-            run_id=run_id or secrets.token_hex(6),
+            run_id=secrets.token_hex(6) if run_id is None else run_id,
             call_id=call_id,
             order=order,
             preview=preview,
             display=None if display is None else dict(display),
-            output=structured(output),
+            output=structured(output, "run_agent_tool"),
             detached=self.runs.detached.planned(detached),
         )
         return await self.runs.run(cls, asked, signal)

@@ -10,12 +10,13 @@ stands as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unicodedata import category
 from urllib.parse import unquote
 
 from ..address import canonical, child_in_address, from_address, in_address, kebab
 from ..errors import AgentError
+from ..settings import shown
 
 __all__ = ["SUB", "BadName", "Called", "Parsed", "build_path", "parse_path", "read_hops"]
 
@@ -83,6 +84,11 @@ def parse_path(path: str, classes: Sequence[type[Any]], *, prefix: str = "agents
 
     Empty when it names none of these classes. Raises for a child whose name is none.
     """
+    if isinstance(classes, type):
+        raise AgentError(
+            f"parse_path() is given {shown(classes)}, in the place of a list of classes.",
+            next_step=f"Write parse_path(path, [{classes.__name__}]).",
+        )
     known = {name: cls for cls in classes for name in (kebab(cls.__name__), cls.__name__)}
     start = [part for part in prefix.split("/") if part]
     segments = [part for part in path.partition("?")[0].split("/") if part]
@@ -105,6 +111,12 @@ def build_path(*agents: tuple[type[Any] | str, str], prefix: str = "agents") -> 
     """
     if not agents:
         raise AgentError("build_path() is given no agent.", next_step='build_path((Assistant, "room-1"))')
+    for agent in agents:
+        if not isinstance(cast("Any", agent), tuple) or len(agent) != 2:
+            raise AgentError(
+                f"build_path() is given {shown(agent)}, in the place of a class and a name.",
+                next_step='Write pairs: build_path((Assistant, "room-1"), (Researcher, "notes")).',
+            )
     (root, name), *children = agents
     pieces = ["", *(part for part in prefix.split("/") if part), _kind(root), in_address(name)]
     for cls, child in children:
