@@ -33,6 +33,7 @@ from ..door.submissions import SKIPPED_TEXT, Submissions
 from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError
 from ..file_tools.bash import bash_of
 from ..file_tools.place import is_stored
+from ..file_tools.preserved import Preserved
 from ..file_tools.tools import tools_of_agents
 from ..journal import queries
 from ..journal.feed import Cleared, HistoryChanged, SessionTold
@@ -51,7 +52,6 @@ from ..prompt.views import Views
 from ..recovery.recover import RESTED, Recovery
 from ..recovery.trials import Trials
 from ..recovery.wake import Waking
-from ..session.attachments import read_attachment
 from ..session.compaction import SessionNews, SessionStatus
 from ..session.eviction import Evictor
 from ..session.eviction import Parts as EvictorParts
@@ -204,6 +204,7 @@ class Chat:
         """Take up what an earlier process left. After the agent's own start code."""
         rested: list[str] = kept.get(RESTED, list[str]) or []
         await self.attempt("durable-work-recovery", self._waking(rested).wake())
+        await self.attempt("removing-cleared-files", self._remove_cleared())
         self.continuations.restore(kept.get("continuation", StoredContinuation))
 
     async def take_up(self, turn_id: str) -> None:
@@ -356,6 +357,7 @@ class Chat:
         await host.session.refresh_system_prompt("cleared")
         host.feed.publish(Cleared())
         host.emit(MessageClear())
+        await self._remove_cleared()
         await self.submissions.skipped([row[0] for row in rows[0] if row[1] in SUBMITTED])
 
     async def _cleared(self) -> list[Any]:
@@ -378,6 +380,10 @@ class Chat:
         self.cleaning.ask(running)
         return rows
 
+    async def _remove_cleared(self) -> None:
+        if await self.evictor.remove_cleared():
+            self.cleaning.ask({})
+
     async def end_questions(self, tools: Collection[str], words: str) -> None:
         """End what calls of these tools ask people: nobody takes an answer any more. The model hears so."""
         async with self.continuations.lock:
@@ -395,6 +401,8 @@ class Chat:
         self._evictor = self._evictor or Evictor(
             EvictorParts(
                 clock=host.clock,
+                store=host.store,
+                files=Preserved(lambda: host.hooks.agent.workspace, host.store),
                 live=lambda: host.session,
                 setting=lambda: host.hooks.agent.media_eviction,
                 emit=host.emit,
@@ -418,6 +426,7 @@ class Chat:
                 live=lambda: host.session,
                 make=self.make_session,
                 switch=self.switch_session,
+                cleared=self._remove_cleared,
             )
         )
         return self._sessions
@@ -598,7 +607,7 @@ class Chat:
 
     async def read_attachment(self, path: str) -> bytes | None:
         """A file that left its message."""
-        return await read_attachment(self.host.store, path)
+        return await self.evictor.read(path)
 
     # --- configuration
 

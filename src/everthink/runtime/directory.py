@@ -51,6 +51,7 @@ from ..recovery.suspects import Suspect
 from ..recovery.trials import Trial, Trials
 from ..sandbox.sandboxes import Sandboxes
 from ..schedules import alarm_queries, job_queries
+from ..session import attachments
 from ..store.port import Store
 from ..tasks import begin
 from ..turn.ending import SEGMENT_GRACE_MS
@@ -177,6 +178,7 @@ class Directory:
                 job_queries.LEFT,
                 child_queries.LEFT,
                 child_queries.OWED,
+                attachments.LEFT,
             ),
             rank=self.trials.rank,
             elsewhere=membership.elsewhere if membership is not None else None,

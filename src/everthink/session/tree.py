@@ -344,7 +344,7 @@ class Tree:
         return [
             authors.cleared(self.id),  # while it can be seen which messages go
             *queries.cleared(self.id),
-            attachments.cleared(self.id),
+            *attachments.cleared(self.id),
         ]
 
     # --- confirming: the commit is durable

@@ -44,6 +44,7 @@ __all__ = [
     "looked",
     "places",
     "swept",
+    "unremembered",
 ]
 
 TABLES = (
@@ -302,6 +303,17 @@ def forgotten(*, most: int, most_bytes: int, before: datetime) -> Statement:
         ") AS log WHERE place > ? OR held > ? OR at < ?)",
         (most, most_bytes, ms_of(before)),
     )
+
+
+def unremembered(paths: Sequence[str]) -> Iterator[Statement]:
+    """Take out of the log what was at these paths. That something happened to them stays."""
+    for some in _in_rows(paths):
+        marks = ", ".join("?" * len(some))
+        yield Statement(
+            "UPDATE file_changes SET hash = NULL, was = NULL, was_hash = NULL, was_size = 0"
+            f" WHERE agent = :agent AND path IN ({marks})",
+            tuple(some),
+        )
 
 
 _NAMED = (

@@ -18,12 +18,12 @@ from weakref import WeakValueDictionary
 from ..clock import Clock, moment_of
 from ..current import current_call
 from ..errors import AgentError, WorkspaceError
-from ..store.port import AgentStore, Statement
+from ..store.port import AgentStore, Rows, Statement
 from . import queries, refusals
 from .contents import PART_BYTES, Content, decoded, gathered
 from .objects import ObjectContents
 from .paths import range_below
-from .plan import ROOT, Kept, Plan, Usage, before_all, before_turn, followed
+from .plan import ROOT, Kept, Plan, Step, Usage, before_all, before_turn, followed
 from .port import UNLIMITED, Changes, Conclude, Edit, Entries, Entry, WorkspaceLimits
 
 __all__ = ["Origin", "StoredFiles"]
@@ -190,17 +190,30 @@ class StoredFiles:
         *,
         conclude: Conclude | None = None,
         limits: WorkspaceLimits = UNLIMITED,
+        is_logged: bool = True,
     ) -> Changes:
-        """Do all of the edits, or none, in one commit."""
+        """Do all of the edits, or none, in one commit. What is not logged is not taken back by anybody."""
         ready = await gathered(edits, most_bytes=limits.file_bytes)
         async with self._shared.lock:
-            return await self._carry_out(lambda plan: plan.edit(ready), conclude, limits)
+            return await self._carry_out(lambda plan: plan.edit(ready), conclude, limits, is_logged=is_logged)
+
+    async def drop(self, paths: Sequence[str], *more: Statement) -> None:
+        """Remove files, and with them what the log has kept of them. `more` is done in the same commit."""
+        async with self._shared.lock:
+            found = (await self._look_and_count(paths)).values()
+            gone = [Step(entry.path, entry, None) for entry in found if entry.kind != "directory"]
+            removed = [*queries.changed(gone), *queries.unremembered(paths)]
+            rows = await _seen_through(self._store.apply([*removed, queries.swept(), *more]))
+            self._shared.seq = -1  # what is left is counted again
+            await self._delete_objects(rows[len(removed)])
 
     async def _carry_out(
         self,
         think: Callable[[Plan], Awaitable[None]],
         conclude: Conclude | None,
         limits: WorkspaceLimits,
+        *,
+        is_logged: bool = True,
     ) -> Changes:
         now = moment_of(self._clock.now_ms())
         plan = Plan(self._look_and_count, self._below, now=now, limits=limits)
@@ -211,10 +224,9 @@ class StoredFiles:
         last, usage = self._last, await self._usage()
         after = plan.usage(usage)
         call_id, turn = self._origin()
-        changes = [
-            step.told(last + n, at=now, call_id=call_id, turn=turn) for n, step in enumerate(plan.steps, 1)
-        ]
-        kept = [Kept(change, step.before) for change, step in zip(changes, plan.steps, strict=True)]
+        steps = plan.steps if is_logged else []
+        changes = [step.told(last + n, at=now, call_id=call_id, turn=turn) for n, step in enumerate(steps, 1)]
+        kept = [Kept(change, step.before) for change, step in zip(changes, steps, strict=True)]
         statements = [
             *await self._kept(plan),
             *queries.changed(plan.final),
@@ -227,7 +239,7 @@ class StoredFiles:
         shared = self._shared
         shared.seq, shared.usage = last + len(changes), after
         shared.unswept_changes += len(changes)
-        shared.unswept_bytes += sum(step.before.size for step in plan.steps if step.before)
+        shared.unswept_bytes += sum(step.before.size for step in steps if step.before)
         if shared.unswept_changes >= _SWEEP_AFTER or shared.unswept_bytes >= _SWEEP_BYTES:
             await self._sweep_or_log(limits)
         return changes
@@ -340,11 +352,14 @@ class StoredFiles:
         before = moment_of(self._clock.now_ms()) - timedelta(days=limits.history_days)
         forgotten = queries.forgotten(most=limits.history, most_bytes=limits.history_bytes, before=before)
         _, gone = await _seen_through(self._store.apply([forgotten, queries.swept(keep)]))
+        await self._delete_objects(gone)
+        self._shared.unswept_changes = self._shared.unswept_bytes = 0
+        return len({row[0] for row in gone})
+
+    async def _delete_objects(self, gone: Rows) -> None:
         objects = {row[0] for row in gone if row[1] == "object"}
         if objects and self._objects is not None:
             await self._objects.delete(objects)
-        self._shared.unswept_changes = self._shared.unswept_bytes = 0
-        return len({row[0] for row in gone})
 
     async def _sweep_or_log(self, limits: WorkspaceLimits) -> None:
         try:

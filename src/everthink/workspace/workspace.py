@@ -114,6 +114,7 @@ class Workspace:
         self._files = files
         self._emit: Callable[[EventBody], None] | None = None
         self._conclude: Conclude | None = None
+        self._is_logged = True
         self._lock = asyncio.Lock()  # held while a file is read to be written again
 
     def bind(
@@ -155,6 +156,16 @@ class Workspace:
         """
         bound = copy.copy(self)
         bound._conclude = conclude
+        return bound
+
+    def unlogged(self) -> Workspace:
+        """The same workspace for files that belong to something else, such as a message: what is written is
+        not in the log, so that neither `undo` nor `restore` takes it away from there.
+
+        Only an agent's own files have a log that can be gone round; others are written as always.
+        """
+        bound = copy.copy(self)
+        bound._is_logged = False
         return bound
 
     @property
@@ -507,7 +518,10 @@ class Workspace:
     async def _apply(
         self, edits: Sequence[Edit], *, tell: Callable[[Change], bool] = lambda change: True
     ) -> list[Change]:
-        changes = await self.files.apply(edits, conclude=self._conclude, limits=self.limits)
+        files = self.files
+        if not self._is_logged and isinstance(files, StoredFiles):
+            return await files.apply(edits, conclude=self._conclude, limits=self.limits, is_logged=False)
+        changes = await files.apply(edits, conclude=self._conclude, limits=self.limits)
         await self._show([change for change in changes if tell(change)])
         return changes
 
