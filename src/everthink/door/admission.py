@@ -121,7 +121,7 @@ class Door:
         self._hooks = asyncio.Lock()
         self._open: set[Admitted] = set()
         self._admitting: set[asyncio.Future[Admitted]] = set()
-        self.entering: set[str] = set()
+        self.entering: tuple[str, ...] = ()
         """The ids of requests that are looked at: no other one may have them."""
         self.is_closed = False
 

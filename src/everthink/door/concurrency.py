@@ -132,7 +132,7 @@ class Overlaps:
         self._newest = 0
         self.since: float | None = None
         """When the first message came that waits for a quiet moment."""
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: tuple[asyncio.Future[None], ...] = ()
 
     @property
     def pending(self) -> int:
@@ -165,13 +165,13 @@ class Overlaps:
         """Wait with `wait()`, or until a reset."""
         loop = asyncio.get_running_loop()
         released: asyncio.Future[None] = loop.create_future()
-        self._waiters.add(released)
+        self._waiters += (released,)
         waiting = asyncio.ensure_future(wait())
         try:
             await asyncio.wait([waiting, released], return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-            self._waiters.discard(released)
+            self._waiters = tuple(waiter for waiter in self._waiters if waiter is not released)
             released.cancel()
 
     def reset(self) -> None:

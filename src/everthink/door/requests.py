@@ -70,11 +70,11 @@ class Requests:
         if request.identity is not None:
             refuse_more_than_a_share(self._waiting_of(request.identity), host.limits)
         release = self.overlaps.take()
-        door.entering.add(request.request_id)
+        door.entering += (request.request_id,)
         try:
             return await self._admitted(request, decision, regenerates=regenerates)
         finally:
-            door.entering.discard(request.request_id)
+            door.entering = tuple(id for id in door.entering if id != request.request_id)
             release()
 
     async def _admitted(self, request: ChatRequest, decision: Decision, *, regenerates: bool) -> Admitted:
@@ -133,7 +133,7 @@ class Requests:
         limits = self._host.limits
         checked_id(request.request_id, limits, "the id of the request")
         ids = {turn.request_id for turn in self._host.turns}
-        if request.request_id in ids | self._door.entering:
+        if request.request_id in {*ids, *self._door.entering}:
             raise InvalidTurn("A turn with the id of this request runs or waits already.", kept="It goes on.")
         size = len(encode_json(request.body)) if request.body else 0
         if size > limits.body_bytes:

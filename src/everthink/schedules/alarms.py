@@ -112,7 +112,7 @@ class Alarms:
         self._is_stopping = False
         self.is_starting = False
         """True while the agent's `on_start` runs."""
-        self._warned: set[str] = set()
+        self._warned: tuple[str, ...] = ()
         self._unwritten: list[_Unwritten] = []
 
     # --- putting on and taking off
@@ -134,7 +134,7 @@ class Alarms:
         name = callback if is_ours else callback_name(self._parts.agent, callback)
         due = moment(when, now=self._parts.clock.now_ms(), callback=name)
         if self.is_starting and idempotent is None and due.type != "cron" and name not in self._warned:
-            self._warned.add(name)
+            self._warned += (name,)
             log.warning(
                 "%s schedules %r in on_start: each start adds another row. Say idempotent=True to keep one,"
                 " or idempotent=False if you mean it.",
