@@ -2,8 +2,8 @@
 
 import { getToolName, type DynamicToolUIPart, type ToolUIPart } from "ai";
 import { useId, useState } from "react";
-import { shownOf } from "./file-cards";
 import { Icon } from "./icons";
+import { shownOf } from "./known-cards";
 import { CopyButton, pretty, Prose } from "./markdown";
 import { Answered, outcome, questionOf, QuestionForm } from "./question";
 import { took } from "./rows";
@@ -74,7 +74,8 @@ export function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
   const input = part.input;
   const empty = typeof input === "object" && input !== null && Object.keys(input).length === 0;
   const failed = part.state === "output-error";
-  const shown = question ? null : shownOf(part);
+  const isCode = name === "execute";
+  const shown = question && !isCode ? null : shownOf(part);
   return (
     <section className={`tool ${tone}`} aria-labelledby={title} data-tool={name} data-state={half ? "progress" : part.state}>
       <header>
