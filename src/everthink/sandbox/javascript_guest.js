@@ -45,7 +45,7 @@ function inWords(value, deep) {
 
 function thrownInWords(error) {
   if (!(error instanceof Error)) return `Uncaught ${inWords(error)}`;
-  const where = String(error.stack ?? '').split('\n').filter((line) => line.trim() && !line.includes('(everthink:'));
+  const where = String(error.stack ?? '').split('\n').filter((line) => line.trim() && !line.includes('(<module>:'));
   const why = error.cause === undefined ? [] : [`caused by ${inWords(error.cause)}`];
   return [`${error.name}: ${error.message}`, ...where, ...why].join('\n');
 }
@@ -189,10 +189,19 @@ for (const name of settings.names) {
   if (place[last] !== undefined || typeof place === 'function') throw new Error(`${name} is there twice.`);
   place[last] = (...args) => call(name, args);
 }
+function closed(name, held) {
+  if (typeof held !== 'object') return held;
+  for (const key of Object.keys(held)) held[key] = closed(`${name}.${key}`, held[key]);
+  return new Proxy(Object.freeze(held), {
+    get(_, key) {
+      if (key in held || typeof key === 'symbol' || key === 'then' || key === 'toJSON') return held[key];
+      throw new ReferenceError(`There is no ${name}.${key} here. There is: ${Object.keys(held).join(', ')}`);
+    },
+  });
+}
 for (const name of Object.keys(offered)) {
   if (name in globalThis) throw new Error(`${name} is the name of something else in JavaScript.`);
-  const freeze = (held) => { if (typeof held === 'object') Object.values(Object.freeze(held)).forEach(freeze); };
-  freeze(offered[name]);
+  offered[name] = closed(name, offered[name]);
   define(name, offered[name]);
 }
 
@@ -294,7 +303,7 @@ async function ended(run) {
     host('exit', Math.trunc(Number(globalThis.process?.exitCode)) & 255);
   } else {
     try {
-      host('value', stringify(value) ?? 'null');
+      asked('value', stringify(value) ?? 'null');
     } catch (error) {
       host('threw', wellFormed(`What it returns cannot be written as JSON: ${thrownInWords(error)}`));
     }

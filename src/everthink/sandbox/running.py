@@ -179,7 +179,12 @@ class Run(ABC):
         place = len(body) - (done.value or 0)
         files = brought_back(done, body[:place], self._job) if done.over is None else _NO_FILES
         status, error, exit_code = self.ending(done)
-        value = self.value(body[place:]) if done.value is not None and status == "done" else None
+        value = None
+        if done.value is not None and status == "done":
+            try:
+                value = self.value(body[place:])
+            except HostRefused as refused:
+                status, error, exit_code = "failed", str(refused), 1
         self._child.is_idle = True
         if done.over is not None:
             if status == "done":
@@ -266,7 +271,7 @@ class Run(ABC):
         """What the end is that a guest tells of. Of an end that is not its own the words are told."""
 
     def value(self, body: bytes) -> Any:
-        """The value of the script."""
+        """The value of the script. `HostRefused` when it cannot be taken."""
         raise Gone("a value, and this has none")
 
     def tell(self, words: str) -> None:
