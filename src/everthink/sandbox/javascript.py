@@ -107,7 +107,7 @@ class _JavaScriptRun(Run):
             return "calls", self.too_many_calls(), OVER_LIMIT
         if done.stopped in ("cpu", "wall"):
             return "timeout", self.too_long(done.stopped), TIMED_OUT
-        if done.stopped == "memory" or (done.raised or "").startswith("InternalError: out of memory"):
+        if done.stopped == "memory":
             return "memory", self.too_much_memory(), NO_MEMORY
         if done.stopped is not None:
             raise Gone("an end for which there is no reason")

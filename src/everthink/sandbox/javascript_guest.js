@@ -1,7 +1,8 @@
 // What a script finds in JavaScript beside the language itself. javascript_guest.py loads this before it.
 //
 //   __host(what, ...)  asks our side at once; a failure comes back as { e: words }
-//   __next(wait)       the next answer of the host as [number, words or null, JSON], or null when the time is over
+//   __next()           what happens next: an answer of the host as [number, words or null, JSON], null when a
+//                      timer is due, [] when there may be more to run
 //
 // Both names are gone when the script begins. Nothing in here protects the host: a script may break all of it
 // and harms itself. One answer is settled at a time, and everything that follows from it runs before the next
@@ -50,11 +51,19 @@ function thrownInWords(error) {
   return [`${error.name}: ${error.message}`, ...where, ...why].join('\n');
 }
 
-function print(stream, values) {
-  host('print', stream, wellFormed(values.map((value) => inWords(value)).join(' ')) + '\n');
+const PART = 65536;
+function print(stream, text) {
+  for (let start = 0; start < text.length; ) {
+    let part = text.slice(start, start + PART);
+    if (part.length === PART && (part.charCodeAt(PART - 1) & 0xfc00) === 0xd800) part = part.slice(0, -1);
+    host('print', stream, wellFormed(part));
+    start += part.length;
+  }
 }
 
-const out = (...values) => print('stdout', values), err = (...values) => print('stderr', values);
+const printed = (stream) => (...values) => print(stream, `${values.map((value) => inWords(value)).join(' ')}\n`);
+
+const out = printed('stdout'), err = printed('stderr');
 const begun = new Map();
 define('console', {
   log: out, info: out, debug: out, dir: out, table: out, group: out, groupEnd() {}, warn: err, error: err,
@@ -113,27 +122,33 @@ define('crypto', {
 // --- what is waited for: answers and timers
 
 const open = new Map();
-let timers = [], timerCount = 0, isWaiting = false, onSettled = [];
+let timers = [], timerCount = 0, isWaiting = false, isLeft = true, onSettled = [];
 
+// Whatever waits in a script waits for this: there is always one question open while it runs.
 function pump() {
-  if (isWaiting || (open.size === 0 && timers.length === 0)) return;
-  let wait = -1;
-  if (timers.length) {
-    // A clock that stands still has no time to wait: timers are due when nothing else is asked for.
-    if (settings.now === null) wait = Math.max(0, timers[0].due - clock());
-    else if (open.size === 0) wait = 0;
-  }
+  if (isWaiting || isLeft) return;
   isWaiting = true;
-  next(wait).then((answer) => {
+  next().then((happened) => {
     isWaiting = false;
     try {
-      if (answer === null) fire();
-      else settle(...answer);
+      if (happened === null) fire();
+      else if (happened.length) settle(...happened);
     } finally {
-      for (const wake of onSettled.splice(0)) wake();
+      if (happened === null || happened.length) for (const wake of onSettled.splice(0)) wake();
       pump();
     }
   }, () => {});
+}
+
+function enter() {
+  isLeft = false;
+  host('left', false);
+  pump();
+}
+
+function leave() {
+  isLeft = true;
+  host('left', true);
 }
 
 function settle(number, words, json) {
@@ -148,24 +163,32 @@ function fire() {
   if (timer === undefined) return;
   if (settings.now !== null) passed = Math.max(passed, timer.due - settings.now);
   if (timer.every !== null) later({ ...timer, due: clock() + Math.max(1, timer.every) });
+  tellTime();
   timer.run();
 }
 
 function later(timer) {
-  timers.push(timer);
-  timers.sort((one, other) => one.due - other.due || one.id - other.id);
+  let place = timers.length;
+  while (place && timers[place - 1].due > timer.due) place--;
+  timers.splice(place, 0, timer);
+  if (place === 0) tellTime();
   return timer.id;
+}
+
+function tellTime() {
+  host('timer', timers.length ? Math.max(0, timers[0].due - clock()) : -1);
 }
 
 function startTimer(run, wait, args, repeats) {
   if (typeof run !== 'function') throw new TypeError('A timer needs a function.');
   const time = Math.max(0, Number(wait) || 0);
-  const id = later({ id: ++timerCount, due: clock() + time, every: repeats ? time : null, run: () => run(...args) });
-  pump();
-  return id;
+  return later({ id: ++timerCount, due: clock() + time, every: repeats ? time : null, run: () => run(...args) });
 }
 
-const stopTimer = (id) => { timers = timers.filter((timer) => timer.id !== id); };
+const stopTimer = (id) => {
+  timers = timers.filter((timer) => timer.id !== id);
+  tellTime();
+};
 define('setTimeout', (run, wait, ...args) => startTimer(run, wait, args, false));
 define('setInterval', (run, wait, ...args) => startTimer(run, wait, args, true));
 define('setImmediate', (run, ...args) => startTimer(run, 0, args, false));
@@ -177,7 +200,6 @@ function call(name, args) {
   return new Promise((resolve, reject) => {
     const number = asked('call', name, stringify(args));
     open.set(number, { resolve, reject });
-    pump();
   });
 }
 
@@ -269,7 +291,7 @@ const exit = (code = 0) => {
   for (;;); // it is stopped here, whatever it catches
 };
 if (settings.style === 'command') {
-  const written = (stream) => ({ write: (text) => (host('print', stream, wellFormed(String(text))), true), isTTY: false });
+  const written = (stream) => ({ write: (text) => (print(stream, String(text)), true), isTTY: false });
   define('exit', exit);
   define('process', {
     argv: ['node', settings.path, ...settings.args], env: { ...settings.env }, platform: 'linux', exitCode: undefined,
@@ -289,6 +311,7 @@ async function finished(isForAll) {
 }
 
 async function ended(run) {
+  enter();
   try {
     value = await (thrown === null ? run() : undefined);
     await finished(settings.style === 'command');
@@ -308,10 +331,12 @@ async function ended(run) {
       host('threw', wellFormed(`What it returns cannot be written as JSON: ${thrownInWords(error)}`));
     }
   }
+  leave();
 }
 
 Object.defineProperty(globalThis, '__job', { value: Object.freeze({
-  begun: () => host('begun'),
+  begun: () => { host('begun'); enter(); },
+  left: () => leave(),
   threw: (error) => { thrown ??= { error }; },
   take: (last) => { value = last; },
   snippet: () => ended(async () => {

@@ -19,6 +19,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ _FRAME = re.compile(r"(?P<top><eval> \()?(?P<at>eval_script:(?P<line>\d+):(?P<co
 _TOO_DEEP = "RangeError: The code calls itself too deep, or what it reads is nested too deep."
 _WAITS = (
     "It waits for something that never comes: no call of the host is open, and no timer runs."
-    " Is there a promise that nobody resolves?"
+    " Is there a promise that nobody resolves? Code that has no memory left can end like this, too."
 )
 
 _sources: dict[str, str] = {}
@@ -188,7 +189,16 @@ class Run:
         self._path = posixpath.normpath(job["path"])
         self._names = frozenset(job["names"])
         self._calls = 0
-        self._answers: asyncio.Queue[list[Any]] = asyncio.Queue()
+        self._open = 0
+        """Calls whose answer the script has not got."""
+        self._answers: deque[list[Any]] = deque()
+        self._timer: float | None = None
+        self._is_left = True
+        self._is_stuck = False
+        # The engine asks us every few thousand steps. It stops to run what is due after some 100,000 jobs, so
+        # nothing is left to run only when it has not asked since.
+        self._polls, self._seen = 0, 0
+        self._news = asyncio.Event()
         self._has_begun = False
         self._is_module = False
         self._before = 0
@@ -210,11 +220,16 @@ class Run:
 
     def _is_stopped(self) -> bool:
         """Asked by the engine over and over while a script runs; true ends it, whatever it catches."""
+        self._polls += 1
         if self._stopped is None:
             if self._watch.is_over:
                 self._stopped = "cpu"
             elif time.monotonic() > self._deadline:
                 self._stopped = "wall"
+        return self._is_ending
+
+    @property
+    def _is_ending(self) -> bool:
         return self._stopped is not None or self._exit is not None
 
     async def outcome(self) -> tuple[dict[str, Any], list[bytes]]:
@@ -229,16 +244,19 @@ class Run:
         except TimeoutError:
             self._stopped = self._stopped or "wall"
         except asyncio.CancelledError:
-            if self._stopped is None:
+            if not (self._is_ending or self._is_stuck):
                 raise
         except Wrong as wrong:
             return {"refused": str(wrong)}, []
+        except Exception:
+            # The engine says all kinds of things when it is ended in the middle of something.
+            if not self._is_stopped():
+                raise
         finally:
             self._task = None
             self._watch.end()
             self._wire.forget()
-        if self._stopped is not None or self._exit is not None:
-            self._raised = None
+        self._raised = None if self._is_ending else _WAITS if self._is_stuck else self._raised
         if self._raised is not None and self._job["style"] == "command":
             self._streams["stderr"].write(f"{self._raised}\n".encode("utf-8", "replace"))
         head, parts = self._tree.changes()
@@ -270,7 +288,7 @@ class Run:
         except MemoryLimitError:
             self._stopped = self._stopped or "memory"
         except DeadlockError:
-            self._raised = _WAITS
+            self._is_stuck = True
         except JSError as error:
             self._raised = self._in_words("\n".join(filter(None, (str(error), (error.stack or "").rstrip()))))
         except Trap as trap:
@@ -327,7 +345,7 @@ class Run:
         before = "try{__job.begun();"
         self._before = len(before)
         try:
-            last = await context.eval_handle_async(f"{before}{source}\n}}catch(__e){{__job.threw(__e)}}")
+            last = await context.eval_handle_async(f"{before}{source}\n}}catch(__e){{__job.threw(__e)}}finally{{__job.left()}}")
         except JSError as error:
             if error.name != "SyntaxError" or self._has_begun:
                 raise
@@ -356,25 +374,21 @@ class Run:
 
     def _in_words(self, words: str) -> str:
         """An exception in the names of the job."""
+        if words.startswith(("InternalError: out of memory", "InternalError: \n")) or words == "InternalError: ":
+            self._stopped = self._stopped or "memory"
         if self._missing is not None and "module" in words:
             words += (
                 f"\n{self._missing!r} is not here: a script has the modules of its job, the files that it sees,"
                 " node:fs and node:path. No package is installed."
             )
-        lines = (self._where(line) for line in words.split("\n"))
-        words = "\n".join(line for line in lines if line is not None)
+        words = _FRAME.sub(self._where, words).replace(" from 'eval_script'", "")
         return words if len(words) <= _LONGEST_WORDS else f"{words[: _LONGEST_WORDS - 1]}…"
 
-    def _where(self, line: str) -> str | None:
-        """A line of a trace in the places of the source; `None` for one of our own."""
-        found = _FRAME.search(line)
-        if found is None:
-            return line
+    def _where(self, found: re.Match[str]) -> str:
+        """A place in the source, without what we have put before its first line."""
         row, column = int(found["line"]), int(found["column"])
-        if row == 1 and (column := column - self._before) < 1:
-            return None
-        place = f"{self._path}:{row}:{column}"
-        return line.replace(found[0], place if found["top"] else found[0].replace(found["at"], place))
+        place = f"{self._path}:{row}:{max(1, column - self._before) if row == 1 else column}"
+        return place if found["top"] else found[0].replace(found["at"], place)
 
     # --- modules
 
@@ -441,6 +455,12 @@ class Run:
                 return self._call(name, given)
             case "begun",:
                 self._has_begun = True
+            case "left", bool(is_left):
+                self._is_left = is_left
+                self._news.set()
+            case "timer", int(wait) | float(wait):
+                self._timer = None if wait < 0 else asyncio.get_running_loop().time() + wait / 1_000
+                self._news.set()
             case "value", str(text):
                 self._returned(text.encode("utf-8", "replace"))
             case "threw", str(words):
@@ -487,6 +507,7 @@ class Run:
         answer = self._wire.ask({"name": name}, data)
         if self._calls > self._limits["calls"]:
             self._stopped = self._stopped or "host"  # which counts them, too
+        self._open += 1
         number = self._calls
         answer.add_done_callback(lambda answered: self._take(number, answered))
         return number
@@ -496,20 +517,43 @@ class Run:
             return
         try:
             _, body = answered.result()
-            self._answers.put_nowait([number, None, bytes(body).decode("utf-8", "replace")])
+            self._answers.append([number, None, bytes(body).decode("utf-8", "replace")])
         except Refused as refused:
             words = str(refused).encode("utf-8", "replace").decode()
-            self._answers.put_nowait([number, words, "null"])
+            self._answers.append([number, words, "null"])
+        self._news.set()
 
-    async def _next(self, wait: float) -> list[Any] | None:
-        """The next answer, or `None` when so many milliseconds are over; below zero it waits for ever."""
-        if wait < 0:
-            return await self._answers.get()
-        try:
-            async with asyncio.timeout(wait / 1_000):
-                return await self._answers.get()
-        except TimeoutError:
-            return None
+    async def _next(self) -> list[Any] | None:
+        """What happens next. This begins when all that was due has run, or 100,000 jobs of it."""
+        while True:
+            if self._is_ending:
+                break
+            if self._is_left:
+                return []
+            if self._polls != self._seen:
+                self._seen = self._polls
+                return []
+            if self._answers:
+                self._open -= 1
+                return self._answers.popleft()
+            wait: float | None = None
+            if self._timer is None:
+                if not self._open:
+                    self._is_stuck = True
+                    break
+            elif self._job["now"] is None:
+                wait = self._timer - asyncio.get_running_loop().time()
+            elif not self._open:  # a clock that stands still has no time to wait
+                wait = 0
+            if wait is not None and wait <= 0:
+                return None
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._news.wait()
+        assert self._task is not None
+        self._task.cancel()
+        return await asyncio.Event().wait() and None
 
 
 def _ask_while_it_runs(runtime: Any, is_stopped: Any) -> None:

@@ -87,7 +87,8 @@ class CodeContract(SandboxCase):
         async with self.opened() as sandbox:
             kept = await sandbox.run(self.job(self.programs.keeps), Asked())
             found = await sandbox.run(self.job(self.programs.finds), Asked())
-        assert (kept.value, found.value) == ("kept", "nothing")
+        assert kept.value == "kept"
+        assert found.value in ("nothing", None)  # some refuse a name that is not there before they run
 
     async def test_pieces_of_code_that_run_at_once_do_not_meet(self) -> None:
         async with self.opened() as sandbox:
