@@ -12,7 +12,8 @@ import pytest
 
 from everthink.sandbox.child import Child
 from everthink.sandbox.port import Job, Limits, NoHost, Outcome
-from everthink.sandbox.running import NotBegun, Run
+from everthink.sandbox.bash import BashRun
+from everthink.sandbox.running import NotBegun
 from tests.mcp.serving import children
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -31,7 +32,7 @@ async def lied_to(kind: str, limits: Limits) -> tuple[Outcome, Child]:
     )
     child = Child(process, ExitStack(), deque())
     try:
-        outcome = await Run(child, Job(language="bash", source="echo", limits=limits), NoHost()).outcome()
+        outcome = await BashRun(child, Job(language="bash", source="echo", limits=limits), NoHost()).outcome()
         return outcome, child
     finally:
         is_idle = child.is_idle
