@@ -169,7 +169,11 @@ class _Run:
 
         session = await self._begin()
         source, inputs = self._source(), {} if self._job.input is None else {"input": self._job.input}
-        given: dict[str, Any] = {"inputs": to_guest(inputs), "print_callback": self._printed, "cwd": self._job.cwd}
+        given: dict[str, Any] = {
+            "inputs": to_guest(inputs),
+            "print_callback": self._printed,
+            "cwd": self._job.cwd,
+        }
         modules = sorted(_modules(self._job.names))
         if modules:
             await self._through(lambda: session.feed_start(f"import {', '.join(modules)}", **given))
@@ -451,7 +455,9 @@ def _modules(names: Mapping[str, str]) -> dict[str, Any]:
     return {
         module: ExternalModule(
             {name: _named(name) for name in functions},
-            stubs="from typing import Any, Literal\n" + "\n".join(functions.values()) + "\n",
+            stubs="from typing import Any, Literal, Mapping, Sequence\n"
+            + "\n".join(functions.values())
+            + "\n",
         )
         for module, functions in stubs.items()
     }

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from .checks import parents_of
-from .port import Host, HostRefused, Job
+from .port import HostRefused, Job
 
 __all__ = ["FILES", "Found", "GuestFiles", "HostFiles", "Tree", "answered"]
 
@@ -104,7 +104,9 @@ class Tree:
         self.folders.remove(path)
 
     async def names(self, path: str) -> list[str]:
-        inside = {one for one in (*self.files, *self.folders) if one != "/" and posixpath.dirname(one) == path}
+        inside = {
+            one for one in (*self.files, *self.folders) if one != "/" and posixpath.dirname(one) == path
+        }
         return sorted(posixpath.basename(one) for one in inside)
 
     async def rename(self, path: str, to: str) -> None:
