@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .checks import refusal
 from .child import CannotStart
 from .kept import Kept
-from .monty_advice import advised, blocking
+from .monty_advice import BUILTINS, advised, blocking
 from .monty_files import FILES, HostFiles, Tree, answered
 from .monty_values import from_guest, to_guest
 from .monty_workers import MEMORY, Workers
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["MontySandbox"]
 
 T = TypeVar("T")
-_ALWAYS = "from typing import Any\ndef open(file: Any, mode: str = 'r', encoding: Any = None, newline: Any = None) -> Any: ...\n"  # noqa: E501
-"""What the checker of types does not know, and the interpreter does."""
 
 
 class MontySandbox:
@@ -213,7 +211,7 @@ class _Run:
                 "max_recursion_depth": 500,
             },
             type_check=True,
-            type_check_stubs=_ALWAYS + "\n".join(plain),
+            type_check_stubs=BUILTINS + "\n".join(plain),
             type_check_format="concise",
             os_policy=policy,  # pyright: ignore[reportArgumentType]
             external_modules=_modules(job.names),

@@ -11,15 +11,30 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["LACKS", "advised", "blocking"]
+__all__ = ["BUILTINS", "LACKS", "advised", "blocking"]
 
 LACKS = (
-    "It is a subset of Python. There are no classes with bases (so no exceptions of your own, Enum or TypedDict),"
-    " no generators and `yield`, no `del`, no properties, no `async with`, no asyncio.create_task, no lambda with"
-    " methods as keys (write `key=lambda s: s.lower()`), and of the standard library only"
-    " asyncio, collections, csv, dataclasses, datetime, decimal, functools, itertools, json, math, pathlib,"
-    " random, re, time, typing and a few more."
+    "It is a subset of Python. There are no classes with bases (so no exceptions of your own, Enum or"
+    " TypedDict), no generators and `yield`, no `del`, no properties, no `async with`, no asyncio.create_task,"
+    " and no unbound methods as keys (write `key=lambda s: s.lower()`). Of the standard library there are only"
+    " asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools,"
+    " hashlib, itertools, json, math, os, pathlib, random, re, sys, time, tomllib, typing and unicodedata."
 )
+
+_ERRORS = {
+    "OSError": ("FileExistsError", "FileNotFoundError", "IsADirectoryError", "NotADirectoryError", "PermissionError"),
+    "Exception": ("ImportError",),
+    "ImportError": ("ModuleNotFoundError",),
+    "NameError": ("UnboundLocalError",),
+    "ValueError": ("UnicodeDecodeError", "UnicodeEncodeError"),
+}
+_FUNCTIONS = ("filter", "format", "getattr", "hasattr", "map", "open", "setattr")
+BUILTINS = "from typing import Any\n" + "\n".join(
+    [f"class {name}({base}): ..." for base, names in _ERRORS.items() for name in names]
+    + [f"def {name}(*args: Any, **kwargs: Any) -> Any: ..." for name in _FUNCTIONS]
+    + [""]
+)
+"""What the checker of types does not know, and the interpreter does."""
 
 _CERTAIN = {
     "invalid-syntax",
