@@ -21,6 +21,7 @@ from ..children.parts import Parts as ChildrenParts
 from ..children.runs import RUNS
 from ..clock import Clock
 from ..cluster.fence import Fence
+from ..codemode.runs import Executions
 from ..current import current_turn
 from ..errors import StoreError
 from ..fibers.fibers import Fibers
@@ -287,6 +288,11 @@ class Actor:
     def _rests(self, turn_id: str, call_id: str) -> bool:
         """True when a call of a turn waits for a child that waits for a person."""
         return self._children is not None and self._children.runs.rests(turn_id, call_id)
+
+    @property
+    def executions(self) -> Executions:
+        """What code of its model has done."""
+        return Executions(self.store, self.clock, self.sandboxes)
 
     # --- children
 

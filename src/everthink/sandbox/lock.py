@@ -16,9 +16,9 @@ import platform
 import signal
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from .syscalls import CLONE, CLONE3, DENIED, PRCTL, SECCOMP, TGKILL
+from .syscalls import CLONE, CLONE3, DENIED, PRCTL, SECCOMP, TGKILL, TO_BEGIN
 
 __all__ = ["NEEDED", "NOBODY", "lock_down", "unsupported"]
 
@@ -33,6 +33,7 @@ _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # Landlock, the same on both
 
+_RUN, _READ_FOLDER = 1 << 0 | 1 << 2, 1 << 3
 _SET_PDEATHSIG, _SET_DUMPABLE, _SET_NAME, _GET_NAME, _SET_NO_NEW_PRIVS = 1, 4, 15, 16, 38
 _CLONE_THREAD = 0x0001_0000
 _CAPABILITIES = (5, 6, 7)
@@ -54,10 +55,12 @@ def unsupported() -> str | None:
     return None
 
 
-def lock_down(*, memory: int, parent: int) -> dict[str, str]:
+def lock_down(*, memory: int, parent: int, program: Sequence[str] = ()) -> dict[str, str]:
     """Give up every right that can be given up. Each step with what went wrong; "" for those that hold.
 
     `memory` is in bytes, beyond what this process has by now; `parent` the process that it must not outlive.
+    `program`: this process becomes another one next. These files, and what is in these folders, it may read
+    and run; where the kernel has no Landlock, it may read what its user may.
     """
     if (problem := unsupported()) is not None:
         return dict.fromkeys(NEEDED, problem)
@@ -68,8 +71,8 @@ def lock_down(*, memory: int, parent: int) -> dict[str, str]:
         "user": _become_nobody,
         "parent": lambda: _die_with(parent),
         "no new privileges": lambda: _prctl(_SET_NO_NEW_PRIVS, 1),
-        "landlock": _landlock,
-        "seccomp": _seccomp,
+        "landlock": lambda: _landlock(program),
+        "seccomp": lambda: _seccomp(TO_BEGIN if program else frozenset()),
     }
     return {name: _tried(step) for name, step in steps.items()}
 
@@ -180,8 +183,8 @@ def _call(number: int, *args: object) -> int:
 # --- Landlock
 
 
-def _landlock() -> str:
-    """No file, no TCP port, no abstract socket and no signal to others, as far as this kernel knows them."""
+def _landlock(program: Sequence[str]) -> str:
+    """No file but a program, no TCP port, no abstract socket and no signal to others, as far as this kernel knows them."""
     version = _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version <= 0:
         return "this kernel has no Landlock (Linux 5.13, switched on)"
@@ -195,10 +198,23 @@ def _landlock() -> str:
     if ruleset < 0:
         return _refusal("landlock_create_ruleset")
     try:
+        for path in program:
+            _allow(ruleset, path)
         done = _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
         return "" if done == 0 else _refusal("landlock_restrict_self")
     finally:
         os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str) -> None:
+    """Let a file, or those of a folder, be read and run."""
+    opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        rule = struct.pack("=Qi", _READ_FOLDER | _RUN if os.path.isdir(path) else _RUN, opened)
+        if _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint(0)) != 0:
+            raise OSError(_refusal(f"landlock_add_rule({path})"))
+    finally:
+        os.close(opened)
 
 
 # --- seccomp
@@ -210,17 +226,18 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _Step = tuple[int, int, int, int]
 
 
-def _seccomp() -> str:
-    program = b"".join(struct.pack("HBBI", *step) for step in _filter(platform.machine(), os.getpid()))
-    kept = ctypes.create_string_buffer(program, len(program))
-    described = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(kept))
+def _seccomp(kept: Collection[str]) -> str:
+    steps = _filter(platform.machine(), os.getpid(), kept)
+    program = b"".join(struct.pack("HBBI", *step) for step in steps)
+    held = ctypes.create_string_buffer(program, len(program))
+    described = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held))
     number = SECCOMP[_ARCHITECTURES[platform.machine()][0]]
     # A filter, for all threads.
     done = _call(number, ctypes.c_uint(1), ctypes.c_uint(1), ctypes.create_string_buffer(described))
     return "" if done == 0 else _refusal("seccomp")
 
 
-def _filter(machine: str, pid: int) -> Iterator[_Step]:
+def _filter(machine: str, pid: int, kept: Collection[str] = ()) -> Iterator[_Step]:
     """The program that the kernel asks at every system call: what is not refused is allowed."""
     column, architecture = _ARCHITECTURES[machine]
     yield _LOAD, 0, 0, _ARCHITECTURE
@@ -235,8 +252,8 @@ def _filter(machine: str, pid: int) -> Iterator[_Step]:
     yield from _only_if(CLONE[column], [(_HAS, _CLONE_THREAD)])
     yield from _only_if(PRCTL[column], [(_EQUAL, _SET_NAME), (_EQUAL, _GET_NAME)])
     yield from _only_if(TGKILL[column], [(_EQUAL, pid)])
-    for numbers in DENIED.values():
-        if (number := numbers[column]) is not None:
+    for name, numbers in DENIED.items():
+        if name not in kept and (number := numbers[column]) is not None:
             yield _EQUAL, 0, 1, number
             yield _RETURN, 0, 0, _REFUSE
     yield _RETURN, 0, 0, _ALLOW
