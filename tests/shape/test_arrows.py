@@ -102,13 +102,18 @@ ROOMS: dict[str, set[str]] = {
     "mcp": {*PORTS, "guard", "programs", "oauth", "tasks"},
     # Where code runs that nobody has read: in locked children.
     "sandbox": {"programs"},
+    "monty": {"sandbox"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
+    # Code of a model that calls the tools of its turn.
+    "codemode": {*PORTS, "hooks", "journal", "sandbox", "monty.advice", "workspace", "file_tools"},
     "cluster": {"store", "postgres"},
     "runtime": {
         "cluster",
         "workspace",
         "sandbox",
+        "monty",
+        "codemode",
         "file_tools",
         "store",
         "models",

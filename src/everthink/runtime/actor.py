@@ -43,7 +43,6 @@ from ..observe.bus import EventBus
 from ..observe.events import EventBody
 from ..own import OWN_WORKSPACE
 from ..recovery.trials import Trials
-from ..sandbox.sandboxes import Sandboxes
 from ..schedules.alarms import Alarms
 from ..schedules.callbacks import options_of
 from ..schedules.jobs import Jobs
@@ -56,6 +55,7 @@ from ..tasks import begin
 from . import queries
 from .chat import Chat
 from .parts import AgentParts
+from .sandboxes import Sandboxes
 from .state import StateBox
 from .unreadable import KeptValues, UnreadableRows
 

@@ -49,7 +49,6 @@ from ..observe.events import Audit, Destroy, EventBody, Released, SetAside, Task
 from ..recovery import suspects
 from ..recovery.suspects import Suspect
 from ..recovery.trials import Trial, Trials
-from ..sandbox.sandboxes import Sandboxes
 from ..schedules import alarm_queries, job_queries
 from ..store.port import Store
 from ..tasks import begin
@@ -60,6 +59,7 @@ from .claims import Claims
 from .erasing import erased, rows_erased
 from .introduced import Introduced
 from .retention import Retention
+from .sandboxes import Sandboxes
 from .waker import Waker
 
 __all__ = ["Directory", "new_id"]

@@ -275,7 +275,14 @@ class Run:
     # --- its run
 
     async def _evaluate(self) -> None:
-        from quickjs_rs import DeadlockError, JSError, MemoryLimitError, QuickJSError, Runtime, SourceTransform
+        from quickjs_rs import (
+            DeadlockError,
+            JSError,
+            MemoryLimitError,
+            QuickJSError,
+            Runtime,
+            SourceTransform,
+        )
         from wasmtime import Trap, WasmtimeError
 
         runtime = Runtime(memory_limit=self._limits["memory"], stack_limit=None)

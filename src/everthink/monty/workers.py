@@ -19,8 +19,9 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
-from .child import BOOT, CannotStart
-from .lock import NEEDED, unsupported
+from .. import sandbox
+from ..sandbox.child import BOOT, CannotStart
+from ..sandbox.lock import NEEDED, unsupported
 
 if TYPE_CHECKING:
     from pydantic_monty import Monty
@@ -162,6 +163,6 @@ class Workers:
 
 
 def _command(what: str, binary: str, *, parent: int) -> list[str]:
-    folder = os.path.dirname(__file__)
+    folder = os.path.dirname(sandbox.__file__)
     guest = ["-I", "-S", "-c", BOOT, folder, folder, "locked_program"]
     return [sys.executable, *guest, what, str(MEMORY), str(parent), binary]

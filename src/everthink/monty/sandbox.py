@@ -20,14 +20,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .checks import refusal
-from .child import CannotStart
-from .kept import Kept
-from .monty_advice import BUILTINS, advised, blocking
-from .monty_files import FILES, HostFiles, Tree, answered
-from .monty_values import from_guest, to_guest
-from .monty_workers import MEMORY, Workers
-from .port import Host, HostRefused, Isolation, Job, Language, NoHost, Outcome, Pause, Stream
+from ..sandbox.checks import refusal
+from ..sandbox.child import CannotStart
+from ..sandbox.kept import Kept
+from ..sandbox.port import Host, HostRefused, Isolation, Job, Language, NoHost, Outcome, Pause, Stream
+from .advice import BUILTINS, advised, blocking
+from .files import FILES, HostFiles, Tree, answered
+from .values import from_guest, to_guest
+from .workers import MEMORY, Workers
 
 if TYPE_CHECKING:
     from pydantic_monty import Monty, MontySession

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
-from .checks import parents_of
-from .port import HostRefused, Job
+from ..sandbox.checks import parents_of
+from ..sandbox.port import HostRefused, Job
 
 __all__ = ["FILES", "Found", "GuestFiles", "HostFiles", "Tree", "answered"]
 

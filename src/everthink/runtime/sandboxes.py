@@ -9,15 +9,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .port import Sandbox
+from ..sandbox.port import Sandbox
 
 if TYPE_CHECKING:
-    from .bash import BashSandbox
+    from ..sandbox.bash import BashSandbox
 
 __all__ = ["Sandboxes"]
 
 
-_ENGINES = {"python": (".monty", "MontySandbox"), "javascript": (".javascript", "JavaScriptSandbox")}
+_ENGINES = {
+    "python": ("..monty.sandbox", "MontySandbox"),
+    "javascript": ("..sandbox.javascript", "JavaScriptSandbox"),
+}
 
 
 class Sandboxes:
@@ -30,7 +33,7 @@ class Sandboxes:
     def bash(self) -> BashSandbox:
         """Where bash scripts run."""
         if self._bash is None:
-            from .bash import BashSandbox
+            from ..sandbox.bash import BashSandbox
 
             self._bash = BashSandbox()
         return self._bash

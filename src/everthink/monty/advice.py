@@ -22,7 +22,13 @@ LACKS = (
 )
 
 _ERRORS = {
-    "OSError": ("FileExistsError", "FileNotFoundError", "IsADirectoryError", "NotADirectoryError", "PermissionError"),
+    "OSError": (
+        "FileExistsError",
+        "FileNotFoundError",
+        "IsADirectoryError",
+        "NotADirectoryError",
+        "PermissionError",
+    ),
     "Exception": ("ImportError",),
     "ImportError": ("ModuleNotFoundError",),
     "NameError": ("UnboundLocalError",),
