@@ -26,6 +26,7 @@
     ├── UnknownSession              a session id that this agent does not have
     ├── SessionBusy                 another session cannot be opened while a turn runs
     ├── SubmissionConflict          id and idempotency key name different submissions
+    ├── RunConflict                 a run's id names a run of another class, input or output
     ├── InvalidFiber                a fiber's id, key, checkpoint or outcome that makes no sense
     ├── FiberConflict               id and idempotency key name different fibers
     ├── NotInFiber                  a checkpoint outside a fiber and a turn
@@ -122,6 +123,7 @@ __all__ = [
     "NotInFiber",
     "NotJson",
     "Problem",
+    "RunConflict",
     "ScriptExhausted",
     "SecretsUnreadable",
     "SessionBusy",
@@ -395,6 +397,10 @@ class SessionBusy(AgentError):
 
 class SubmissionConflict(AgentError):
     """A submission id and an idempotency key that belong to different submissions."""
+
+
+class RunConflict(AgentError):
+    """The id of a run names one that asked another class, or something else."""
 
 
 class InvalidFiber(AgentError, ValueError):

@@ -114,6 +114,7 @@ FACADES: dict[str, list[str]] = {
         "NotInFiber",
         "NotJson",
         "Problem",
+        "RunConflict",
         "ScriptExhausted",
         "SecretsUnreadable",
         "SessionBusy",
