@@ -12,7 +12,8 @@
     ├── InvalidTurn                 options of a turn API that make no sense together
     ├── NestedTurn                  a turn was asked for from inside a running turn
     ├── TooManyTurns                so many turns wait already that a client may not add one
-    ├── TurnInterrupted             the process is stopping while the turn runs or waits
+    ├── TurnInterrupted             the process stops, or the agent leaves memory, while it runs or waits
+    │   └── AgentErased             the agent is deleted meanwhile
     ├── TurnFailed                  a turn ended with status "error"
     ├── TurnGivenUp                 an answer was interrupted and does not go on
     ├── StreamStalled               the model fell silent for longer than it may
@@ -84,6 +85,7 @@ from typing import Any, Literal
 __all__ = [
     "UNTOLD",
     "AgentElsewhere",
+    "AgentErased",
     "AgentError",
     "AgentNotInMemory",
     "AgentSetAside",
@@ -310,15 +312,32 @@ class EarlierFailure(Exception):
 
 
 class TurnInterrupted(AgentError):
-    """The process stopped while the turn ran or waited."""
+    """The process stopped, or the agent left memory, while the turn ran or waited."""
+
+    def __init__(
+        self,
+        request_id: str,
+        because: str = "the process is stopping",
+        *,
+        kept: str = "Everything shown so far is stored.",
+        next_step: str = "At the next start it goes on from there, without anybody asking.",
+    ) -> None:
+        super().__init__(
+            f"Turn {request_id!r} was interrupted because {because}.", kept=kept, next_step=next_step
+        )
+        self.request_id = request_id
+
+
+class AgentErased(TurnInterrupted):
+    """The agent was deleted while the turn ran or waited: nothing of it goes on."""
 
     def __init__(self, request_id: str) -> None:
         super().__init__(
-            f"Turn {request_id!r} was interrupted because the process is stopping.",
-            kept="Everything shown so far is stored.",
-            next_step="At the next start it goes on from there, without anybody asking.",
+            request_id,
+            "its agent is deleted",
+            kept="Nothing of the conversation is kept.",
+            next_step="Whoever reaches the agent afterwards finds a new one, without a conversation.",
         )
-        self.request_id = request_id
 
 
 class StreamStalled(AgentError):

@@ -75,6 +75,7 @@ FACADES: dict[str, list[str]] = {
     ],
     "errors": [
         "AgentElsewhere",
+        "AgentErased",
         "AgentError",
         "AgentNotInMemory",
         "AgentSetAside",

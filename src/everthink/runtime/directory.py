@@ -54,6 +54,7 @@ from ..schedules import alarm_queries, job_queries
 from ..store.port import Store
 from ..tasks import begin
 from ..turn.ending import SEGMENT_GRACE_MS
+from ..turn.host import Leaves
 from . import cleaning, queries
 from .actor import Actor
 from .claims import Claims
@@ -690,7 +691,7 @@ class Directory:
 
         async def stop() -> None:
             actor = await start
-            await actor.stop(grace)
+            await actor.stop(grace, "alone")
             await self.trials.undo_all(actor.id)  # cut on purpose
             await self._claims.give_back(key, actor.fence)
 
@@ -768,7 +769,8 @@ class Directory:
             # Only what is durable is told: those who hear of it stay away for good.
             for actor in actors:
                 if actor.sockets is not None:
-                    actor.sockets.close_all(*closing)
+                    tell = actor.sockets.close_all if closing is RESTART else actor.sockets.erased
+                    tell(*closing)
         # Not by whoever asked: that may have been the agent itself, which is gone.
         scrub = begin(self.store.scrub(patience=patience), "overwriting what was erased", tell=self._tell)
         self._scrubs.add(scrub)
@@ -792,12 +794,12 @@ class Directory:
         """Stop an agent that shall write nothing any more."""
         if actor.sockets is not None:
             actor.sockets.hear_no_more()
-        await self._stopped(actor)
+        await self._stopped(actor, "erased")
         actor.fence.shut()
 
-    async def _stopped(self, actor: Actor) -> None:
+    async def _stopped(self, actor: Actor, leaves: Leaves = "alone") -> None:
         """Stop an agent that is not waited for longer than a moment."""
-        stopping = asyncio.ensure_future(actor.stop(0))
+        stopping = asyncio.ensure_future(actor.stop(0, leaves))
         await asyncio.wait([stopping], timeout=STOPPING)
         if not stopping.done():
             log.warning("%s is gone while something of it does not stop; it can write nothing", actor.id)
