@@ -245,7 +245,7 @@ class Directory:
             handle=handle or (lambda cls, address: address),
             reach=known,
             child=child,
-            exists=self.exists,
+            exists=self._is_known,
             evict=self.evict,
             erase=self.erase,
         )
@@ -410,6 +410,14 @@ class Directory:
             is_there = bool(await self.store.fetch(queries.IS_KNOWN, key.id))
             if key not in self._leaving:
                 return is_there
+
+    async def _is_known(self, key: Address) -> bool:
+        """True when an agent is among those that are listed: one that was only looked at since it was deleted
+        is none, though it is in memory. Whoever is erasing it is waited for."""
+        self._check_open()
+        while (leaving := self._leaving.get(key) or self._ending_above(key)) is not None:
+            await asyncio.wait([leaving])
+        return bool(await self.store.fetch(queries.IS_KNOWN, key.id))
 
     async def _run_due(self, address: Address) -> None:
         """Reach an agent whose time has come. What is due is part of a start that was made for it."""
