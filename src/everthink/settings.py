@@ -167,6 +167,7 @@ _LIKEST = {
     "on_chat_message": "before_turn",
     "on_delete": "on_close",
     "on_exception": "on_error",
+    "on_milestone": "on_progress",
     "on_open": "on_connect",
     "on_tool_end": "after_tool_call",
     "on_tool_error": "after_tool_call",

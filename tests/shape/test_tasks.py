@@ -16,6 +16,7 @@ AWAITED = {
     "children.detached": "awaited in the same function; what is seen through goes to `background`",
     "cli.dev": "the command waits for all of them",
     "cli.doctor": "awaited in the same function",
+    "client.below": "`close` awaits; what one raises is logged",
     "client.exchange": "what one raises ends the exchange, and whoever waits is told",
     "client.line": "closing the line awaits the keeper; what ends it is told to whoever listens",
     "children.following": "awaited, or cancelled in the same function",

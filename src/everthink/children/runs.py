@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from ..abort import AbortSignal
 from ..clock import ms_of
@@ -23,7 +23,9 @@ from ..errors import AgentError
 from ..journal import turn_rows
 from ..journal.feed import FeedEvent, TurnEnded
 from ..journal.read import Below, is_asking, worked_at
+from ..settings import check_call
 from ..store.port import AgentStore, Statement
+from ..surface import check_words
 from . import queries
 from .beginning import Asked, Beginning
 from .detached import CANCELLED_BY_PARENT, DetachedRuns
@@ -139,6 +141,8 @@ class Runs:
             address = self._beginning.address(cls, asked)  # of a known run as well: from here on its class is
             if isinstance(address, AgentToolResult):
                 return address
+            if row is not None:
+                self._beginning.check_same(cls, asked, row)
             if row is not None and (asked.detached is not None or row.detached is not None):
                 return self._known_detached(row)
             if row is not None:
@@ -193,6 +197,9 @@ class Runs:
         self, *, older_than: datetime | None, status: RunStatus | Sequence[RunStatus] | None
     ) -> int:
         """Delete runs with their children. How many."""
+        check_call("clear_agent_tool_runs", older_than=older_than)
+        if status is not None:
+            check_words("clear_agent_tool_runs: status", status, get_args(RunStatus))
         wanted = None if status is None else frozenset([status] if isinstance(status, str) else status)
         rows = await queries.kept(self._parts.store, before=None if older_than is None else ms_of(older_than))
         cleared = [row for row in rows if wanted is None or row.status in wanted]

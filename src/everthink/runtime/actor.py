@@ -52,6 +52,7 @@ from ..schedules.tasks import Tasks
 from ..settings import check_call
 from ..store.port import AgentStore, Statement
 from ..tasks import begin
+from ..turn.host import Leaves
 from . import queries
 from .chat import Chat
 from .parts import AgentParts
@@ -243,8 +244,11 @@ class Actor:
         if self.chat is not None:
             self.chat.door.refuse()
 
-    async def stop(self, grace: float) -> None:
-        """Stop serving; running turns get `grace` seconds and are then cut where they are."""
+    async def stop(self, grace: float, leaves: Leaves = "process") -> None:
+        """Stop serving; running turns get `grace` seconds and are then cut where they are. Whoever waits for
+        them is told what the agent `leaves` memory for."""
+        if self.chat is not None:
+            self.chat.host.leaves = leaves
         if self._children is not None:
             self._children.runs.leave()
         is_resting = self.chat is not None and await self._note_resting(self.chat)
@@ -254,6 +258,8 @@ class Actor:
         if self._mcp is not None:
             stops.append(self._mcp.close())
         await asyncio.gather(*stops)
+        if self.chat is not None:
+            self.chat.submissions.leave()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:

@@ -53,6 +53,7 @@ from ..schedules import alarm_queries, job_queries
 from ..store.port import Store
 from ..tasks import begin
 from ..turn.ending import SEGMENT_GRACE_MS
+from ..turn.host import Leaves
 from . import cleaning, queries
 from .actor import Actor
 from .claims import Claims
@@ -244,7 +245,7 @@ class Directory:
             handle=handle or (lambda cls, address: address),
             reach=known,
             child=child,
-            exists=self.exists,
+            exists=self._is_known,
             evict=self.evict,
             erase=self.erase,
         )
@@ -409,6 +410,14 @@ class Directory:
             is_there = bool(await self.store.fetch(queries.IS_KNOWN, key.id))
             if key not in self._leaving:
                 return is_there
+
+    async def _is_known(self, key: Address) -> bool:
+        """True when an agent is among those that are listed: one that was only looked at since it was deleted
+        is none, though it is in memory. Whoever is erasing it is waited for."""
+        self._check_open()
+        while (leaving := self._leaving.get(key) or self._ending_above(key)) is not None:
+            await asyncio.wait([leaving])
+        return bool(await self.store.fetch(queries.IS_KNOWN, key.id))
 
     async def _run_due(self, address: Address) -> None:
         """Reach an agent whose time has come. What is due is part of a start that was made for it."""
@@ -690,7 +699,7 @@ class Directory:
 
         async def stop() -> None:
             actor = await start
-            await actor.stop(grace)
+            await actor.stop(grace, "alone")
             await self.trials.undo_all(actor.id)  # cut on purpose
             await self._claims.give_back(key, actor.fence)
 
@@ -768,7 +777,8 @@ class Directory:
             # Only what is durable is told: those who hear of it stay away for good.
             for actor in actors:
                 if actor.sockets is not None:
-                    actor.sockets.close_all(*closing)
+                    tell = actor.sockets.close_all if closing is RESTART else actor.sockets.erased
+                    tell(*closing)
         # Not by whoever asked: that may have been the agent itself, which is gone.
         scrub = begin(self.store.scrub(patience=patience), "overwriting what was erased", tell=self._tell)
         self._scrubs.add(scrub)
@@ -792,12 +802,12 @@ class Directory:
         """Stop an agent that shall write nothing any more."""
         if actor.sockets is not None:
             actor.sockets.hear_no_more()
-        await self._stopped(actor)
+        await self._stopped(actor, "erased")
         actor.fence.shut()
 
-    async def _stopped(self, actor: Actor) -> None:
+    async def _stopped(self, actor: Actor, leaves: Leaves = "alone") -> None:
         """Stop an agent that is not waited for longer than a moment."""
-        stopping = asyncio.ensure_future(actor.stop(0))
+        stopping = asyncio.ensure_future(actor.stop(0, leaves))
         await asyncio.wait([stopping], timeout=STOPPING)
         if not stopping.done():
             log.warning("%s is gone while something of it does not stop; it can write nothing", actor.id)
