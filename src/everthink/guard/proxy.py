@@ -125,11 +125,11 @@ class FilterProxy:
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            async with asyncio.timeout(self._asking):
+                head = await reader.readuntil(b"\r\n\r\n")
             if len(self._talks) > self._most or self._server is None:
                 await _answer(writer, b"503 Service Unavailable", "Too many connections at once.")
                 return
-            async with asyncio.timeout(self._asking):
-                head = await reader.readuntil(b"\r\n\r\n")
             asked = _asked(head)
             if asked is None:
                 await _answer(writer, b"400 Bad Request", "This proxy opens http: addresses and tunnels.")
