@@ -105,6 +105,9 @@ class Agent:
     def _bash_sandbox(self) -> Any:
         return self._home.sandboxes.bash()
 
+    def _browser_home(self) -> Any:
+        return self._home.browsers
+
     @property
     def id(self) -> str:
         """The agent's address: its class and its name, below those of its parents."""

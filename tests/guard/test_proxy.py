@@ -217,7 +217,7 @@ async def test_nobody_there_is_told_as_that() -> None:
 
     async with FilterProxy(Rules(), resolve=nowhere) as proxy:
         assert (await asked(proxy, get("http://example.com/"))).startswith("HTTP/1.1 502")
-        assert proxy.refusals == 0
+        assert [(refused.host, refused.is_blocked) for refused in proxy.refused] == [("example.com", False)]
 
 
 async def test_closing_the_proxy_ends_what_is_open(site: Site) -> None:

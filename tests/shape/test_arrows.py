@@ -104,12 +104,24 @@ ROOMS: dict[str, set[str]] = {
     "sandbox": {"programs"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
+    # Pages of the web, through a browser that reaches nothing private.
+    "browser": {
+        "guard",
+        "programs",
+        "models.port",
+        "models.structured",
+        "store.port",
+        "tools",
+        "workspace",
+        "file_tools",
+    },
     "cluster": {"store", "postgres"},
     "runtime": {
         "cluster",
         "workspace",
         "sandbox",
         "file_tools",
+        "browser",
         "store",
         "models",
         "tools",

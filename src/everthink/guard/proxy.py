@@ -44,6 +44,8 @@ class Refused:
     host: str
     port: int
     why: str
+    is_blocked: bool = True
+    """False when it may be opened, and nobody answered there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +159,19 @@ class FilterProxy:
             self._rules.check(asked.host, asked.port)
             reader, writer = await self._connect(asked.host, asked.port)
         except BlockedAddress as error:
-            self.refusals += 1
-            self.refused.append(Refused(asked.host[:255], asked.port, error.what))
+            self._note(Refused(asked.host[:255], asked.port, error.what))
+            raise
+        except _Unreachable as error:
+            self._note(Refused(asked.host[:255], asked.port, str(error), is_blocked=False))
             raise
         try:
             yield reader, writer
         finally:
             await self._ended(writer)
+
+    def _note(self, refused: Refused) -> None:
+        self.refusals += 1
+        self.refused.append(refused)
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         clock = asyncio.get_running_loop().time
