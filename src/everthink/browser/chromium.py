@@ -59,7 +59,8 @@ _FLAGS = (
     *("--disable-default-apps", "--disable-client-side-phishing-detection", "--disable-domain-reliability"),
     *("--disable-breakpad", "--disable-crash-reporter", "--disable-dev-shm-usage", "--dns-prefetch-disable"),
     *("--mute-audio", "--hide-scrollbars", "--no-pings", "--password-store=basic", "--use-mock-keychain"),
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    # Without it a page sends packets anywhere, past every proxy. The first name is that of older releases.
+    *(f"--{name}webrtc-ip-handling-policy=disable_non_proxied_udp" for name in ("force-", "")),
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     f"--disable-features={','.join(_OFF)}",
     "--window-size=1280,900",

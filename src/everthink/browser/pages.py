@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from ..calling import awaited
-from ..errors import AgentError, BlockedAddress, StructuredOutputError, ToolError, WorkspaceError
+from ..errors import AgentError, StructuredOutputError, ToolError, WorkspaceError
 from ..file_tools.place import Place, shown_error
 from ..guard.finding import Resolve
 from ..guard.rules import Rules
@@ -53,6 +53,8 @@ class Pages:
 
     async def open(self, ctx: ToolContext, url: str) -> Any:
         """Go to an address."""
+        with _as_tool_error():
+            self.rules.check_url(url)
         async with self.kept(ctx) as tab:
             await tab.open(url)
             return await tab.about()
@@ -84,7 +86,8 @@ class Pages:
             data, width, height = await tab.picture(is_whole=is_whole)
             shown = await tab.about()
         hash = hashlib.sha256(data).hexdigest()
-        name = f"{(urlsplit(shown['url']).hostname or 'page')[:80]}-{hash[:12]}.jpg"
+        host = urlsplit(str(shown["url"])).hostname or "page"
+        name = f"{host[:80].replace(':', '.')}-{hash[:12]}.jpg"
         told: dict[str, Any] = {
             "kind": "image",
             "path": f"/screenshots/{name}",
@@ -186,15 +189,11 @@ class Pages:
 
     @asynccontextmanager
     async def _lent(self, ctx: ToolContext, key: Any) -> AsyncGenerator[Tab]:
-        try:
+        with _as_tool_error():
             async with self._home(ctx).lent(
                 key, self.where, self.rules, timeout=self.timeout, resolve=self.resolve
             ) as tab:
                 yield tab
-        except (ToolError, BlockedAddress):
-            raise
-        except AgentError as error:
-            raise ToolError(error.what, kept=error.kept or "", next_step=error.next_step or "") from error
 
     def _home(self, ctx: ToolContext) -> Browsers:
         if self.browsers is not None:
@@ -228,7 +227,8 @@ class Pages:
                 yield tab
             return
         if url:
-            self.rules.check_url(url)  # before a browser starts
+            with _as_tool_error():
+                self.rules.check_url(url)  # before a browser starts
         async with self.fresh(ctx) as tab:
             if url:
                 await tab.open(url)
@@ -245,6 +245,17 @@ class Pages:
         if is_cut or len(kept) < len(found):
             shown["note"] = f"There are more {name} than these {len(kept)}."
         return {**shown, name: kept}
+
+
+@contextmanager
+def _as_tool_error() -> Generator[None]:
+    """What stands in the way is for the model and for people: it names what they asked for."""
+    try:
+        yield
+    except ToolError:
+        raise
+    except AgentError as error:
+        raise ToolError(error.what, kept=error.kept or "", next_step=error.next_step or "") from error
 
 
 def _markdown(html: str) -> str:

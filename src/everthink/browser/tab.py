@@ -36,7 +36,6 @@ MOST_ELEMENTS = 20_000
 MOST_HTML = 2_000_000
 MOST_NOTES = 10
 TALLEST = 8_000
-_SHALLOW = 14
 _PORTS = {"http": 80, "https": 443}
 _OURS = (403, 502)
 """What our proxy answers for a page that is not opened. A site may say so as well."""
@@ -299,8 +298,14 @@ class Tab:
     async def snapshot(self, most: int) -> Snapshot:
         """What the page shows."""
         count = await self.ask(scripts.COUNT)
-        given = {"depth": _SHALLOW} if isinstance(count, int | float) and count > MOST_ELEMENTS else {}
-        tree = await self.send("Accessibility.getFullAXTree", given)
+        if not isinstance(count, int | float) or count > MOST_ELEMENTS:
+            raise ToolError(
+                f"The page is too large for a snapshot: it has more than {MOST_ELEMENTS:,} elements.",
+                kept="It is still open.",
+                next_step="Read it with browser_markdown, browser_links or browser_scrape, or look at it with"
+                " browser_screenshot.",
+            )
+        tree = await self.send("Accessibility.getFullAXTree")
         found = told(tree["nodes"], most=most)
         self.refs |= found.refs
         return found
