@@ -18,7 +18,7 @@ import msgspec
 
 from ..errors import AgentError
 
-__all__ = ["LARGEST", "BrowserGone", "Channel", "CommandFailed", "Connection", "NoAnswer"]
+__all__ = ["LARGEST", "BrowserGone", "Channel", "CommandFailed", "Connection", "NoAnswer", "in_time"]
 
 log = logging.getLogger("everthink.browser")
 
@@ -109,14 +109,7 @@ class Connection:
         timeout: float = TIMEOUT,
     ) -> dict[str, Any]:
         """Send a command and wait for its result."""
-        try:
-            async with asyncio.timeout(timeout):
-                return await self.post(method, params, session=session)
-        except TimeoutError:
-            raise NoAnswer(
-                f"The browser did not answer {method} within {timeout:g} seconds.",
-                next_step="The page may be busy: look at it again, or open it again.",
-            ) from None
+        return await in_time(self.post(method, params, session=session), method, timeout)
 
     def post(
         self, method: str, params: Mapping[str, Any] | None = None, *, session: str = ""
@@ -189,6 +182,18 @@ class Connection:
             answer.set_exception(CommandFailed(f"The browser refused: {said.error.message[:500]}."))
         else:
             answer.set_result(said.result or {})
+
+
+async def in_time(answer: asyncio.Future[dict[str, Any]], method: str, timeout: float) -> dict[str, Any]:
+    """The answer to a command, or `NoAnswer` when it takes too long."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await answer
+    except TimeoutError:
+        raise NoAnswer(
+            f"The browser did not answer {method} within {timeout:g} seconds.",
+            next_step="The page may be busy: look at it again, or open it again.",
+        ) from None
 
 
 def _looked_at(answer: asyncio.Future[dict[str, Any]]) -> None:

@@ -72,6 +72,7 @@ _PIPES = 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null'
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "FONTCONFIG_FILE", "FONTCONFIG_PATH", "TZ")
 _STARTING, _ENDING = 20.0, 5.0
 _FOLDER = "everthink-browser-"
+_LONGEST_PLACE = 40
 _NOISE = re.compile(r"dbus|gcm|vaapi|gpu|GLES|ozone|inotify", re.IGNORECASE)
 
 
@@ -104,14 +105,17 @@ async def launched(executable: str | None = None) -> AsyncGenerator[Connection]:
     async with AsyncExitStack() as stack:
         refusing = await stack.enter_async_context(FilterProxy(Rules.nothing()))
         profile = stack.enter_context(_profile())
-        said: deque[str] = deque(maxlen=5)
+        said: deque[str] = deque(maxlen=20)
         process = await stack.enter_async_context(_process(found, profile, refusing.port, said))
         connection = Connection(Pipe(process))
         stack.push_async_callback(connection.close)
         try:
             version = await connection.send("Browser.getVersion", timeout=_STARTING)
         except AgentError as error:
-            words = " / ".join(line for line in said if not _NOISE.search(line))
+            told = [line for line in said if "FATAL" in line] or [
+                line for line in said if not _NOISE.search(line)
+            ]
+            words = " / ".join(told)
             raise NoBrowser(
                 f"{found} does not start{f': {words[:500]}' if words else ''}.",
                 kept="Nothing was opened.",
@@ -176,8 +180,11 @@ async def _over(process: asyncio.subprocess.Process) -> None:
 @contextmanager
 def _profile() -> Generator[str]:
     """A folder that is ours while we live: those of processes that were killed are removed by the next."""
-    _sweep()
-    with tempfile.TemporaryDirectory(prefix=_FOLDER, ignore_cleanup_errors=True) as folder:
+    place = tempfile.gettempdir()
+    if len(place) > _LONGEST_PLACE and os.access("/tmp", os.W_OK):
+        place = "/tmp"  # a socket is made below it, whose path may not be long
+    _sweep(place)
+    with tempfile.TemporaryDirectory(prefix=_FOLDER, dir=place, ignore_cleanup_errors=True) as folder:
         held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
@@ -186,8 +193,8 @@ def _profile() -> Generator[str]:
             os.close(held)
 
 
-def _sweep() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+def _sweep(place: str) -> None:
+    for folder in Path(place).glob(f"{_FOLDER}*"):
         with contextlib.suppress(OSError):  # another user's, or somebody else removes it now
             held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:

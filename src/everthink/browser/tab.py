@@ -22,7 +22,7 @@ from ..guard.proxy import FilterProxy, Refused
 from ..guard.rules import Rules
 from ..plain import cut, plain
 from . import scripts
-from .cdp import BrowserGone, CommandFailed, Connection, NoAnswer
+from .cdp import BrowserGone, CommandFailed, Connection, NoAnswer, in_time
 from .snapshot import Snapshot, told
 
 __all__ = ["Tab"]
@@ -60,6 +60,7 @@ class Tab:
         self._main, self._world = "", 0
         self._loaded, self._moved = asyncio.Event(), asyncio.Event()
         self._why_gone = ""
+        self._asked: set[asyncio.Future[dict[str, Any]]] = set()
         self._notes: dict[str, list[Any]] = {}
         self._refusals = 0
 
@@ -102,6 +103,9 @@ class Tab:
     def lost(self, why: str) -> None:
         """Nothing can be done with it any more."""
         self._why_gone = self._why_gone or why
+        for answer in list(self._asked):
+            if not answer.done():
+                answer.set_exception(CommandFailed(f"The page is gone: {why}."))
         self._loaded.set()
         self._moved.set()
 
@@ -128,10 +132,11 @@ class Tab:
         """Send a command to the page. One that does not answer, or has crashed, is of no use any more."""
         if self._why_gone:
             raise self._lost()
+        answer = self._connection.post(method, params, session=self.session)
+        self._asked.add(answer)
+        answer.add_done_callback(self._asked.discard)
         try:
-            return await self._connection.send(
-                method, params, session=self.session, timeout=timeout or self._timeout
-            )
+            return await in_time(answer, method, timeout or self._timeout)
         except NoAnswer:
             if method != "Page.navigate":
                 self.lost("it did not answer any more")
