@@ -108,6 +108,9 @@ class Agent:
     def _executions(self) -> Any:
         return self._home.executions
 
+    def _browser_home(self) -> Any:
+        return self._home.browsers
+
     @property
     def id(self) -> str:
         """The agent's address: its class and its name, below those of its parents."""

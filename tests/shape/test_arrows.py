@@ -107,6 +107,17 @@ ROOMS: dict[str, set[str]] = {
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
     # Code of a model that calls the tools of its turn.
     "codemode": {*PORTS, "hooks", "journal", "sandbox", "monty.advice", "workspace", "file_tools"},
+    # Pages of the web, through a browser that reaches nothing private.
+    "browser": {
+        "guard",
+        "programs",
+        "models.port",
+        "models.structured",
+        "store.port",
+        "tools",
+        "workspace",
+        "file_tools",
+    },
     "cluster": {"store", "postgres"},
     "runtime": {
         "cluster",
@@ -115,6 +126,7 @@ ROOMS: dict[str, set[str]] = {
         "monty",
         "codemode",
         "file_tools",
+        "browser",
         "store",
         "models",
         "tools",

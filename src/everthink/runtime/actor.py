@@ -15,6 +15,7 @@ from inspect import getattr_static
 from typing import Any, cast
 
 from ..address import Address
+from ..browser.browsers import Browsers
 from ..children.children import Children
 from ..children.parts import Child, Kin
 from ..children.parts import Parts as ChildrenParts
@@ -87,6 +88,7 @@ class Actor:
         "address",
         "agent",
         "alarms",
+        "browsers",
         "chat",
         "clock",
         "cls",
@@ -127,6 +129,7 @@ class Actor:
         shared_servers: SharedServers,
         kin: Kin,
         sandboxes: Sandboxes,
+        browsers: Browsers,
     ) -> None:
         self.address, self.id = address, address.id
         self.name, self.cls = address.name, cls
@@ -140,6 +143,8 @@ class Actor:
         self._kin = kin
         self.sandboxes = sandboxes
         """Where scripts of models run, for all agents of this process."""
+        self.browsers = browsers
+        """Where pages are read, for all agents of this process."""
         self._children: Children | None = None
         self.has_runs = False
         """True when children have run as its tools: windows are told of them."""

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..address import Address, check_name, check_place, kebab
+from ..browser.browsers import Browsers
 from ..children import queries as child_queries
 from ..children.declared import with_children
 from ..children.parts import Child, Kin
@@ -127,12 +128,13 @@ class Directory:
             mcp_servers or {}, network, store=store, clock=clock, tell=lambda failed: bus.emit("", "", failed)
         )
         """The MCP servers that every agent may use."""
-        self._sandboxes = Sandboxes()
+        self._sandboxes, self._browsers = Sandboxes(), Browsers()
         self._parts |= {
             "network": network,
             "shared_servers": self.shared_servers,
             "kin": self._kin(handle),
             "sandboxes": self._sandboxes,
+            "browsers": self._browsers,
         }
         self.store, self._clock, self._bus = store, clock, bus
         self.membership = membership
@@ -840,6 +842,7 @@ class Directory:
         await asyncio.gather(*starting, return_exceptions=True)
         await self.shared_servers.close()
         await self._sandboxes.close()
+        await self._browsers.close()
         await self.trials.undo_all()
         self._claims.retire_all()
         await self._give_all_back()
