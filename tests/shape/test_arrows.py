@@ -102,6 +102,8 @@ ROOMS: dict[str, set[str]] = {
     "mcp": {*PORTS, "guard", "programs", "oauth", "tasks"},
     # Where code runs that nobody has read: in locked children.
     "sandbox": {"programs"},
+    # Real processes behind the same port, each in a machine of its own.
+    "machines": {"programs", "sandbox"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
     "cluster": {"store", "postgres"},

@@ -23,7 +23,18 @@ from .checks import BroughtBack, brought_back
 from .child import Begun, Call, Child, Done, Gone, Out, Over
 from .port import Host, HostRefused, Job, Outcome, Pause, Status, Stream
 
-__all__ = ["NOTHING_WRITTEN", "OVER_LIMIT", "NotBegun", "Run"]
+__all__ = [
+    "GRACE",
+    "NOTHING_WRITTEN",
+    "NO_MEMORY",
+    "OVER_LIMIT",
+    "TIMED_OUT",
+    "Kept",
+    "NotBegun",
+    "Run",
+    "as_result",
+    "too_long",
+]
 
 LONGEST_PART = 65_536
 """Bytes of output in one frame, at most."""
@@ -47,9 +58,9 @@ class Run:
 
     def __init__(self, child: Child, job: Job, host: Host) -> None:
         self._child, self._job, self._host = child, job, host
-        self._streams: dict[Stream, _Kept] = {
-            "stdout": _Kept(job.limits.output),
-            "stderr": _Kept(job.limits.output),
+        self._streams: dict[Stream, Kept] = {
+            "stdout": Kept(job.limits.output),
+            "stderr": Kept(job.limits.output),
         }
         self._has_begun = False
         self._calls = 0
@@ -67,7 +78,7 @@ class Run:
             async with asyncio.timeout(wall + GRACE):
                 ended = await self._until_done()
         except TimeoutError:
-            ended = self._over("timeout", _too_long(wall, "wall"))
+            ended = self._over("timeout", too_long(wall, "wall"))
         except Gone as gone:
             ended = self._lost(gone)
         finally:
@@ -113,7 +124,7 @@ class Run:
                 case Over(limit="memory"):
                     return self._over("memory", self._too_much_memory())
                 case Over():
-                    return self._over("timeout", _too_long(limits.cpu, "cpu"))
+                    return self._over("timeout", too_long(limits.cpu, "cpu"))
                 case Done():
                     return self._done(said, body)
                 case _:
@@ -141,7 +152,7 @@ class Run:
     async def _answer(self, call: Call) -> None:
         try:
             value = await self._host.call(call.name, call.args, {"stdin": call.stdin, "cwd": call.cwd})
-            answer = {"value": _as_result(value)}
+            answer = {"value": as_result(value)}
         except HostRefused as refused:
             answer = {"refused": str(refused)}
         except Exception as error:  # noqa: BLE001 - raised again where the outcome is waited for
@@ -191,9 +202,9 @@ class Run:
         if self._is_over_calls:
             return "calls", self._too_many_calls(), OVER_LIMIT
         if done.stopped == "cpu":
-            return "timeout", _too_long(limits.cpu, "cpu"), TIMED_OUT
+            return "timeout", too_long(limits.cpu, "cpu"), TIMED_OUT
         if "execution timeout" in problem:
-            return "timeout", _too_long(limits.wall, "wall"), TIMED_OUT
+            return "timeout", too_long(limits.wall, "wall"), TIMED_OUT
         if "memory limit" in problem or "budget exhausted" in problem:
             return "memory", f"{self._too_much_memory()} ({problem})", NO_MEMORY
         if problem.startswith("parse error"):
@@ -241,13 +252,14 @@ class Run:
         return f"{found} {NOTHING_WRITTEN}"
 
 
-def _too_long(seconds: float, limit: str) -> str:
+def too_long(seconds: float, limit: str) -> str:
+    """A script reached its limit of time: which, in a sentence."""
     if limit == "cpu":
         return f"The script has worked for more than {seconds:g} seconds (cpu)."
     return f"The script did not end within {seconds:g} seconds (wall)."
 
 
-def _as_result(value: Any) -> dict[str, Any]:
+def as_result(value: Any) -> dict[str, Any]:
     """What a command prints, and its exit code: a text as it is, what is said in full, or JSON."""
     result: dict[str, Any] = {"stdout": "", "stderr": "", "exit_code": 0}
     if value is None:
@@ -261,7 +273,7 @@ def _as_result(value: Any) -> dict[str, Any]:
     return result | {"stdout": f"{encode_json(value).decode()}\n"}
 
 
-class _Kept:
+class Kept:
     """One stream: its beginning as text, and how much was dropped."""
 
     def __init__(self, most: int) -> None:

@@ -7,7 +7,20 @@
 
 from __future__ import annotations
 
-__all__ = ["CLONE", "CLONE3", "DENIED", "PRCTL", "SECCOMP", "TGKILL"]
+__all__ = [
+    "CLONE",
+    "CLONE3",
+    "DENIED",
+    "FILES",
+    "MACHINE",
+    "NETWORK",
+    "OLD",
+    "PRCTL",
+    "PROGRAMS",
+    "SECCOMP",
+    "TGKILL",
+    "Numbers",
+]
 
 Numbers = tuple[int | None, int | None]
 
