@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-
 import pytest
 
 from everthink.machines.bubblewrap import Bubblewrap
@@ -13,23 +10,18 @@ from everthink.machines.port import Machine
 from everthink.testing.contracts.machine import MachineContract
 from everthink.testing.contracts.machine.endings import EndingsContract
 from everthink.testing.contracts.machine.jobs import JobsContract
+from tests.machines.here import runs_here
 from tests.support.samples import sample
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-
-
-def runs_here(machine: Machine) -> None:
-    """Skip where a machine cannot run, with its words; never where all is tested."""
-    if (problem := asyncio.run(machine.check())) is not None:
-        assert not os.environ.get("CI"), problem
-        pytest.skip(problem)
 
 
 class TestBubblewrap(MachineContract):
     many = sample(20, 1_500)
 
     @pytest.fixture(scope="class", autouse=True)
-    def here(self) -> None:
+    @classmethod
+    def here(cls) -> None:
         runs_here(Bubblewrap())
 
     async def machine(self) -> Machine:
@@ -40,7 +32,8 @@ class TestLocked(MachineContract):
     many = sample(20, 1_500)
 
     @pytest.fixture(scope="class", autouse=True)
-    def here(self) -> None:
+    @classmethod
+    def here(cls) -> None:
         runs_here(Locked())
 
     async def machine(self) -> Machine:
@@ -51,7 +44,8 @@ class TestBubblewrapOnUvloop(JobsContract, EndingsContract):
     """The loop that `everthink serve` runs on handles pipes in its own way."""
 
     @pytest.fixture(scope="class", autouse=True)
-    def here(self) -> None:
+    @classmethod
+    def here(cls) -> None:
         runs_here(Bubblewrap())
 
     @pytest.fixture

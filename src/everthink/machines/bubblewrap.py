@@ -25,7 +25,7 @@ from ..sandbox.port import Isolation, Limits
 from ..words import said as on_one_line
 from .filters import walled
 from .port import CannotSpawn
-from .process import Process
+from .process import Process, answer
 from .pythons import Python, found_python
 
 __all__ = ["Bubblewrap"]
@@ -35,6 +35,8 @@ BESIDE = 8
 """Processes and threads that are not the job's: an init, the runner and its threads."""
 HOME, SCRATCH = "/work", "/tmp"
 SHARED_MEMORY = 16 * 1024 * 1024
+ROOM = 1024 * 1024
+"""Bytes of both that are not for files of the job."""
 _INSTALL = "apt install bubblewrap, or your system's way"
 _FORBIDDEN = (
     "In a container use Locked(), which needs no namespaces, or let the container make user namespaces"
@@ -85,24 +87,7 @@ class Bubblewrap:
         return f"bubblewrap cannot make a machine here ({why}). {_FORBIDDEN}"
 
     async def _tried(self, argv: Sequence[str]) -> tuple[int, str]:
-        """The exit code of a program, and what it says."""
-        said: list[str] = []
-        try:
-            process = await Process.start(
-                argv, name="bubblewrap", env=_ENVIRONMENT, user=self._user, said=said.append
-            )
-        except CannotSpawn as error:
-            return 127, str(error)
-        try:
-            out = b""
-            async with asyncio.timeout(20):
-                while part := await process.read():
-                    out += part
-        except TimeoutError:
-            out = b"it does not end"
-        finally:
-            await process.kill()
-        return process.code, out.decode(errors="replace") or " ".join(said)
+        return await answer(argv, name="bubblewrap", env=_ENVIRONMENT, user=self._user)
 
     async def spawn(self, argv: Sequence[str], limits: Limits) -> Process:
         """Start a program in a machine of its own."""
@@ -154,8 +139,8 @@ class Bubblewrap:
                 argv += ["--ro-bind", path, path]
         argv += ["--proc", "/proc", "--dev", "/dev"]
         argv += ["--size", str(SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
-        argv += ["--size", str(2 * limits.tree_bytes), "--tmpfs", HOME]
-        argv += ["--size", str(limits.tree_bytes), "--perms", "1777", "--tmpfs", SCRATCH]
+        argv += ["--size", str(2 * limits.tree_bytes + ROOM), "--tmpfs", HOME]
+        argv += ["--size", str(limits.tree_bytes + ROOM), "--perms", "1777", "--tmpfs", SCRATCH]
         argv += ["--remount-ro", "/"]
         argv += ["--setenv", "LANG", "C.UTF-8", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "TMPDIR", SCRATCH]
         return argv

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from ..programs import logged
 from .port import CannotSpawn
 
-__all__ = ["Process"]
+__all__ = ["Process", "answer"]
 
 log = logging.getLogger("everthink.machines")
 
@@ -52,11 +52,6 @@ class Process:
     def pid(self) -> int:
         """Its process, which leads its group."""
         return self._process.pid
-
-    @property
-    def code(self) -> int:
-        """Its exit code, once it has been ended."""
-        return self._process.returncode or 0
 
     @classmethod
     async def start(
@@ -115,6 +110,10 @@ class Process:
         except ConnectionError:
             return b""
 
+    async def wait(self) -> int:
+        """Wait until it ends by itself; its exit code."""
+        return await asyncio.to_thread(self._process.wait)
+
     async def kill(self) -> None:
         """End its group, and wait until it is gone."""
         if self._ended is None:
@@ -132,6 +131,28 @@ class Process:
         self._stdout.feed_eof()
         self._stack.close()
         await self.after()
+
+
+async def answer(
+    argv: Sequence[str], *, name: str, env: Mapping[str, str], user: int | None = None, within: float = 30.0
+) -> tuple[int, str]:
+    """The exit code of a program that ends soon, and what it says."""
+    said: list[str] = []
+    try:
+        process = await Process.start(argv, name=name, env=env, user=user, said=said.append)
+    except CannotSpawn as error:
+        return 127, str(error)
+    out, code = b"", 1
+    try:
+        async with asyncio.timeout(within):
+            while part := await process.read():
+                out += part
+            code = await process.wait()
+    except TimeoutError:
+        said.append(f"it did not end within {within:g} seconds")
+    finally:
+        await process.kill()
+    return code, out.decode(errors="replace") + " ".join(said)
 
 
 async def _nothing() -> None:

@@ -83,7 +83,7 @@ class TreesContract(MachineCase):
         self, limit: str, most: int, script: str
     ) -> None:
         outcome = await self.run(script, limits=replace(self.limits, **{limit: most}))
-        assert outcome.status == "failed"
+        assert outcome.status == "failed", outcome
         assert f"({limit})" in (outcome.error or "")
         assert "Nothing was written" in (outcome.error or "")
         assert (outcome.changed, outcome.deleted) == ({}, ())
