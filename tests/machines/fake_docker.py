@@ -3,7 +3,7 @@
     docker run ... --checked--> bubblewrap with the same walls, apart from the command that started it
 
 What is not said to it is not held: without `--network none` a container of it has the network. It has no control
-groups, so `--memory` bounds each process. Its containers are files in DOCKER_CONFIG, and outlive their command.
+groups, so `--memory` bounds the addresses of each process, roughly. Its containers are files in DOCKER_CONFIG, and outlive their command.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def bwrap(said: dict[str, list[str]], argv: list[str]) -> list[str]:
     for variable in ["PATH=/usr/local/bin:/usr/bin:/bin", *said.get("--env", [])]:
         name, _, value = variable.partition("=")
         made += ["--setenv", name, value]
-    limits = f"ulimit -u {said['--pids-limit'][0]}; ulimit -v {int(said['--memory'][0]) // 1024}; exec \"$@\""
+    addresses = int(said["--memory"][0]) // 1024 + 524_288
+    limits = f'ulimit -u {said["--pids-limit"][0]}; ulimit -v {addresses}; exec "$@"'
     return [*made, "--", "bash", "-c", limits, "bash", said["--entrypoint"][0], *argv]
 
 

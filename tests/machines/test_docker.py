@@ -1,13 +1,15 @@
-"""Docker: the contract in containers of a daemon where one answers, else at the process boundary, by a fake."""
+"""Docker passes the contract: in containers where a daemon answers, else at the process boundary, with a fake."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -82,11 +84,11 @@ async def test_no_container_is_left_behind_when_its_command_is(fake: Path) -> No
     runs_here(Bubblewrap(), await Bubblewrap().check())
     (fake / "made-and-never-begun").write_text("created")
     assert await ran() == "hi\n"
-    assert list(fake.iterdir()) == []
+    assert os.listdir(fake) == []
 
 
 async def test_a_daemon_that_does_not_answer_is_told_with_the_way_out(fake: Path) -> None:
-    fake.rmdir()
+    os.rmdir(fake)
     told = await Docker().check() or ""
     assert "Cannot connect to the Docker daemon" in told
     assert "DOCKER_HOST" in told
@@ -118,9 +120,11 @@ def test_the_real_command_knows_every_option_that_we_use() -> None:
 
 def test_a_container_is_bounded_as_the_job_is() -> None:
     options = Docker()._options(Limits(memory=1 << 30, processes=5, tree_bytes=1 << 20))
-    said = dict(zip(options, options[1:], strict=False))
+    said = dict(pairwise(options))
     assert said["--pids-limit"] == "21"
-    assert int(said["--memory"]) == int(said["--memory-swap"]) == (1 << 30) + (96 << 20) + (5 << 20) + (16 << 20)
+    assert (
+        int(said["--memory"]) == int(said["--memory-swap"]) == (1 << 30) + (96 << 20) + (5 << 20) + (16 << 20)
+    )
     assert said["--network"] == "none"
     assert said["--user"] == "65534:65534"
     variables = [word for word in options if word.startswith("EVERTHINK_MACHINE=")]

@@ -138,11 +138,30 @@ class Bubblewrap:
             else:
                 argv += ["--ro-bind", path, path]
         argv += ["--proc", "/proc", "--dev", "/dev"]
-        argv += ["--size", str(SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+        argv += [
+            "--size",
+            str(SHARED_MEMORY),
+            "--perms",
+            "1777",
+            "--tmpfs",
+            "/dev/shm",
+            "--remount-ro",
+            "/dev",
+        ]
         argv += ["--size", str(2 * limits.tree_bytes + ROOM), "--tmpfs", HOME]
         argv += ["--size", str(limits.tree_bytes + ROOM), "--perms", "1777", "--tmpfs", SCRATCH]
         argv += ["--remount-ro", "/"]
-        argv += ["--setenv", "LANG", "C.UTF-8", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "TMPDIR", SCRATCH]
+        argv += [
+            "--setenv",
+            "LANG",
+            "C.UTF-8",
+            "--setenv",
+            "PATH",
+            "/usr/bin:/bin",
+            "--setenv",
+            "TMPDIR",
+            SCRATCH,
+        ]
         return argv
 
     async def aclose(self) -> None:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .lock import become, die_with, killed_first, landlock, no_new_privileges, seccomp
+from ..sandbox.lock import become, die_with, killed_first, landlock, no_new_privileges, seccomp
 
 __all__ = ["main"]
 

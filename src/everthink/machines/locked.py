@@ -33,13 +33,13 @@ __all__ = ["Locked"]
 
 _BOOT = """
 import sys, types
-package = types.ModuleType("jailed")
-package.__path__ = [sys.argv.pop(1), sys.argv.pop(1)]
-sys.modules["jailed"] = package
-from jailed.jail import main
+for name, path in (("jailed", []), ("jailed.machines", [sys.argv.pop(1)]), ("jailed.sandbox", [sys.argv.pop(1)])):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = path
+from jailed.machines.jail import main
 main()
 """
-"""Loads two folders of ours as one package under another name, so that nothing else is imported."""
+"""Loads two folders of ours as packages under other names, so that nothing else is imported."""
 _HERE, _SANDBOX = str(Path(__file__).parent), str(Path(lock.__file__).parent)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random")
 _SIGNALS_STAY = 6

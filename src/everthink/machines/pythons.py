@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .port import CannotSpawn
@@ -42,7 +43,11 @@ class Python:
 
 def found_python(python: str | None, user: int | None, read_only: tuple[str, ...] = ()) -> Python:
     """The Python that was named, this one, or the system's: the first that `user` may read."""
-    named = (python,) if python is not None else (sys.executable, _base(), shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin"))
+    named = (
+        (python,)
+        if python is not None
+        else (sys.executable, _base(), shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin"))
+    )
     for candidate in named:
         if candidate and _may_read(os.path.realpath(candidate), user) and _may_read(candidate, user):
             own = () if candidate != sys.executable else (sys.prefix, sys.base_prefix)
@@ -77,10 +82,10 @@ def _may_read(path: str, user: int | None) -> bool:
         return False
 
 
-def _outermost(paths: object) -> tuple[str, ...]:
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
     """Each once, and none that another one has in it."""
     found: list[str] = []
-    for path in dict.fromkeys(paths):  # pyright: ignore
+    for path in dict.fromkeys(paths):
         if not any(path == top or path.startswith(f"{top}/") for top in found):
             found.append(path)
     return tuple(found)

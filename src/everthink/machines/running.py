@@ -195,7 +195,9 @@ class Run:
                 words = f"The script needs more memory than it may use (memory: {limits.memory:,} bytes)."
                 return "memory", words, NO_MEMORY
             case "tree_bytes":
-                words = f"The script wrote more than the disk of {limits.tree_bytes:,} bytes has (tree_bytes)."
+                words = (
+                    f"The script wrote more than the disk of {limits.tree_bytes:,} bytes has (tree_bytes)."
+                )
                 return "failed", words, OVER_LIMIT
             case _:
                 pass
@@ -228,7 +230,9 @@ class Run:
             case "tree_bytes":
                 found = f"The changed files have more than {limits.tree_bytes:,} bytes together (tree_bytes)."
             case "name":
-                found = f"{which} cannot be brought back: its name is no text, too long, or it cannot be read."
+                found = (
+                    f"{which} cannot be brought back: its name is no text, too long, or it cannot be read."
+                )
             case _:
                 found = f"The script changed more than {limits.files:,} files and folders (files)."
         return f"{found} {NOTHING_WRITTEN}"

@@ -19,20 +19,37 @@ from ..sandbox.port import Host, Isolation, Job, Language, NoHost, Outcome
 from .port import CannotSpawn, Machine
 from .running import Run
 
-__all__ = ["MachineSandbox"]
+__all__ = ["MachineSandbox", "program"]
 
 LANGUAGES: frozenset[Language] = frozenset({"python", "bash"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}(\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,7}")
-_RUNNER = Path(__file__).with_name("runner.py")
+_SENT = ("guest_wire", "guest_tree", "guest_python", "runner")
+"""What is sent into a machine, in the order in which it is loaded there."""
+_LOAD = """
+import sys, types
+package = types.ModuleType("machine")
+package.__path__ = []
+sys.modules["machine"] = package
+for name, text in {texts!r}:
+    module = sys.modules["machine." + name] = types.ModuleType("machine." + name)
+    module.__package__ = "machine"
+    exec(compile(text, name + ".py", "exec"), module.__dict__)
+module.main()
+"""
 _KEPT = "Nothing was run."
+
+
+def program() -> str:
+    """The text that a machine runs: our runner, with what it needs."""
+    here = Path(__file__)
+    texts = [(name, here.with_name(f"{name}.py").read_text("utf-8")) for name in _SENT]
+    return _LOAD.format(texts=texts)
 
 
 class MachineSandbox:
     """Runs jobs as real processes of a machine. `check` says whether it can here."""
 
-    def __init__(
-        self, machine: Machine, *, languages: Iterable[Language] = LANGUAGES, most: int = 2
-    ) -> None:
+    def __init__(self, machine: Machine, *, languages: Iterable[Language] = LANGUAGES, most: int = 2) -> None:
         """At most so many jobs run at once: each may use `processes` times `memory` of this machine."""
         self.languages: frozenset[Language] = frozenset(languages)
         self.isolation: Isolation = machine.isolation
@@ -45,7 +62,7 @@ class MachineSandbox:
         self._room = asyncio.Semaphore(most)
         self._running: set[asyncio.Task[Outcome]] = set()
         self._is_closed = False
-        self._runner = _RUNNER.read_text("utf-8")
+        self._program = program()
 
     async def check(self) -> str | None:
         """Why no job can run here, and the way out; `None` when one just did."""
@@ -56,7 +73,9 @@ class MachineSandbox:
         outcome = await self.run(Job(language=language, source=source), NoHost())
         if outcome.stdout == "42\n":
             return None
-        return outcome.error or f"A script answered {(outcome.stdout + outcome.stderr)[:200]!r} in place of 42."
+        return (
+            outcome.error or f"A script answered {(outcome.stdout + outcome.stderr)[:200]!r} in place of 42."
+        )
 
     async def run(self, job: Job, host: Host) -> Outcome:
         """Run a job to its end."""
@@ -85,7 +104,7 @@ class MachineSandbox:
     def _argv(self, job: Job) -> list[str]:
         # Without its packages it starts faster; bash has no use for them.
         options = ["-I"] if job.language == "python" else ["-I", "-S"]
-        return ["python3", *options, "-c", self._runner]
+        return ["python3", *options, "-c", self._program]
 
     def _refusal(self, job: Job) -> str | None:
         if self._is_closed:

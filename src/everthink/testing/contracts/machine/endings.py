@@ -89,7 +89,9 @@ class EndingsContract(MachineCase):
 
     async def test_many_jobs_leave_processes_descriptors_and_memory_flat(self) -> None:
         async with self.opened() as sandbox:
-            job = bash("ask > made; echo $1 | cat", commands=("ask",), files={"/a": b"a" * 1_000}, args=("x",))
+            job = bash(
+                "ask > made; echo $1 | cat", commands=("ask",), files={"/a": b"a" * 1_000}, args=("x",)
+            )
             host = Asked()
             for _ in range(5):
                 await sandbox.run(job, host)

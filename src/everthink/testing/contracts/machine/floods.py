@@ -40,7 +40,10 @@ class FloodsContract(MachineCase):
     async def test_a_script_that_works_for_too_long_is_stopped_and_keeps_what_it_wrote(self) -> None:
         for language, source in (
             ("bash", "echo x > made; while :; do :; done"),
-            ("python", "open('made', 'w').write('x\\n')\nwhile True:\n    try: x = 1\n    except BaseException: 1"),
+            (
+                "python",
+                "open('made', 'w').write('x\\n')\nwhile True:\n    try: x = 1\n    except BaseException: 1",
+            ),
         ):
             outcome = await self.attacked(source, language, limits=replace(self.limits, cpu=0.5))
             assert (outcome.status, outcome.exit_code) == ("timeout", 124)

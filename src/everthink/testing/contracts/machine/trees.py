@@ -38,7 +38,7 @@ class TreesContract(MachineCase):
             "/" + "long" * 60 + "/" + "name" * 60: b"e",
             "/a\nb": b"f",
         }
-        outcome = await self.run("find . -type f -exec sh -c 'cp \"$1\" \"$1.copy\"' sh {} \\;", files=files)
+        outcome = await self.run('find . -type f -exec sh -c \'cp "$1" "$1.copy"\' sh {} \\;', files=files)
         assert outcome.changed == {f"{path}.copy": data for path, data in files.items()}
 
     async def test_a_script_that_names_its_program_may_be_run(self) -> None:

@@ -100,7 +100,18 @@ class MachineWallsContract(MachineCase):
 
     async def test_the_system_cannot_be_written(self) -> None:
         name = f"everthink-{os.getpid()}-was-here"
-        places = ("/", "/usr", "/usr/bin", "/usr/local/bin", "/etc", "/opt", "/var/tmp", "/dev", "/proc/sys", "/run")
+        places = (
+            "/",
+            "/usr",
+            "/usr/bin",
+            "/usr/local/bin",
+            "/etc",
+            "/opt",
+            "/var/tmp",
+            "/dev",
+            "/proc/sys",
+            "/run",
+        )
         outcome = await self.attacked(
             f"for d in {' '.join(places)}; do echo x > $d/{name} && rm $d/{name} && echo written $d; done 2>&1;"
             f" echo x > /tmp/{name}"
