@@ -103,6 +103,8 @@ ROOMS: dict[str, set[str]] = {
     # Where code runs that nobody has read: in locked children.
     "sandbox": {"programs"},
     "monty": {"sandbox"},
+    # Real processes behind the same port, each in a machine of its own.
+    "machines": {"programs", "sandbox"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
     # Code of a model that calls the tools of its turn.

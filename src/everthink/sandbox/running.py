@@ -24,7 +24,7 @@ from .child import Begun, Call, Child, Done, Gone, Out, Over
 from .kept import Kept
 from .port import Host, HostRefused, Job, Outcome, Pause, Status, Stream
 
-__all__ = ["NOTHING_WRITTEN", "NO_MEMORY", "OVER_LIMIT", "TIMED_OUT", "NotBegun", "Run"]
+__all__ = ["GRACE", "NOTHING_WRITTEN", "NO_MEMORY", "OVER_LIMIT", "TIMED_OUT", "NotBegun", "Run", "too_long"]
 
 LONGEST_PART = 65_536
 """Bytes of output in one frame, at most."""
@@ -224,9 +224,7 @@ class Run(ABC):
 
     def too_long(self, limit: str) -> str:
         """`wall` or `cpu` is over."""
-        if limit == "cpu":
-            return f"The script has worked for more than {self._job.limits.cpu:g} seconds (cpu)."
-        return f"The script did not end within {self._job.limits.wall:g} seconds (wall)."
+        return too_long(self._job.limits.cpu if limit == "cpu" else self._job.limits.wall, limit)
 
     def too_much_memory(self) -> str:
         """`memory` is used up."""
@@ -276,3 +274,10 @@ class Run(ABC):
 
     def tell(self, words: str) -> None:
         """Say among the output of the script why it ended, where that is the custom."""
+
+
+def too_long(seconds: float, limit: str) -> str:
+    """A script reached its limit of time: which, in a sentence."""
+    if limit == "cpu":
+        return f"The script has worked for more than {seconds:g} seconds (cpu)."
+    return f"The script did not end within {seconds:g} seconds (wall)."
