@@ -2,8 +2,9 @@
 
     docker run ... --checked--> bubblewrap with the same walls, apart from the command that started it
 
-What is not said to it is not held: without `--network none` a container of it has the network. It has no control
-groups, so `--memory` bounds the addresses of each process, roughly. Its containers are files in DOCKER_CONFIG, and outlive their command.
+What is not said to it is not held: without `--network none` a container of it has the network. It has no
+control groups, so `--memory` bounds the addresses of each process, roughly. Its containers are files in
+DOCKER_CONFIG, and outlive their command.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Docker passes the contract: in containers where a daemon answers, else at the process boundary, with a fake."""
+"""Docker passes the contract: in containers where a daemon answers, else with a fake of its command."""
 
 from __future__ import annotations
 
@@ -113,13 +113,13 @@ def test_what_is_no_name_of_an_image_is_no_option_either() -> None:
 def test_the_real_command_knows_every_option_that_we_use() -> None:
     said = subprocess.run(["docker", "run", "--help"], capture_output=True, text=True, check=True).stdout
     known = set(re.findall(r"(?<=\s)--[a-z-]+", said))
-    used = {word for word in Docker(runtime="runsc")._options(Limits()) if word.startswith("--")}
+    used = {word for word in Docker(runtime="runsc").options(Limits()) if word.startswith("--")}
     assert used <= known
     assert used <= fake_docker.VALUES | fake_docker.SWITCHES
 
 
 def test_a_container_is_bounded_as_the_job_is() -> None:
-    options = Docker()._options(Limits(memory=1 << 30, processes=5, tree_bytes=1 << 20))
+    options = Docker().options(Limits(memory=1 << 30, processes=5, tree_bytes=1 << 20))
     said = dict(pairwise(options))
     assert said["--pids-limit"] == "21"
     assert (

@@ -75,7 +75,8 @@ class Bubblewrap:
         found = re.search(r"(\d+)\.(\d+)", said)
         if code != 0 or found is None or (int(found[1]), int(found[2])) < OLDEST:
             version = on_one_line(said, 60) or "none"
-            return f"bubblewrap {'.'.join(map(str, OLDEST))} or newer is needed, and this is {version}: {_INSTALL}."
+            oldest = ".".join(map(str, OLDEST))
+            return f"bubblewrap {oldest} or newer is needed, and this is {version}: {_INSTALL}."
         try:
             argv = [*self._wrapped(Limits()), "--", self._found().path, "-I", "-S", "-c", "print(42)"]
         except CannotSpawn as error:
@@ -180,7 +181,7 @@ class _Init:
         self._held: int | None = None
 
     def kill(self) -> None:
-        """By a descriptor, which never means another process. Called while bubblewrap has not been waited for."""
+        """By a descriptor, which never means another process. Nobody has waited for bubblewrap yet."""
         said = b""
         with os.fdopen(self._told, "rb") as told:
             # It is written at once, after the namespaces are made; who dies before has written nothing.

@@ -3,9 +3,9 @@
     spawn --docker run--> a container --> our runner --> the job
       ^ kill: docker rm --force, by the name that we gave it
 
-A container is limited by control groups, memory and processes of all that is in it together. Its root is the
-image, read-only; it has no network, no capability, and a home in memory. Whoever may speak to Docker is root on
-this computer, so the server is what has to be kept safe from the model, and not only the container.
+A container is limited by control groups: memory and processes of all that is in it, together. Its root is the
+image, read-only; it has no network, no capability, and a home in memory. Whoever may speak to Docker is root
+on this computer, so the server has to be kept safe from the model as well, and not only the container.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Docker:
             )
         name = f"everthink-{secrets.token_hex(8)}"
         process = await Process.start(
-            [program, "run", "--name", name, *self._options(limits), self._image, *argv[1:]],
+            [program, "run", "--name", name, *self.options(limits), self._image, *argv[1:]],
             name="docker",
             env=_environment(),
         )
@@ -98,7 +98,8 @@ class Docker:
         process.after = lambda: self._removed(name)
         return process
 
-    def _options(self, limits: Limits) -> list[str]:
+    def options(self, limits: Limits) -> list[str]:
+        """What `docker run` is told."""
         home, scratch = 2 * limits.tree_bytes + ROOM, limits.tree_bytes + ROOM
         # What is in memory for files counts as memory of the container as well.
         memory = limits.memory + INTERPRETER + home + scratch + SHARED_MEMORY

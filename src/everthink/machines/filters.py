@@ -24,8 +24,8 @@ _ARGUMENTS = (16, 24, 32, 40)
 _NEW_NAMESPACES = 0x7E02_0080
 _SHARED, _ANONYMOUS = 0x01, 0x20
 _FAMILIES = (1, 2, 10)
-"""Of sockets: local ones, and both Internets. There is no network behind them; a virtual machine's own (40) is
-in no namespace, and most others are there for administrators."""
+"""Of sockets: local ones, and both Internets. There is no network behind them; a virtual machine's own (40)
+is in no namespace, and most others are there for administrators."""
 
 _SOCKET, _MMAP, _PRLIMIT = (41, 198), (9, 222), (302, 261)
 _ALSO_ALLOWED = {"setrlimit", "prlimit64", "setpriority"}
@@ -39,7 +39,7 @@ _KERNEL: dict[str, Numbers] = {
     "iopl": OLD["iopl"],
     "ioperm": OLD["ioperm"],
 }
-"""Refused everywhere: the kernel's less walked ways, memory that no limit counts, a look at other processes."""
+"""Refused everywhere: the kernel's less walked ways, memory that no limit counts, looks at other processes."""
 _OTHERS: dict[str, Numbers] = {
     **{name: PROGRAMS[name] for name in ("setsid", "setpgid", "pidfd_open", "pidfd_send_signal")},
     **{name: PROGRAMS[name] for name in ("rt_sigqueueinfo", "rt_tgsigqueueinfo")},
@@ -66,8 +66,8 @@ def walled() -> bytes | None:
 
 
 def bare(*, version: int, is_own_user: bool) -> bytes:
-    """For processes without namespaces, behind a Landlock of that version. `is_own_user`: they run as the user
-    of this server, whose files have modes and times that Landlock does not cover."""
+    """For processes without namespaces, behind a Landlock of that version. `is_own_user`: they run as the
+    user of this server, whose files have modes and times that Landlock does not cover."""
     column = _column()
     denied = _KERNEL | _OTHERS
     rules = [*_always(column), *only_if(_PRLIMIT[column], [(_EQUAL, 0)])]

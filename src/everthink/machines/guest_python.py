@@ -1,8 +1,8 @@
 """In a machine: a job in Python, in the process that the runner has forked for it.
 
-    run --the script, as snippet, function or program--> an exit code; its value and what it asks, to the runner
+    a script --as snippet, function or program--> an exit code; its value and what it asks: to the runner
 
-One of the four texts that are sent into a machine: Python 3.8 or newer, the standard library, nothing of ours.
+One of the texts that are sent into a machine: Python 3.8 or newer, the standard library, nothing of ours.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable
-from typing import Any
 
 from .guest_tree import Tree
 from .guest_wire import started, write_all
+
+TYPE_CHECKING = False  # importing typing takes longer than most jobs begin
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Answer = Callable[[dict[str, Any]], object]
 
 __all__ = ["Python"]
 
 LONGEST_SAID = 8 * 1024 * 1024
 """Bytes of what a script asks the host, or returns."""
-
-Answer = Callable[["dict[str, Any]"], object]
 
 
 class Refused(RuntimeError):
@@ -115,12 +118,12 @@ class Python:
         except (TypeError, ValueError, RecursionError):
             if self._said["style"] == "function":
                 kind = type(end["value"]).__name__
-                self._send({"end": {"error": "TypeError: run() returned %s, which is no JSON" % kind}})
+                self._send({"end": {"error": f"TypeError: run() returned {kind}, which is no JSON"}})
 
     def _send(self, said: dict[str, Any]) -> None:
         data = json.dumps(said, allow_nan=False).encode() + b"\n"
         if len(data) > LONGEST_SAID:
-            raise ValueError("more than %d bytes" % LONGEST_SAID)
+            raise ValueError(f"more than {LONGEST_SAID} bytes")
         with self._lock:
             write_all(self._asks, data)
 

@@ -2,21 +2,23 @@
 
     a tar --filled--> a folder --the job--> collected --> a tar, and what is gone
 
-One of the four texts that are sent into a machine: Python 3.8 or newer, the standard library, nothing of ours.
+One of the texts that are sent into a machine: Python 3.8 or newer, the standard library, nothing of ours.
 What it leaves out or says is for the script to read; the host checks all of it.
 """
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
 import errno
 import io
 import os
 import stat
-import tarfile
-from collections.abc import Iterable, Iterator
-from typing import Any
+
+TYPE_CHECKING = False  # importing typing takes longer than most jobs begin
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
 
 __all__ = ["Tree", "taken"]
 
@@ -37,7 +39,16 @@ class Tree:
 
     def fill(self) -> str | None:
         """Put the files of the job into the folder; what is wrong with them."""
-        with tarfile.open(fileobj=io.BytesIO(base64.b64decode(self._said["tree"])), mode="r:") as tar:
+        if self._said["tree"]:
+            self._unpack(binascii.a2b_base64(self._said["tree"]))
+        if not os.path.isdir(self.place(self._said["cwd"])):
+            return "There is no folder " + self._said["cwd"]
+        return None
+
+    def _unpack(self, tree: bytes) -> None:
+        import tarfile
+
+        with tarfile.open(fileobj=io.BytesIO(tree), mode="r:") as tar:
             for entry in tar:
                 place = os.path.join(self.root, entry.name)
                 read = tar.extractfile(entry)
@@ -50,50 +61,44 @@ class Tree:
                     file.write(data)
                 os.chmod(place, entry.mode)
                 self.sent["/" + entry.name] = data
-        if not os.path.isdir(self.place(self._said["cwd"])):
-            return "There is no folder " + self._said["cwd"]
-        return None
 
     def collected(self) -> dict[str, Any]:
         """What differs from what was sent, or which limit it is over."""
         limits = self._said["limits"]
         most_folders = limits["files"] + len(self._said["folders"])
-        tree = io.BytesIO()
-        total, changed = 0, 0
+        total = 0
+        changed: dict[str, bytes] = {}
         found: set[str] = set()
         folders: list[str] = []
-        with tarfile.open(fileobj=tree, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            for path, seen in self._entries():
-                if stat.S_ISDIR(seen.st_mode):
-                    if not _is_text(path):
-                        return {"over": "name", "path": _printable(path)}
-                    folders.append(path)
-                    if len(folders) > most_folders:
-                        return {"over": "files"}
-                    continue
-                place = self._plain(self.root + path, seen)
-                if place is None:
-                    continue
-                size = os.stat(place).st_size
-                if size > limits["file_bytes"]:
-                    return {"over": "file_bytes", "path": _printable(path)}
-                with open(place, "rb") as file:
-                    data = file.read(size)
-                found.add(path)
-                if self.sent.get(path) == data:
-                    continue
+        for path, seen in self._entries():
+            if stat.S_ISDIR(seen.st_mode):
                 if not _is_text(path):
                     return {"over": "name", "path": _printable(path)}
-                changed, total = changed + 1, total + len(data)
-                if changed > limits["files"]:
+                folders.append(path)
+                if len(folders) > most_folders:
                     return {"over": "files"}
-                if total > limits["tree_bytes"]:
-                    return {"over": "tree_bytes"}
-                entry = tarfile.TarInfo(path[1:])
-                entry.size = len(data)
-                tar.addfile(entry, io.BytesIO(data))
+                continue
+            place = self._plain(self.root + path, seen)
+            if place is None:
+                continue
+            size = os.stat(place).st_size
+            if size > limits["file_bytes"]:
+                return {"over": "file_bytes", "path": _printable(path)}
+            with open(place, "rb") as file:
+                data = file.read(size)
+            found.add(path)
+            if self.sent.get(path) == data:
+                continue
+            if not _is_text(path):
+                return {"over": "name", "path": _printable(path)}
+            changed[path] = data
+            total += len(data)
+            if len(changed) > limits["files"]:
+                return {"over": "files"}
+            if total > limits["tree_bytes"]:
+                return {"over": "tree_bytes"}
         return {
-            "tree": base64.b64encode(tree.getvalue()).decode(),
+            "tree": _packed(changed) if changed else "",
             "deleted": [path for path in self.sent if path not in found and self._is_collected(path)],
             "folders": folders,
         }
@@ -140,6 +145,18 @@ class Tree:
         if not seen.st_mode & 0o400:
             os.chmod(place, 0o600)
         return place
+
+
+def _packed(files: dict[str, bytes]) -> str:
+    import tarfile
+
+    tree = io.BytesIO()
+    with tarfile.open(fileobj=tree, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path, data in files.items():
+            entry = tarfile.TarInfo(path[1:])
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return binascii.b2a_base64(tree.getvalue(), newline=False).decode()
 
 
 def _is_text(path: str) -> bool:

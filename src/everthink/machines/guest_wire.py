@@ -2,17 +2,20 @@
 
     the job --bytes--> Output --lines--> Wire --> the host          the host --answers--> Wire --> who asked
 
-One of the four texts that are sent into a machine: Python 3.8 or newer, the standard library, nothing of ours.
+One of the texts that are sent into a machine: Python 3.8 or newer, the standard library, nothing of ours.
 """
 
 from __future__ import annotations
 
-import base64
+import binascii
 import json
 import os
 import threading
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False  # importing typing takes longer than most jobs begin
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["Output", "Wire", "started", "write_all"]
 
@@ -100,7 +103,9 @@ class Output:
             self._room -= len(kept)
             self.dropped += len(data) - len(kept)
             if kept:
-                self._wire.say({"t": "out", "s": self._name, "d": base64.b64encode(kept).decode()})
+                self._wire.say(
+                    {"t": "out", "s": self._name, "d": binascii.b2a_base64(kept, newline=False).decode()}
+                )
 
     def end(self) -> None:
         """Wait for what is still in the pipe; not for ever, whoever holds it may have got away."""

@@ -2,7 +2,7 @@
 
     locked.py --a line of JSON as argument--> jail.main --exec--> python3, the runner
 
-Started as a program of its own, like the guests in sandbox/: the standard library, `lock.py` and `syscalls.py`.
+Started as a program of its own, like the guests in sandbox/: the standard library, `lock.py`, `syscalls.py`.
 It leaves no step out: where one cannot be made, it says why and ends.
 """
 

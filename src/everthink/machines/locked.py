@@ -33,7 +33,8 @@ __all__ = ["Locked"]
 
 _BOOT = """
 import sys, types
-for name, path in (("jailed", []), ("jailed.machines", [sys.argv.pop(1)]), ("jailed.sandbox", [sys.argv.pop(1)])):
+places = {"jailed": [], "jailed.machines": [sys.argv.pop(1)], "jailed.sandbox": [sys.argv.pop(1)]}
+for name, path in places.items():
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = path
 from jailed.machines.jail import main
@@ -91,7 +92,7 @@ class Locked:
         if (version := landlock_version()) == 0:
             raise CannotSpawn(
                 "This kernel has no Landlock.",
-                next_step="Use Linux 5.13 or newer with Landlock switched on (lsm=landlock,…), or Bubblewrap().",
+                next_step="Use Linux 5.13 or newer with Landlock switched on (lsm=landlock), or Bubblewrap().",
             )
         if self._user is not None and self._user != os.geteuid() and not may_become_another():
             raise CannotSpawn(f"This server may not run anything as user {self._user}.")
@@ -104,7 +105,7 @@ class Locked:
             "home": home,
             "processes": limits.processes,
             "read": list(python.read_only),
-            "write": [home, scratch, *(path for path in _DEVICES if os.path.exists(path))],
+            "write": [home, scratch, *_devices()],
             "filter": base64.b64encode(
                 bare(version=version, is_own_user=self._user in (None, os.geteuid()))
             ).decode(),
@@ -147,6 +148,11 @@ class Locked:
 
     async def aclose(self) -> None:
         """Nothing is kept between jobs."""
+
+
+def _devices() -> list[str]:
+    """What every program may write to, or read random bytes from."""
+    return [path for path in _DEVICES if os.path.exists(path)]
 
 
 def _removed(base: str) -> None:

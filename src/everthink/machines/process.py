@@ -2,8 +2,8 @@
 
     an adapter --argv--> Process --> write, read ... kill
 
-`subprocess` and not `asyncio.subprocess`: it can start as another user on every loop, and nobody else waits for
-its exit status. It is waited for in a thread, which is short: only what was killed is waited for.
+`subprocess` and not `asyncio.subprocess`: it can start as another user on every loop, and nobody else waits
+for its exit status. It is waited for in a thread, which is short: only what was killed is waited for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import TextIO
 
 from ..programs import logged
 from .port import CannotSpawn
@@ -68,23 +69,7 @@ class Process:
         loop = asyncio.get_running_loop()
         with ExitStack() as stack:
             errors = stack.enter_context(logged(log, name, said))
-            try:
-                process = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    env=env,
-                    cwd="/",
-                    bufsize=0,
-                    start_new_session=True,
-                    pass_fds=pass_fds,
-                    user=user,
-                    group=user,
-                    extra_groups=None if user is None else [],
-                )
-            except OSError as error:
-                raise CannotSpawn(f"{argv[0]} cannot be started: {error}.") from error
+            process = _started(argv, env, errors, user=user, pass_fds=pass_fds)
             assert process.stdin is not None
             assert process.stdout is not None
             stdout = asyncio.StreamReader(limit=_READ)
@@ -131,6 +116,34 @@ class Process:
         self._stdout.feed_eof()
         self._stack.close()
         await self.after()
+
+
+def _started(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    errors: TextIO,
+    *,
+    user: int | None,
+    pass_fds: Sequence[int],
+) -> subprocess.Popen[bytes]:
+    """As asyncio does it, too: on the loop, for a few milliseconds."""
+    try:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=env,
+            cwd="/",
+            bufsize=0,
+            start_new_session=True,
+            pass_fds=pass_fds,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+        )
+    except OSError as error:
+        raise CannotSpawn(f"{argv[0]} cannot be started: {error}.") from error
 
 
 async def answer(

@@ -2,15 +2,15 @@
 
     a line with the job --> standard input    standard output --out, call ... done--> the host
 
-One of the four texts that are sent into a machine: Python 3.8 or newer, the standard library, nothing of ours.
-The job is a process of its own: it has the limits, not its runner, so what was written is still collected when a
-limit ends it. Nothing here is a promise to the host, which checks every line; what is bounded here is bounded so
-that a script is told.
+One of the texts that are sent into a machine: Python 3.8 or newer, the standard library, nothing of ours.
+The job is a process of its own: it has the limits, not its runner, so what was written is still collected
+when a limit ends it. Nothing here is a promise to the host, which checks every line; what is bounded here is
+bounded so that a script is told.
 """
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
 import json
 import os
@@ -18,10 +18,13 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, NoReturn
 
 from .guest_tree import Tree, taken
 from .guest_wire import Output, Wire, started, write_all
+
+TYPE_CHECKING = False  # importing typing takes longer than most jobs begin
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 __all__ = ["main"]
 
@@ -121,7 +124,7 @@ class Job:
             os.close(end)
         if commands is not None:
             started(lambda: self._hear_commands(commands))
-        started(lambda: _feed(feed, base64.b64decode(said["stdin"])))
+        started(lambda: _feed(feed, binascii.a2b_base64(said["stdin"])))
         listening = started(lambda: self._hear(hear, answers))
         room = said["limits"]["output"]
         streams = (("stdout", hear_out), ("stderr", hear_err))
@@ -185,7 +188,7 @@ class Job:
 
             python = Python(self.said, self.tree, asks, told)
         except (OSError, RuntimeError, ValueError, MemoryError) as error:
-            os.write(2, ("The job cannot begin: %s\n" % error).encode())
+            os.write(2, (f"The job cannot begin: {error}\n").encode())
             os._exit(OVER_LIMIT)
         sys.exit(python.run())
 
@@ -271,7 +274,7 @@ class Job:
 
         def answered(said: dict[str, Any]) -> None:
             if "refused" in said:
-                code, out, err = 1, b"", ("%s: %s\n" % (name, said["refused"])).encode()
+                code, out, err = 1, b"", ("{}: {}\n".format(name, said["refused"])).encode()
             else:
                 value = said["value"]
                 code, out, err = value["exit_code"], value["stdout"].encode(), value["stderr"].encode()
@@ -347,7 +350,7 @@ def _worked() -> float:
     total = 0
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
-            with contextlib.suppress(OSError, ValueError), open("/proc/%s/stat" % name) as file:
+            with contextlib.suppress(OSError, ValueError), open(f"/proc/{name}/stat") as file:
                 total += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
     return total / os.sysconf("SC_CLK_TCK")
 
@@ -385,7 +388,7 @@ def main() -> None:
             os._exit(0)
         outputs, listening = job.start()
     except (OSError, RuntimeError, ValueError, MemoryError) as error:
-        wire.say({"t": "done", "refused": "The job cannot be started: %s" % error})
+        wire.say({"t": "done", "refused": f"The job cannot be started: {error}"})
         job.kill()
         os._exit(0)
 
@@ -412,6 +415,6 @@ def main() -> None:
     try:
         ended.update(job.tree.collected())
     except (OSError, ValueError, MemoryError) as error:
-        ended.update({"over": "name", "path": "%s: %s" % (type(error).__name__, error)})
+        ended.update({"over": "name", "path": f"{type(error).__name__}: {error}"})
     wire.say(ended)
     os._exit(0)

@@ -251,7 +251,7 @@ def _job(job: Job) -> dict[str, Any]:
         "stdin": base64.b64encode(job.stdin).decode(),
         "env": dict(job.env),
         "cwd": job.cwd,
-        "tree": base64.b64encode(packed(job.files, folders)).decode(),
+        "tree": base64.b64encode(packed(job.files, folders)).decode() if folders or job.files else "",
         "folders": sorted(folders),
         "collect": job.collect,
         "names": dict(job.names),
@@ -267,7 +267,7 @@ def _line(said: dict[str, Any]) -> bytes:
 
 def _compared(done: Done, job: Job) -> BroughtBack:
     """The difference that this job can have made. Raises `Gone`."""
-    files = unpacked(done.tree, job.limits)
+    files = unpacked(done.tree, job.limits) if done.tree else []
     told = Told(
         changed=[(path, len(data)) for path, data in files],
         deleted=done.deleted,

@@ -1,4 +1,4 @@
-"""A sandbox of real processes, once for all machines: Python and bash as they are, over files that go in and out.
+"""A sandbox of real processes, for all machines: Python and bash as they are, over files that go in and out.
 
     Job --refusal--> Machine.spawn --Pipe--> Run --> Outcome
 
@@ -23,7 +23,7 @@ __all__ = ["MachineSandbox", "program"]
 
 LANGUAGES: frozenset[Language] = frozenset({"python", "bash"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}(\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,7}")
-_SENT = ("guest_wire", "guest_tree", "guest_python", "runner")
+_SENT = ("guest_wire", "guest_tree", "runner")
 """What is sent into a machine, in the order in which it is loaded there."""
 _LOAD = """
 import sys, types
@@ -39,10 +39,11 @@ module.main()
 _KEPT = "Nothing was run."
 
 
-def program() -> str:
-    """The text that a machine runs: our runner, with what it needs."""
+def program(language: Language) -> str:
+    """The text that a machine runs: our runner, with what it needs for a language."""
     here = Path(__file__)
-    texts = [(name, here.with_name(f"{name}.py").read_text("utf-8")) for name in _SENT]
+    names = [*_SENT[:-1], *(["guest_python"] if language == "python" else []), _SENT[-1]]
+    texts = [(name, here.with_name(f"{name}.py").read_text("utf-8")) for name in names]
     return _LOAD.format(texts=texts)
 
 
@@ -62,7 +63,7 @@ class MachineSandbox:
         self._room = asyncio.Semaphore(most)
         self._running: set[asyncio.Task[Outcome]] = set()
         self._is_closed = False
-        self._program = program()
+        self._programs = {language: program(language) for language in self.languages}
 
     async def check(self) -> str | None:
         """Why no job can run here, and the way out; `None` when one just did."""
@@ -104,7 +105,7 @@ class MachineSandbox:
     def _argv(self, job: Job) -> list[str]:
         # Without its packages it starts faster; bash has no use for them.
         options = ["-I"] if job.language == "python" else ["-I", "-S"]
-        return ["python3", *options, "-c", self._program]
+        return ["python3", *options, "-c", self._programs[job.language]]
 
     def _refusal(self, job: Job) -> str | None:
         if self._is_closed:

@@ -6,7 +6,7 @@
         async def machine(self):
             return MyMachine(...)
 
-It runs jobs through `MachineSandbox`, and with them the hostile scripts that try to get out, to stay, or to take
+It runs jobs through `MachineSandbox`, and with them hostile scripts that try to get out, to stay, or to take
 the server down. Needs pytest with the anyio plugin, and Linux where it looks for what was left behind.
 """
 

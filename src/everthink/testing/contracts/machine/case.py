@@ -50,7 +50,7 @@ async def until_gone(mark: str) -> None:
 class MachineCase(SandboxCase):
     """How a test reaches the machine it tests."""
 
-    hostile_limits = Limits(wall=3, cpu=2, tree_bytes=4 << 20, processes=24)
+    hostile_limits = Limits(wall=30, cpu=10, tree_bytes=4 << 20, processes=24)
     """What a hostile job gets before it is stopped."""
 
     async def machine(self) -> Machine:

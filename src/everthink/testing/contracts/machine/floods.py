@@ -30,7 +30,7 @@ class FloodsContract(MachineCase):
     async def test_a_script_that_does_not_end_is_stopped_and_keeps_what_it_wrote(self) -> None:
         mark = marked()
         outcome = await self.run(
-            f"echo begun; echo x > made; sleep {mark}; echo never", limits=replace(self.limits, wall=1)
+            f"echo begun; echo x > made; sleep {mark}; echo never", limits=replace(self.limits, wall=3)
         )
         assert (outcome.status, outcome.exit_code, outcome.stdout) == ("timeout", 124, "begun\n")
         assert "(wall)" in (outcome.error or "")
@@ -87,7 +87,10 @@ class FloodsContract(MachineCase):
         await until_gone(mark)
 
     async def test_a_fork_bomb_that_does_not_give_up_is_stopped(self) -> None:
-        outcome = await self.attacked("bomb() { bomb | bomb & }; bomb 2> /dev/null; sleep 1; echo survived")
+        outcome = await self.attacked(
+            "bomb() { bomb | bomb & }; bomb 2> /dev/null; sleep 1; echo survived",
+            limits=replace(self.hostile_limits, wall=4),
+        )
         assert outcome.status in ("done", "timeout", "failed", "crashed")
 
     async def test_the_disk_has_an_end(self) -> None:
@@ -106,7 +109,7 @@ class FloodsContract(MachineCase):
         assert "has no end" not in outcome.stdout
 
     async def test_output_without_end_is_read_counted_and_dropped(self) -> None:
-        limits = replace(self.hostile_limits, wall=1, output=1_000)
+        limits = replace(self.hostile_limits, wall=2, output=1_000)
         outcome = await self.attacked("echo begun; yes", limits=limits)
         assert (outcome.status, len(outcome.stdout)) == ("timeout", 1_000)
         assert outcome.dropped_bytes > 0

@@ -42,7 +42,8 @@ class JobsContract(MachineCase):
 
     async def test_a_script_has_its_arguments_its_variables_its_folder_and_its_input(self) -> None:
         outcome = await self.run(
-            'echo "$#:$1:$2"; echo "$GREETING"; basename "$PWD"; read -r first; echo "[$first]"; cat; echo $0',
+            'echo "$#:$1:$2"; echo "$GREETING"; basename "$PWD"; read -r first; echo "[$first]"; cat;'
+            " echo $0",
             args=("one", "two words; $(echo no)"),
             env={"GREETING": "hello 'you'"},
             cwd="/notes/today",

@@ -75,7 +75,8 @@ class LiarsContract(MachineCase):
 
     async def test_a_runner_that_is_killed_takes_the_job_along(self) -> None:
         mark = marked()
-        outcome = await self.attacked(f"kill -9 $PPID; sleep {mark}")
+        limits = replace(self.hostile_limits, wall=2)
+        outcome = await self.attacked(f"kill -9 $PPID; sleep {mark}", limits=limits)
         assert outcome.status in ("crashed", "timeout")
         await until_gone(mark)
 
