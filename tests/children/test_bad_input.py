@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from everthink import Agent, App, Think, agent_tool, tool
+from everthink.children.runs import Runs
 from everthink.errors import AgentError, InvalidSettings
 from everthink.models.port import Request, ToolMessage
 from everthink.runtime.erasing import TABLES
@@ -465,7 +466,14 @@ async def test_an_answer_that_does_not_fit_is_an_error_that_is_kept(
 
 
 @pytest.mark.parametrize("url", BOTH, indirect=True)
-async def test_a_call_id_that_comes_again_in_another_turn_is_another_run(start: Open) -> None:
+async def test_a_call_id_that_comes_again_in_another_turn_is_another_run(
+    start: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def later(runs: Runs, cut: Any = ()) -> None:
+        """The runs of a cleared conversation are not gone yet when it comes again."""
+
+    monkeypatch.setattr(Runs, "forget", later)
+
     class Answers(Think):
         model = ScriptedModel(says("one"), says("two"), says("three"))
 

@@ -19,7 +19,7 @@ from ..browser.browsers import Browsers
 from ..children.children import Children
 from ..children.parts import Child, Kin
 from ..children.parts import Parts as ChildrenParts
-from ..children.runs import RUNS
+from ..children.runs import CLEARED, RUNS
 from ..clock import Clock
 from ..cluster.fence import Fence
 from ..codemode.runs import Executions
@@ -204,7 +204,7 @@ class Actor:
         """The tasks that it declares, for one that chats."""
         if issubclass(cls, base):
             self.chat = Chat(parts, resolve_model=resolve_model, trials=trials, mcp=self.used_servers)
-            self.chat.host.below = self._below
+            self.chat.host.below, self.chat.of_clear = self._below, self._note_clear
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""
@@ -236,6 +236,8 @@ class Actor:
         await self.jobs.open()
         if self.has_runs:
             self.background(self.children.runs.reconcile())
+            if kept.get(RUNS) == CLEARED:
+                self.background(self.children.runs.forget())
 
     def cut(self) -> None:
         """Cut running turns where they are, at once. `stop` follows."""
@@ -330,6 +332,8 @@ class Actor:
                     turns=None if chat is None else chat.host.turns,
                     submit=None if chat is None else chat.submissions.accept,
                     add=None if chat is None else chat.add,
+                    keeps=None if chat is None else chat.keeps,
+                    forgot=lambda: self.save_value(RUNS, True),
                 )
             )
         return self._children
@@ -339,6 +343,10 @@ class Actor:
         if not self.has_runs:
             await self.store.apply([self.save_value(RUNS, True)])
             self.has_runs = True
+
+    def _note_clear(self) -> list[Statement]:
+        """With the conversation go the runs of its calls, be it at the next start."""
+        return [self.save_value(RUNS, CLEARED)] if self.has_runs else []
 
     async def _below(self, turn_id: str) -> Below:
         return await self.children.runs.below(turn_id) if self.has_runs else Below()

@@ -19,6 +19,7 @@ __all__ = [
     "COMPACTIONS_ENDING",
     "COUNTS",
     "DEEPEST",
+    "IS_KEPT",
     "KNOWN",
     "KNOWN_AT_ONCE",
     "LAST",
@@ -94,6 +95,7 @@ COUNTS = "SELECT agent, COUNT(*) AS messages FROM messages GROUP BY agent"
 
 LAST = "SELECT MAX(created_at) FROM messages WHERE agent = ?"
 
+IS_KEPT = "SELECT 1 FROM messages WHERE agent = :agent AND id = ? LIMIT 1"
 PLACE = "SELECT seq FROM messages WHERE agent = :agent AND session = ? AND id = ?"
 
 # A child is always stored after its parent, so the newest row is the tip, and a path is found by going
