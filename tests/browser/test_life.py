@@ -16,9 +16,15 @@ from pathlib import Path
 import pytest
 
 from everthink.browser import Browsers, chromium
+from everthink.browser.browsers import Where
 from everthink.browser.cdp import NoAnswer
 from everthink.browser.chromium import find_chromium
+from everthink.browser.connector import cdp_tools
+from everthink.browser.pages import Pages
 from everthink.errors import ToolError
+from everthink.guard.finding import look_up
+from everthink.guard.rules import Rules
+from everthink.tools.context import ToolContext
 
 from .site import Agent, Hand, Web, hand, web
 
@@ -95,7 +101,7 @@ async def test_a_page_that_crashes_takes_no_other_with_it() -> None:
 
 async def test_a_page_that_never_rests_is_left_and_others_go_on() -> None:
     pages = {**FINE, "/busy": "<title>Busy</title><body onload='setTimeout(() => { for (;;); }, 50)'>"}
-    async with web(pages) as site, hand(site, timeout=1.5) as browser:
+    async with web(pages) as site, hand(site, timeout=4) as browser:
         with contextlib.suppress(ToolError):
             await browser.call("open", url=f"{site.url}/busy")
         with contextlib.suppress(ToolError):
@@ -276,11 +282,38 @@ async def test_nobody_elsewhere_is_said_without_the_secrets_of_the_address() -> 
 # --- the conversation with it
 
 
+async def test_code_sends_commands_to_the_page_of_its_agent() -> None:
+    async with web(FINE) as site, hand(site) as browser:
+        rules = Rules(allow=[f"127.0.0.1:{site.port}"])
+        pages = Pages(
+            where=Where(),
+            rules=rules,
+            browsers=browser.browsers,
+            session="agent",
+            timeout=10,
+            most=1_000,
+            resolve=look_up,
+        )
+        tools, ctx = cdp_tools(pages), ToolContext(agent=browser.agent)
+        opened = await tools["cdp_send"].call(
+            {"method": "Page.navigate", "params": {"url": f"{site.url}/"}}, ctx
+        )
+        assert opened["title"] == "Fine"
+        script = {"expression": "document.title + 1", "returnByValue": True}
+        found = await tools["cdp_send"].call({"method": "Runtime.evaluate", "params": script}, ctx)
+        assert found["result"]["value"] == "Fine1"
+        assert (await tools["cdp_attach"].call({}, ctx))["url"] == f"{site.url}/"
+        long = {"expression": "'x'.repeat(9999)", "returnByValue": True}
+        assert (await tools["cdp_send"].call({"method": "Runtime.evaluate", "params": long}, ctx))[
+            "truncated"
+        ]
+
+
 async def test_a_message_that_is_too_long_is_dropped_and_the_rest_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(chromium, "LARGEST", 100_000)
-    async with web(FINE) as site, hand(site, timeout=1) as browser:
+    async with web(FINE) as site, hand(site) as browser:
         await browser.call("open", url=f"{site.url}/")
         [running] = browser.browsers._running.values()
         [tab] = running.tabs.values()

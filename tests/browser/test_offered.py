@@ -10,8 +10,12 @@ import pytest
 from everthink.browser import Browsers, create_browser_tools
 from everthink.browser.allowed import METHODS, check_command
 from everthink.browser.bounds import bounded
+from everthink.browser.browsers import Where
+from everthink.browser.connector import cdp_tools
+from everthink.browser.pages import Pages
 from everthink.browser.snapshot import told
 from everthink.errors import AgentError, BlockedAddress, InvalidSettings, MissingExtra, ToolError
+from everthink.guard.finding import look_up
 from everthink.guard.rules import Rules
 from everthink.tools.context import ToolContext
 
@@ -44,10 +48,12 @@ def test_what_reads_runs_again_after_a_crash_and_what_acts_is_reported() -> None
     assert acting == {"browser_click", "browser_type"}
 
 
-def test_options_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.memory_case(510)
+def test_options_are_taken() -> None:
     create_browser_tools(timeout=3, session="turn", most_characters=0, hosts=["example.com"], never=["x.com"])
 
 
+@pytest.mark.memory_case(510)
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -202,7 +208,6 @@ def test_a_name_of_many_lines_is_one_line_and_nothing_in_it_steers_a_terminal() 
         ("DOM.getDocument", {}),
         ("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 1, "y": 1}),
         ("Accessibility.getFullAXTree", {}),
-        ("Network.getResponseBody", {"requestId": "1"}),
     ],
 )
 def test_commands_that_look_at_a_page_and_use_it_pass(method: str, params: dict[str, Any]) -> None:
@@ -258,3 +263,35 @@ def test_the_list_of_commands_has_none_that_touches_files_the_browser_or_other_p
     assert not [
         method for method in METHODS if "File" in method or "Download" in method or "Cookie" in method
     ]
+
+
+# --- the connector
+
+
+def pages() -> Pages:
+    return Pages(
+        where=Where(),
+        rules=Rules(),
+        browsers=Browsers(),
+        session="agent",
+        timeout=1,
+        most=100,
+        resolve=look_up,
+    )
+
+
+@pytest.mark.memory_case(510)
+@pytest.mark.anyio
+async def test_what_code_gets_to_use_has_a_known_shape() -> None:
+    tools = cdp_tools(pages())
+    assert list(tools) == ["cdp_attach", "cdp_send", "cdp_spec"]
+    assert list(tools["cdp_send"].input_schema["properties"]) == ["method", "params"]
+    assert [tool.on_interrupt for tool in tools.values()] == ["rerun", "report", "rerun"]
+    spec = await tools["cdp_spec"].call({}, ToolContext())
+    assert {f"{domain}.{name}" for domain, names in spec.items() for name in names} == METHODS
+    with pytest.raises(ToolError, match=r"'Browser\.close' is not among the commands.*cdp_spec"):
+        await tools["cdp_send"].call({"method": "Browser.close"}, ToolContext(agent=Agent()))
+    with pytest.raises(ToolError, match="Blocked URL"):
+        await tools["cdp_send"].call(
+            {"method": "Page.navigate", "params": {"url": "file:///etc/passwd"}}, ToolContext(agent=Agent())
+        )

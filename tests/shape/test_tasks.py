@@ -13,6 +13,10 @@ STARTS = {"FiberTask", "create_task", "ensure_future"}
 # `background` of an agent, which does: what it raises is logged with its traceback and told as an event.
 AWAITED = {
     "accepting": "the caller awaits; `_unheard` tells what a caller that has left does not hear",
+    "browser.browsers": "whoever lent the page awaits; `close` awaits what ends by itself",
+    "browser.cdp": "what ends the conversation is told to whoever waits, and logged",
+    "browser.chromium": "awaited in the same function",
+    "browser.tab": "waits, cancelled in the same function",
     "children.detached": "awaited in the same function; what is seen through goes to `background`",
     "cli.dev": "the command waits for all of them",
     "cli.doctor": "awaited in the same function",
@@ -30,6 +34,7 @@ AWAITED = {
     "file_tools.bash": "the script awaits what is shown of it; what showing raises is logged there",
     "fibers.fibers": "`_ended` logs and tells",
     "fibers.recovery": "awaited by whoever scans; a handler that is late goes to `background`",
+    "guard.proxy": "`close` awaits; what a connection raises ends it, and is answered to the program",
     "journal.writer": "awaited in the same function, however often whoever waits is cancelled",
     "machines.process": "whoever kills it awaits its end",
     "machines.running": "awaited in the same run; what a host raises is raised by it",

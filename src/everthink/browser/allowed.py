@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import BlockedAddress, ToolError
 from ..guard.rules import Rules
 
-__all__ = ["METHODS", "check_command"]
+__all__ = ["METHODS", "check_command", "listed"]
 
 _BY_DOMAIN: Mapping[str, str] = {
     "Accessibility": "disable enable getFullAXTree getPartialAXTree getRootAXNode queryAXTree",
@@ -25,17 +25,20 @@ _BY_DOMAIN: Mapping[str, str] = {
     "Emulation": "clearDeviceMetricsOverride setDeviceMetricsOverride setEmulatedMedia setLocaleOverride"
     " setScriptExecutionDisabled setTimezoneOverride setTouchEmulationEnabled",
     "Input": "dispatchKeyEvent dispatchMouseEvent dispatchTouchEvent insertText",
-    "Network": "disable enable getResponseBody",
     "Page": "captureScreenshot disable enable getFrameTree getLayoutMetrics getNavigationHistory navigate"
     " navigateToHistoryEntry reload stopLoading",
     "Performance": "disable enable getMetrics",
-    "Runtime": "awaitPromise callFunctionOn disable enable evaluate getProperties releaseObject"
-    " releaseObjectGroup",
+    "Runtime": "awaitPromise callFunctionOn evaluate getProperties releaseObject releaseObjectGroup",
 }
 METHODS = frozenset(f"{domain}.{name}" for domain, names in _BY_DOMAIN.items() for name in names.split())
 """The commands that pass."""
 
 _MOST_PIXELS = 4_096
+
+
+def listed() -> dict[str, list[str]]:
+    """The commands by domain."""
+    return {domain: names.split() for domain, names in _BY_DOMAIN.items()}
 
 
 def check_command(method: str, params: Mapping[str, Any], rules: Rules) -> None:
@@ -45,7 +48,7 @@ def check_command(method: str, params: Mapping[str, Any], rules: Rules) -> None:
         raise ToolError(
             f"{method[:100]!r} is not among the commands that can be sent.",
             kept="Nothing was sent.",
-            next_step=f"There are commands of {domains}; cdp.spec() lists them.",
+            next_step=f"There are commands of {domains}; cdp_spec() lists them.",
         )
     if method == "Page.navigate":
         url = params.get("url")

@@ -12,37 +12,20 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from ..errors import AgentError
+from .channels import Pipe, Socket
 
-__all__ = ["LARGEST", "BrowserGone", "Channel", "CommandFailed", "Connection", "NoAnswer", "in_time"]
+__all__ = ["BrowserGone", "CommandFailed", "Connection", "NoAnswer", "in_time"]
 
 log = logging.getLogger("everthink.browser")
 
-LARGEST = 64 << 20
-"""Bytes of one message of a browser. More than this ends the connection."""
 TIMEOUT = 10.0
 
 Listener = Callable[[str, Mapping[str, Any]], None]
-
-
-class Channel(Protocol):
-    """Whole messages, both ways."""
-
-    async def write(self, message: bytes) -> None:
-        """Send one."""
-        ...
-
-    async def read(self) -> bytes:
-        """The next one. `b""` at the end."""
-        ...
-
-    async def close(self) -> None:
-        """Say no more."""
-        ...
 
 
 class BrowserGone(AgentError):
@@ -82,7 +65,7 @@ class _Said(msgspec.Struct):
 class Connection:
     """A conversation with one browser."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Pipe | Socket) -> None:
         self._channel = channel
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}

@@ -11,16 +11,22 @@ import json
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from ..errors import AgentError
 from ..masking import mask
-from .cdp import LARGEST, BrowserGone, Channel
 
-__all__ = ["Pipe", "Socket", "connect"]
+__all__ = ["LARGEST", "NoBrowser", "Pipe", "Socket", "connect"]
 
+LARGEST = 64 << 20
+"""Bytes of one message of a browser; a longer one is not read."""
 _CONNECTING = 10.0
 _LARGEST_ANSWER = 65_536
 
 
-class Pipe(Channel):
+class NoBrowser(AgentError):
+    """There is no browser that can be started, or reached."""
+
+
+class Pipe:
     """The standard input and output of a process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -52,7 +58,7 @@ class Pipe(Channel):
         self._writer.close()
 
 
-class Socket(Channel):
+class Socket:
     """A WebSocket."""
 
     def __init__(self, socket: Any) -> None:
@@ -97,9 +103,11 @@ async def connect(cdp_url: str) -> Socket:
             if urlsplit(url).scheme in ("http", "https"):
                 url = await asyncio.to_thread(_socket_of, url)
             return Socket(await open_socket(url, max_size=LARGEST, compression=None, proxy=None))
-    except (OSError, TimeoutError, ValueError, WebSocketException) as error:
-        raise BrowserGone(
-            f"the one at {mask(urlsplit(cdp_url).netloc.rpartition('@')[2])} does not answer"
+    except (OSError, TimeoutError, ValueError, LookupError, WebSocketException) as error:
+        raise NoBrowser(
+            f"The browser at {mask(urlsplit(cdp_url).netloc.rpartition('@')[2])} does not answer.",
+            kept="Nothing was opened.",
+            next_step="Whoever runs the server can look at cdp_url=…. Until then do without the browser.",
         ) from error
 
 

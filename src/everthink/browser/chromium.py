@@ -27,10 +27,10 @@ from ..errors import AgentError
 from ..guard.proxy import FilterProxy
 from ..guard.rules import Rules
 from ..programs import leashed, logged
-from .cdp import LARGEST, Connection
-from .channels import Pipe
+from .cdp import Connection
+from .channels import LARGEST, NoBrowser, Pipe
 
-__all__ = ["NoBrowser", "find_chromium", "launched"]
+__all__ = ["find_chromium", "launched"]
 
 log = logging.getLogger("everthink.browser")
 
@@ -74,10 +74,6 @@ _STARTING, _ENDING = 20.0, 5.0
 _FOLDER = "everthink-browser-"
 _LONGEST_PLACE = 40
 _NOISE = re.compile(r"dbus|gcm|vaapi|gpu|GLES|ozone|inotify", re.IGNORECASE)
-
-
-class NoBrowser(AgentError):
-    """There is no browser that can be started here."""
 
 
 def find_chromium() -> str | None:

@@ -27,7 +27,7 @@ from .bounds import bounded
 from .browsers import Browsers, Where
 from .tab import MOST_HTML, Tab
 
-__all__ = ["Pages"]
+__all__ = ["Pages", "as_tool_error"]
 
 _MOST_LINKS, _MOST_MATCHES = 500, 50
 _TEXT_FOR_MODEL = 50_000
@@ -53,7 +53,7 @@ class Pages:
 
     async def open(self, ctx: ToolContext, url: str) -> Any:
         """Go to an address."""
-        with _as_tool_error():
+        with as_tool_error():
             self.rules.check_url(url)
         async with self.kept(ctx) as tab:
             await tab.open(url)
@@ -189,7 +189,7 @@ class Pages:
 
     @asynccontextmanager
     async def _lent(self, ctx: ToolContext, key: Any) -> AsyncGenerator[Tab]:
-        with _as_tool_error():
+        with as_tool_error():
             async with self._home(ctx).lent(
                 key, self.where, self.rules, timeout=self.timeout, resolve=self.resolve
             ) as tab:
@@ -227,7 +227,7 @@ class Pages:
                 yield tab
             return
         if url:
-            with _as_tool_error():
+            with as_tool_error():
                 self.rules.check_url(url)  # before a browser starts
         async with self.fresh(ctx) as tab:
             if url:
@@ -248,7 +248,7 @@ class Pages:
 
 
 @contextmanager
-def _as_tool_error() -> Generator[None]:
+def as_tool_error() -> Generator[None]:
     """What stands in the way is for the model and for people: it names what they asked for."""
     try:
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import socket
 import sqlite3
@@ -26,6 +27,7 @@ EXTRAS = {
     "objects": "obstore",
     "mcp": "mcp",
     "sandbox": "bashkit",
+    "browser": "html_to_markdown",
 }
 
 
@@ -81,7 +83,7 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     from ..plain import plain
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
-    checks = [_python(), _sqlite(), *_extras(), _bash(), *_keys(), _store(store), *_agents()]
+    checks = [_python(), _sqlite(), *_extras(), _bash(), _browser(), *_keys(), _store(store), *_agents()]
     checks += [_port(port)]
     checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
@@ -149,6 +151,39 @@ async def _ran() -> Check:
         await sandbox.aclose()
     without = f", without one of its walls ({'; '.join(missing)})" if missing else ""
     return Check("bash", "ok", f"scripts run in a locked process{without}")
+
+
+def _browser() -> Check:
+    """Whether a browser can be started here: one is."""
+    import asyncio
+
+    return asyncio.run(_browsed())
+
+
+async def _browsed() -> Check:
+    from ..browser.channels import NoBrowser
+    from ..browser.chromium import find_chromium, launched, needs_no_sandbox
+
+    found = find_chromium()
+    if found is None:
+        return Check(
+            "browser",
+            "note",
+            "no Chromium is found",
+            "apt install chromium, or cdp_url=… See docs/browser.md",
+        )
+    quiet = logging.getLogger("everthink.browser")
+    level = quiet.level
+    quiet.setLevel(logging.ERROR)  # what it would warn of is in the row
+    try:
+        async with launched(found) as connection:
+            version = await connection.send("Browser.getVersion")
+    except NoBrowser as error:
+        return Check("browser", "note", error.what, "See docs/browser.md")
+    finally:
+        quiet.setLevel(level)
+    without = ", without its own sandbox since this is root" if needs_no_sandbox() else ""
+    return Check("browser", "ok", f"{version.get('product', 'Chromium')} ({found}) starts{without}")
 
 
 def _keys() -> Iterator[Check]:
