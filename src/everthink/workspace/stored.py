@@ -9,6 +9,7 @@ of two tools that write at once, the second sees what the first wrote. Files, co
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -18,7 +19,7 @@ from weakref import WeakValueDictionary
 from ..clock import Clock, moment_of
 from ..current import current_call
 from ..errors import AgentError, WorkspaceError
-from ..store.port import AgentStore, Statement
+from ..store.port import AgentStore, Row, Statement
 from . import queries, refusals
 from .contents import PART_BYTES, Content, decoded, gathered
 from .objects import ObjectContents
@@ -112,13 +113,29 @@ class StoredFiles:
 
     async def content(self, hash: str) -> bytes | None:
         """The bytes that have this hash, while they are kept."""
-        found: list[bytes] = []
-        while rows := await self._store.fetch(queries.PART, hash, len(found)):
-            place, encoding, content = rows[0]
+        stream = await self.content_stream(hash)
+        return None if stream is None else b"".join([piece async for piece in stream])
+
+    async def content_stream(self, hash: str) -> AsyncIterator[bytes] | None:
+        """The same, part by part. Raises `ESTALE` at its end when they were forgotten meanwhile."""
+        rows = await self._store.fetch(queries.PART, hash, 0)
+        return self._pieces(hash, rows[0]) if rows else None
+
+    async def _pieces(self, hash: str, row: Row | None) -> AsyncIterator[bytes]:
+        number, seen = 0, hashlib.sha256()
+        while row is not None:
+            place, encoding, content = row
             if place == "object":
-                return await self._object(hash).get(hash)
-            found.append(decoded(encoding, content))
-        return b"".join(found) if found else None
+                async for piece in self._object(hash).stream(hash):
+                    yield piece
+                return
+            piece = decoded(encoding, content)
+            seen.update(piece)
+            yield piece
+            number += 1
+            row = next(iter(await self._store.fetch(queries.PART, hash, number)), None)
+        if seen.hexdigest() != hash:
+            raise refusals.forgotten(hash)
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
         """The bytes of a file, part by part: those that it has now, also when it is written meanwhile."""
