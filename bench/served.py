@@ -25,7 +25,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from everthink import App
 from everthink.server import Limits
+from everthink.serving.page import WithPage
 from everthink.serving.process import listen, quiet_logs, run
+from everthink.serving.target import Loaded
 
 from .ours import agent_class, family_class
 from .stranger import Target
@@ -40,10 +42,11 @@ def everthink(folder: Path) -> App:
     return App(*classes.values(), parent, store=f"sqlite:///{folder / 'sockets.db'}", grace=0.0, limits=crowd)
 
 
-def strangers(folder: Path) -> App:
-    """An agent for everybody, with the bounds as they come."""
+def strangers(folder: Path) -> WithPage:
+    """An agent for everybody, and the page beside it, with the bounds as they come."""
     crowd = Limits(agents_per_minute=1_000_000)
-    return App(Target, store=f"sqlite:///{folder / 'strangers.db'}", grace=0.0, limits=crowd)
+    app = App(Target, store=f"sqlite:///{folder / 'strangers.db'}", grace=0.0, limits=crowd)
+    return WithPage(Loaded(app, "bench", app))
 
 
 def floor(folder: Path) -> Starlette:

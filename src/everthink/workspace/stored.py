@@ -37,6 +37,8 @@ Origin = Callable[[], tuple[str | None, str | None]]
 """Which tool call, of which turn, the code that asks is part of."""
 
 _PAGE = 500
+_MANY = 2000
+"""More rows or changes than these are turned into others beside the event loop."""
 _BATCH_BYTES = 8 << 20
 """Bytes of contents that are in memory at a time while files are looked through."""
 _ENTIRE = 1 << 62
@@ -220,7 +222,7 @@ class StoredFiles:
         limits: WorkspaceLimits,
     ) -> Changes:
         now = moment_of(self._clock.now_ms())
-        plan = Plan(self._look_and_count, self._below, now=now, limits=limits)
+        plan = Plan(self._look_and_count, self._below, now=now, limits=limits, pause=_others_turn)
         self._last = -1
         await think(plan)
         if self._last < 0:
@@ -228,15 +230,18 @@ class StoredFiles:
         last, usage = self._last, await self._usage()
         after = plan.usage(usage)
         call_id, turn = self._origin()
-        changes = [
-            step.told(last + n, at=now, call_id=call_id, turn=turn) for n, step in enumerate(plan.steps, 1)
-        ]
-        kept = [Kept(change, step.before) for change, step in zip(changes, plan.steps, strict=True)]
-        statements = [
-            *await self._kept(plan),
-            *queries.changed(plan.final),
-            *queries.logged(kept),
-        ]
+        contents = await self._kept(plan)
+
+        def written() -> tuple[Changes, list[Statement]]:
+            changes = [
+                step.told(last + n, at=now, call_id=call_id, turn=turn)
+                for n, step in enumerate(plan.steps, 1)
+            ]
+            kept = [Kept(change, step.before) for change, step in zip(changes, plan.steps, strict=True)]
+            return changes, [*contents, *queries.changed(plan.final), *queries.logged(kept)]
+
+        # A folder may have fifty thousand files: others are served meanwhile.
+        changes, statements = await asyncio.to_thread(written) if len(plan.steps) > _MANY else written()
         if conclude is not None:
             await _seen_through(conclude(statements))
         elif statements:
@@ -293,7 +298,10 @@ class StoredFiles:
         return queries.entry_of(rows[0]) if rows else None
 
     async def _below(self, folder: str) -> Sequence[Entry]:
-        return [queries.entry_of(row) for row in await self._store.fetch(queries.BELOW, *range_below(folder))]
+        rows = await self._store.fetch(queries.BELOW, *range_below(folder))
+        if len(rows) <= _MANY:
+            return [queries.entry_of(row) for row in rows]
+        return await asyncio.to_thread(lambda: [queries.entry_of(row) for row in rows])
 
     def _object(self, hash: str) -> ObjectContents:
         if self._objects is None:
@@ -368,6 +376,10 @@ class StoredFiles:
             await self._sweep(limits)
         except AgentError:
             _log.exception("Old versions of the files of %s could not be forgotten.", self._store.agent)
+
+
+async def _others_turn() -> None:
+    await asyncio.sleep(0)
 
 
 def _rows_of(content: Content) -> list[Statement]:
