@@ -42,6 +42,8 @@ class Assistant(Think):
     sub_agents = (Helper,)
 
     async def on_request(self, request: Request) -> Any:
+        if request.headers.get("content-type", "").startswith("multipart/"):
+            return PlainTextResponse(f"{len(await request.form())}")
         return PlainTextResponse(f"{len(await request.body())}")
 
     async def on_before_sub_agent(self, request: Any, cls: type, name: str) -> Any:
@@ -188,6 +190,19 @@ async def test_who_hangs_up_in_the_middle_of_a_body_leaves_nothing(
             whole = f"POST {address} HTTP/1.1\r\nHost: {server.host}\r\n{head}\r\n\r\n"
             await said(server.port, whole.encode() + b'9\r\n{"path":"\r\n', hangs_up=True)
         assert await names(server) == []
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize(
+    "body", [b"--b\r\nContent-Disposition: form-data; name=f\r\n\r\nx\r\n" * 2000, b"x" * 100]
+)
+async def test_a_form_that_is_none_or_too_much_of_one_is_refused_and_no_failure_of_the_agent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, body: bytes
+) -> None:
+    form = {"Content-Type": "multipart/form-data; boundary=b"}
+    async with page(tmp_path) as server:
+        answer = await server.http("/agents/assistant/one", method="POST", headers=form, body=body)
+        assert answer.status == 400
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

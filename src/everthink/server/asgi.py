@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -466,6 +467,8 @@ class Gate:
         except (AgentElsewhere, LeaseLost) as error:
             log.info("%s", error)
             return PlainTextResponse(ELSEWHERE, 503, LATER)
+        except MultiPartException as error:
+            return PlainTextResponse(error.message, 400)  # `request.form()`: what was sent is no form
         except ClientDisconnect:
             return Response(status_code=400)  # it left in the middle of its body, and reads no answer
         except Exception as error:  # noqa: BLE001 - what it says stays here
