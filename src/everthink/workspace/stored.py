@@ -9,6 +9,7 @@ of two tools that write at once, the second sees what the first wrote. Files, co
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -18,7 +19,7 @@ from weakref import WeakValueDictionary
 from ..clock import Clock, moment_of
 from ..current import current_call
 from ..errors import AgentError, WorkspaceError
-from ..store.port import AgentStore, Statement
+from ..store.port import AgentStore, Row, Statement
 from . import queries, refusals
 from .contents import PART_BYTES, Content, decoded, gathered
 from .objects import ObjectContents
@@ -36,6 +37,8 @@ Origin = Callable[[], tuple[str | None, str | None]]
 """Which tool call, of which turn, the code that asks is part of."""
 
 _PAGE = 500
+_MANY = 2000
+"""More rows or changes than these are turned into others beside the event loop."""
 _BATCH_BYTES = 8 << 20
 """Bytes of contents that are in memory at a time while files are looked through."""
 _ENTIRE = 1 << 62
@@ -112,13 +115,29 @@ class StoredFiles:
 
     async def content(self, hash: str) -> bytes | None:
         """The bytes that have this hash, while they are kept."""
-        found: list[bytes] = []
-        while rows := await self._store.fetch(queries.PART, hash, len(found)):
-            place, encoding, content = rows[0]
+        stream = await self.content_stream(hash)
+        return None if stream is None else b"".join([piece async for piece in stream])
+
+    async def content_stream(self, hash: str) -> AsyncIterator[bytes] | None:
+        """The same, part by part. Raises `ESTALE` at its end when they were forgotten meanwhile."""
+        rows = await self._store.fetch(queries.PART, hash, 0)
+        return self._pieces(hash, rows[0]) if rows else None
+
+    async def _pieces(self, hash: str, row: Row | None) -> AsyncIterator[bytes]:
+        number, seen = 0, hashlib.sha256()
+        while row is not None:
+            place, encoding, content = row
             if place == "object":
-                return await self._object(hash).get(hash)
-            found.append(decoded(encoding, content))
-        return b"".join(found) if found else None
+                async for piece in self._object(hash).stream(hash):
+                    yield piece
+                return
+            piece = decoded(encoding, content)
+            seen.update(piece)
+            yield piece
+            number += 1
+            row = next(iter(await self._store.fetch(queries.PART, hash, number)), None)
+        if seen.hexdigest() != hash:
+            raise refusals.forgotten(hash)
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
         """The bytes of a file, part by part: those that it has now, also when it is written meanwhile."""
@@ -203,7 +222,7 @@ class StoredFiles:
         limits: WorkspaceLimits,
     ) -> Changes:
         now = moment_of(self._clock.now_ms())
-        plan = Plan(self._look_and_count, self._below, now=now, limits=limits)
+        plan = Plan(self._look_and_count, self._below, now=now, limits=limits, pause=_others_turn)
         self._last = -1
         await think(plan)
         if self._last < 0:
@@ -211,15 +230,18 @@ class StoredFiles:
         last, usage = self._last, await self._usage()
         after = plan.usage(usage)
         call_id, turn = self._origin()
-        changes = [
-            step.told(last + n, at=now, call_id=call_id, turn=turn) for n, step in enumerate(plan.steps, 1)
-        ]
-        kept = [Kept(change, step.before) for change, step in zip(changes, plan.steps, strict=True)]
-        statements = [
-            *await self._kept(plan),
-            *queries.changed(plan.final),
-            *queries.logged(kept),
-        ]
+        contents = await self._kept(plan)
+
+        def written() -> tuple[Changes, list[Statement]]:
+            changes = [
+                step.told(last + n, at=now, call_id=call_id, turn=turn)
+                for n, step in enumerate(plan.steps, 1)
+            ]
+            kept = [Kept(change, step.before) for change, step in zip(changes, plan.steps, strict=True)]
+            return changes, [*contents, *queries.changed(plan.final), *queries.logged(kept)]
+
+        # A folder may have fifty thousand files: others are served meanwhile.
+        changes, statements = await asyncio.to_thread(written) if len(plan.steps) > _MANY else written()
         if conclude is not None:
             await _seen_through(conclude(statements))
         elif statements:
@@ -276,7 +298,10 @@ class StoredFiles:
         return queries.entry_of(rows[0]) if rows else None
 
     async def _below(self, folder: str) -> Sequence[Entry]:
-        return [queries.entry_of(row) for row in await self._store.fetch(queries.BELOW, *range_below(folder))]
+        rows = await self._store.fetch(queries.BELOW, *range_below(folder))
+        if len(rows) <= _MANY:
+            return [queries.entry_of(row) for row in rows]
+        return await asyncio.to_thread(lambda: [queries.entry_of(row) for row in rows])
 
     def _object(self, hash: str) -> ObjectContents:
         if self._objects is None:
@@ -351,6 +376,10 @@ class StoredFiles:
             await self._sweep(limits)
         except AgentError:
             _log.exception("Old versions of the files of %s could not be forgotten.", self._store.agent)
+
+
+async def _others_turn() -> None:
+    await asyncio.sleep(0)
 
 
 def _rows_of(content: Content) -> list[Statement]:
