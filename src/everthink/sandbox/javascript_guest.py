@@ -206,6 +206,7 @@ class Run:
         self._stopped: str | None = None
         self._exit: int | None = None
         self._raised: str | None = None
+        self._refused: str | None = None
         self._value: bytes | None = None
         self._deadline = time.monotonic() + self._limits["wall"]
         self._task: asyncio.Task[Any] | None = None
@@ -275,7 +276,14 @@ class Run:
     # --- its run
 
     async def _evaluate(self) -> None:
-        from quickjs_rs import DeadlockError, JSError, MemoryLimitError, QuickJSError, Runtime, SourceTransform
+        from quickjs_rs import (
+            DeadlockError,
+            JSError,
+            MemoryLimitError,
+            QuickJSError,
+            Runtime,
+            SourceTransform,
+        )
         from wasmtime import Trap, WasmtimeError
 
         runtime = Runtime(memory_limit=self._limits["memory"], stack_limit=None)
@@ -292,7 +300,9 @@ class Run:
         except JSError as error:
             self._raised = self._in_words("\n".join(filter(None, (str(error), (error.stack or "").rstrip()))))
         except Trap as trap:
-            self._raised = _TOO_DEEP if "stack" in str(trap) else f"Error: The engine gave up ({_last(trap)})."
+            self._raised = (
+                _TOO_DEEP if "stack" in str(trap) else f"Error: The engine gave up ({_last(trap)})."
+            )
         except (QuickJSError, WasmtimeError) as error:
             self._raised = f"Error: The engine gave up ({_last(error)})."
         finally:
@@ -303,10 +313,9 @@ class Run:
         context.register("__host", self._asked)
         context.register("__next", self._next, is_async=True)
         context.globals["__settings"] = json.dumps(self._settings())
-        try:
-            context.eval(_sources[_OURS], module=True)
-        except Exception as error:
-            raise Wrong(_last(error).removeprefix("Error: ").rstrip(".")) from error
+        context.eval(_sources[_OURS], module=True)
+        if self._refused is not None:
+            raise Wrong(self._refused)
         style, source = self._job["style"], self._job["source"]
         if style == "function":
             self._is_module = True
@@ -345,7 +354,9 @@ class Run:
         before = "try{__job.begun();"
         self._before = len(before)
         try:
-            last = await context.eval_handle_async(f"{before}{source}\n}}catch(__e){{__job.threw(__e)}}finally{{__job.left()}}")
+            last = await context.eval_handle_async(
+                f"{before}{source}\n}}catch(__e){{__job.threw(__e)}}finally{{__job.left()}}"
+            )
         except JSError as error:
             if error.name != "SyntaxError" or self._has_begun:
                 raise
@@ -374,7 +385,10 @@ class Run:
 
     def _in_words(self, words: str) -> str:
         """An exception in the names of the job."""
-        if words.startswith(("InternalError: out of memory", "InternalError: \n")) or words == "InternalError: ":
+        if (
+            words.startswith(("InternalError: out of memory", "InternalError: \n"))
+            or words == "InternalError: "
+        ):
             self._stopped = self._stopped or "memory"
         if self._missing is not None and "module" in words:
             words += (
@@ -453,7 +467,11 @@ class Run:
                 self._streams[stream].write(text.encode("utf-8", "replace"))
             case "call", str(name), str(given):
                 return self._call(name, given)
-            case "begun",:
+            case "refuse", str(words):
+                self._refused = words
+            case "places", str(words):
+                return _FRAME.sub(self._where, words)
+            case ("begun",):
                 self._has_begun = True
             case "left", bool(is_left):
                 self._is_left = is_left
