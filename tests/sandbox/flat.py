@@ -13,7 +13,7 @@ from tests.mcp.serving import until
 
 
 async def stays_flat(sandbox: ChildSandbox, jobs: list[Job], *, warm: int, times: int) -> None:
-    """Run jobs in one child, over and over: the child and we take no more memory and descriptors than before."""
+    """Run jobs in one child, over and over: neither it nor we take more memory or descriptors."""
     host = Asked()
     for _ in range(warm):
         for job in jobs:

@@ -1,4 +1,4 @@
-"""What runs in the child: JavaScript and TypeScript, one job at a time, each in a fresh QuickJS in WebAssembly.
+"""What runs in the child: JavaScript and TypeScript, one job at a time, in a fresh QuickJS in WebAssembly.
 
     guest.py --a job--> Run: a tree, a context --javascript_guest.js--> the script --what it did--> guest.py
 
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from . import guest
-from .guest import Output, Refused, Watch, Wire, collected, with_parents
+from .guest import Guest, Output, Refused, Running, Watch, Wire, collected, with_parents
 
 _HERE = Path(__file__).parent
 _OURS, _INNER = "javascript_guest.js", "<module>"
@@ -170,7 +170,7 @@ class Tree:
         return head, list(changed.values())
 
 
-class Run:
+class Run(Running):
     """One job."""
 
     def __init__(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> None:
@@ -392,8 +392,8 @@ class Run:
             self._stopped = self._stopped or "memory"
         if self._missing is not None and "module" in words:
             words += (
-                f"\n{self._missing!r} is not here: a script has the modules of its job, the files that it sees,"
-                " node:fs and node:path. No package is installed."
+                f"\n{self._missing!r} is not here: a script has the modules of its job, the files that it"
+                " sees, node:fs and node:path. No package is installed."
             )
         words = _FRAME.sub(self._where, words).replace(" from 'eval_script'", "")
         return words if len(words) <= _LONGEST_WORDS else f"{words[: _LONGEST_WORDS - 1]}…"
@@ -651,7 +651,7 @@ def _keep(place: str, data: bytes) -> None:
     os.replace(file.name, place)
 
 
-class _JavaScript:
+class _JavaScript(Guest):
     """quickjs_rs."""
 
     def load(self) -> None:
@@ -673,9 +673,6 @@ class _JavaScript:
         _sources[_OURS] = (_HERE / "javascript_guest.js").read_text()
         for name in set(_NODE.values()):
             _sources[f"node:{name}"] = (_HERE / "node" / f"{name}.js").read_text()
-
-    async def warm(self) -> None:
-        pass
 
     def job(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> Run:
         return Run(wire, watch, job, body)

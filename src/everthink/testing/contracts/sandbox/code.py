@@ -38,7 +38,7 @@ class CodeContract(SandboxCase):
 
     def job(self, source: str, **options: Any) -> Job:
         """A piece of code that may ask."""
-        given = {"limits": self.limits, "names": NAMES, **options}
+        given: dict[str, Any] = {"limits": self.limits, "names": NAMES, **options}
         return Job(language=self.language, source=source, **given)
 
     async def run(self, source: str, host: Host | None = None, **options: Any) -> Outcome:
@@ -100,7 +100,7 @@ class CodeContract(SandboxCase):
         assert [outcome.value for outcome in outcomes] == list(range(6))
 
     async def test_the_same_answers_are_the_same_run_again(self) -> None:
-        options = {"now": 1_700_000_000_000, "seed": "one"}
+        options: dict[str, Any] = {"now": 1_700_000_000_000, "seed": "one"}
         first = await self.run(self.programs.chance, **options)
         again = await self.run(self.programs.chance, **options)
         other = await self.run(self.programs.chance, now=1_700_000_000_000, seed="two")
