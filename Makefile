@@ -76,8 +76,8 @@ walks: $(INSTALLED) ## Let windows, deaths and long conversations go a thousand 
 churn: $(INSTALLED) ## Watch memory while a thousand people come and go for 10 minutes (ARGS="--minutes 3")
 	@$(BIN)/python -m bench.churn $(ARGS)
 
-sandbox: $(INSTALLED) ## Run 1,500 scripts in one sandbox and look whether memory and descriptors stay flat
-	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/sandbox/test_bash.py -k many_scripts $(ARGS)
+sandbox: $(INSTALLED) ## Run 1,500 scripts in a child of every engine and look whether memory and descriptors stay flat
+	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/sandbox -k many_scripts $(ARGS)
 
 lint: $(INSTALLED) ## Check style and formatting
 	@$(BIN)/ruff check . scripts/cases scripts/llms scripts/reference scripts/with-postgres

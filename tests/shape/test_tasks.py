@@ -50,7 +50,7 @@ AWAITED = {
     "runtime.chat": "awaited in the same function",
     "runtime.directory": "whoever reaches, evicts or erases the agent awaits; `_erase_idle` awaits",
     "runtime.waker": "`_run` and `_wake` catch everything, log it and try again",
-    "sandbox.bash_guest": "`_work` tells the host of everything; a watch ends with its job",
+    "sandbox.guest": "`_work` tells the host of everything; a watch ends with its job",
     "sandbox.pool": "whoever gives a child back, or closes the pool, awaits",
     "sandbox.running": "awaited in the same run; what a host raises is raised by it",
     "schedules.alarms": "`run_due` awaits, for the waker, which tries again",

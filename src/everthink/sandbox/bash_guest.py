@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from . import guest
-from .guest import Output, Refused, Watch, Wire, collected, with_parents
+from .guest import Guest, Output, Refused, Running, Watch, Wire, collected, with_parents
 
 COMMANDS = 100_000
 """Commands, and rounds of one loop. bashkit has the same for a whole session, where it cannot be raised."""
@@ -25,7 +25,7 @@ _INPUT = "/dev/.stdin"
 _MOST_LINKS = 40
 
 
-class Run:
+class Run(Running):
     """One job."""
 
     def __init__(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> None:
@@ -211,7 +211,7 @@ def _writes(output: Output) -> Callable[[bytes], Coroutine[Any, Any, None]]:
     return write
 
 
-class _Bash:
+class _Bash(Guest):
     """bashkit."""
 
     def load(self) -> None:

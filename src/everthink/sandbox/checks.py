@@ -22,7 +22,7 @@ LONGEST_PATH = 4_096
 LONGEST_SOURCE = 1_000_000
 LONGEST_NAME = 255
 _COMMAND = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_FUNCTION = re.compile(r"(?!__)[A-Za-z_]\w{0,63}(?:\.[A-Za-z_]\w{0,63}){0,3}", re.A)
+_FUNCTION = re.compile(r"(?!__)[A-Za-z_]\w{0,63}(?:\.(?!__)[A-Za-z_]\w{0,63}){0,3}", re.A)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _KEPT = "Nothing was run."
 

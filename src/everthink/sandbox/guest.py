@@ -16,8 +16,9 @@ import os
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from .frames import PREFIX, lengths, packed
 from .lock import lock_down
@@ -138,32 +139,32 @@ class Watch:
                 return  # the host kills us
 
 
-class Running(Protocol):
+class Running(ABC):
     """One job."""
 
+    @abstractmethod
     def stop(self, why: str) -> None:
         """End it as soon as it can be."""
-        ...
 
+    @abstractmethod
     async def outcome(self) -> tuple[dict[str, Any], list[bytes]]:
         """Run it, and return what the host is to be told of its end."""
-        ...
 
 
-class Guest(Protocol):
+class Guest(ABC):
     """An engine in a child."""
 
+    @abstractmethod
     def load(self) -> None:
         """Load what is needed, while there are files. No thread may be left by it."""
-        ...
 
     async def warm(self) -> None:
-        """Run something, so that the first job need not wait."""
-        ...
+        """Run something behind the lock, so that the first job need not wait."""
+        await asyncio.sleep(0)
 
+    @abstractmethod
     def job(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> Running:
         """A job of the host."""
-        ...
 
 
 def collected(job: dict[str, Any], path: str) -> bool:

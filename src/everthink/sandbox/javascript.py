@@ -22,7 +22,7 @@ from .engine import ChildSandbox
 from .port import Host, HostRefused, Isolation, Job, Language
 from .running import NO_MEMORY, OVER_LIMIT, TIMED_OUT, Ended, Run
 
-__all__ = ["JavaScriptSandbox"]
+__all__ = ["JavaScriptRun", "JavaScriptSandbox"]
 
 _LANGUAGES: frozenset[Language] = frozenset({"javascript", "typescript"})
 _MODULE = re.compile(r"(?!/)(?!.*(?:^|/)\.\.?(?:/|$))[^\0\\]{1,1000}")
@@ -57,7 +57,7 @@ class JavaScriptSandbox(ChildSandbox):
         return 2 * job.limits.memory + 3 * job.limits.tree_bytes
 
     def _run(self, child: Child, job: Job, host: Host) -> Run:
-        return _JavaScriptRun(child, job, host)
+        return JavaScriptRun(child, job, host)
 
     def _refusal(self, job: Job) -> str | None:
         if job.language not in _LANGUAGES:
@@ -68,7 +68,7 @@ class JavaScriptSandbox(ChildSandbox):
         return Job(language="typescript", source="const n: number = 42; console.log(n)")
 
 
-class _JavaScriptRun(Run):
+class JavaScriptRun(Run):
     """One script in a child."""
 
     def asked(self) -> dict[str, Any]:
@@ -123,12 +123,16 @@ class _JavaScriptRun(Run):
 def _decoded(body: bytes) -> Any:
     """JSON of a guest. Half of a character that is written as two becomes a question mark."""
     try:
-        value = json.loads(body)
+        value = json.loads(body, parse_constant=_refused_constant)
         if b"\\ud" in body.lower():
             value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
         return value
     except (ValueError, RecursionError):
         raise HostRefused("What goes to the host is nested too deep, or is no JSON.") from None
+
+
+def _refused_constant(name: str) -> None:
+    raise ValueError(name)  # NaN and its like are no JSON
 
 
 def _refusal(job: Job) -> str | None:

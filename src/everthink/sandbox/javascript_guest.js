@@ -48,7 +48,7 @@ function thrownInWords(error) {
   if (!(error instanceof Error)) return `Uncaught ${inWords(error)}`;
   const where = String(error.stack ?? '').split('\n').filter((line) => line.trim() && !line.includes('(<module>:'));
   const why = error.cause === undefined ? [] : [`caused by ${inWords(error.cause)}`];
-  return [`${error.name}: ${error.message}`, ...where, ...why].join('\n');
+  return asked('places', wellFormed([`${error.name}: ${error.message}`, ...where, ...why].join('\n')));
 }
 
 const PART = 65536;
@@ -203,12 +203,13 @@ function call(name, args) {
   });
 }
 
-const offered = Object.create(null);
+// What cannot be offered is told to our side, and nothing of the job is run.
+const offered = Object.create(null), refuse = (words) => { throw host('refuse', words); };
 for (const name of settings.names) {
   const path = name.split('.'), last = path.pop();
   let place = offered;
   for (const part of path) place = place[part] ??= Object.create(null);
-  if (place[last] !== undefined || typeof place === 'function') throw new Error(`${name} is there twice.`);
+  if (typeof place === 'function' || place[last] !== undefined) refuse(`${name} cannot be both a function and a place of others`);
   place[last] = (...args) => call(name, args);
 }
 function closed(name, held) {
@@ -222,7 +223,7 @@ function closed(name, held) {
   });
 }
 for (const name of Object.keys(offered)) {
-  if (name in globalThis) throw new Error(`${name} is the name of something else in JavaScript.`);
+  if (name in globalThis) refuse(`${name} is the name of something else in JavaScript`);
   offered[name] = closed(name, offered[name]);
   define(name, offered[name]);
 }

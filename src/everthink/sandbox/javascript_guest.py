@@ -1,4 +1,4 @@
-"""What runs in the child: JavaScript and TypeScript, one job at a time, each in a fresh QuickJS in WebAssembly.
+"""What runs in the child: JavaScript and TypeScript, one job at a time, in a fresh QuickJS in WebAssembly.
 
     guest.py --a job--> Run: a tree, a context --javascript_guest.js--> the script --what it did--> guest.py
 
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from . import guest
-from .guest import Output, Refused, Watch, Wire, collected, with_parents
+from .guest import Guest, Output, Refused, Running, Watch, Wire, collected, with_parents
 
 _HERE = Path(__file__).parent
 _OURS, _INNER = "javascript_guest.js", "<module>"
@@ -170,7 +170,7 @@ class Tree:
         return head, list(changed.values())
 
 
-class Run:
+class Run(Running):
     """One job."""
 
     def __init__(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> None:
@@ -206,6 +206,7 @@ class Run:
         self._stopped: str | None = None
         self._exit: int | None = None
         self._raised: str | None = None
+        self._refused: str | None = None
         self._value: bytes | None = None
         self._deadline = time.monotonic() + self._limits["wall"]
         self._task: asyncio.Task[Any] | None = None
@@ -299,7 +300,9 @@ class Run:
         except JSError as error:
             self._raised = self._in_words("\n".join(filter(None, (str(error), (error.stack or "").rstrip()))))
         except Trap as trap:
-            self._raised = _TOO_DEEP if "stack" in str(trap) else f"Error: The engine gave up ({_last(trap)})."
+            self._raised = (
+                _TOO_DEEP if "stack" in str(trap) else f"Error: The engine gave up ({_last(trap)})."
+            )
         except (QuickJSError, WasmtimeError) as error:
             self._raised = f"Error: The engine gave up ({_last(error)})."
         finally:
@@ -310,10 +313,9 @@ class Run:
         context.register("__host", self._asked)
         context.register("__next", self._next, is_async=True)
         context.globals["__settings"] = json.dumps(self._settings())
-        try:
-            context.eval(_sources[_OURS], module=True)
-        except Exception as error:
-            raise Wrong(_last(error).removeprefix("Error: ").rstrip(".")) from error
+        context.eval(_sources[_OURS], module=True)
+        if self._refused is not None:
+            raise Wrong(self._refused)
         style, source = self._job["style"], self._job["source"]
         if style == "function":
             self._is_module = True
@@ -352,7 +354,9 @@ class Run:
         before = "try{__job.begun();"
         self._before = len(before)
         try:
-            last = await context.eval_handle_async(f"{before}{source}\n}}catch(__e){{__job.threw(__e)}}finally{{__job.left()}}")
+            last = await context.eval_handle_async(
+                f"{before}{source}\n}}catch(__e){{__job.threw(__e)}}finally{{__job.left()}}"
+            )
         except JSError as error:
             if error.name != "SyntaxError" or self._has_begun:
                 raise
@@ -381,12 +385,15 @@ class Run:
 
     def _in_words(self, words: str) -> str:
         """An exception in the names of the job."""
-        if words.startswith(("InternalError: out of memory", "InternalError: \n")) or words == "InternalError: ":
+        if (
+            words.startswith(("InternalError: out of memory", "InternalError: \n"))
+            or words == "InternalError: "
+        ):
             self._stopped = self._stopped or "memory"
         if self._missing is not None and "module" in words:
             words += (
-                f"\n{self._missing!r} is not here: a script has the modules of its job, the files that it sees,"
-                " node:fs and node:path. No package is installed."
+                f"\n{self._missing!r} is not here: a script has the modules of its job, the files that it"
+                " sees, node:fs and node:path. No package is installed."
             )
         words = _FRAME.sub(self._where, words).replace(" from 'eval_script'", "")
         return words if len(words) <= _LONGEST_WORDS else f"{words[: _LONGEST_WORDS - 1]}…"
@@ -460,7 +467,11 @@ class Run:
                 self._streams[stream].write(text.encode("utf-8", "replace"))
             case "call", str(name), str(given):
                 return self._call(name, given)
-            case "begun",:
+            case "refuse", str(words):
+                self._refused = words
+            case "places", str(words):
+                return _FRAME.sub(self._where, words)
+            case ("begun",):
                 self._has_begun = True
             case "left", bool(is_left):
                 self._is_left = is_left
@@ -640,7 +651,7 @@ def _keep(place: str, data: bytes) -> None:
     os.replace(file.name, place)
 
 
-class _JavaScript:
+class _JavaScript(Guest):
     """quickjs_rs."""
 
     def load(self) -> None:
@@ -662,9 +673,6 @@ class _JavaScript:
         _sources[_OURS] = (_HERE / "javascript_guest.js").read_text()
         for name in set(_NODE.values()):
             _sources[f"node:{name}"] = (_HERE / "node" / f"{name}.js").read_text()
-
-    async def warm(self) -> None:
-        pass
 
     def job(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> Run:
         return Run(wire, watch, job, body)

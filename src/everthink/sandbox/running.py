@@ -272,7 +272,7 @@ class Run(ABC):
         """The value of the script. `HostRefused` when it cannot be taken."""
         raise Gone("a value, and this has none")
 
-    def tell(self, words: str) -> None:
+    def tell(self, words: str) -> None:  # noqa: B027 - only bash has the custom
         """Say among the output of the script why it ended, where that is the custom."""
 
 

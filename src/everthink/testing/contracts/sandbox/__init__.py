@@ -1,5 +1,5 @@
-"""What every `Sandbox` must do. An adapter passes by subclassing `BashContract`, or `CodeContract` once for each
-of its languages, in its tests:
+"""What every `Sandbox` must do. An adapter passes by subclassing `BashContract`, or `CodeContract` once for
+each of its languages, in its tests:
 
     pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -9,8 +9,8 @@ of its languages, in its tests:
         async def open(self):
             return MySandbox(...)
 
-`HOSTILE` are bash scripts that try to take a server down, by kind; `HOSTILE_CODE` the same in other languages.
-Needs pytest with the anyio plugin.
+`HOSTILE` are bash scripts that try to take a server down, by kind; `HOSTILE_CODE` the same in other
+languages. Needs pytest with the anyio plugin.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class CodeContract(SandboxCase):
 
     def job(self, source: str, **options: Any) -> Job:
         """A piece of code that may ask."""
-        given = {"limits": self.limits, "names": NAMES, **options}
+        given: dict[str, Any] = {"limits": self.limits, "names": NAMES, **options}
         return Job(language=self.language, source=source, **given)
 
     async def run(self, source: str, host: Host | None = None, **options: Any) -> Outcome:
@@ -100,7 +100,7 @@ class CodeContract(SandboxCase):
         assert [outcome.value for outcome in outcomes] == list(range(6))
 
     async def test_the_same_answers_are_the_same_run_again(self) -> None:
-        options = {"now": 1_700_000_000_000, "seed": "one"}
+        options: dict[str, Any] = {"now": 1_700_000_000_000, "seed": "one"}
         first = await self.run(self.programs.chance, **options)
         again = await self.run(self.programs.chance, **options)
         other = await self.run(self.programs.chance, now=1_700_000_000_000, seed="two")
@@ -249,9 +249,7 @@ class CodeContract(SandboxCase):
 
     async def test_of_the_output_the_beginning_is_kept_and_the_rest_is_counted(self) -> None:
         host = Asked()
-        outcome = await self.run(
-            self.programs.prints_much, host, limits=replace(self.limits, output=25)
-        )
+        outcome = await self.run(self.programs.prints_much, host, limits=replace(self.limits, output=25))
         assert outcome.stdout == "123456789\n123456789\n12345"
         assert (outcome.status, outcome.dropped_bytes) == ("done", 25)
         assert host.written("stdout") == outcome.stdout
@@ -275,9 +273,7 @@ class CodeContract(SandboxCase):
     async def test_hostile_code_ends_at_its_limits_and_the_next_piece_runs(self) -> None:
         async with self.opened() as sandbox:
             hostile = HOSTILE_CODE[self.language].items()
-            outcomes = await asyncio.gather(
-                *(self._ended(sandbox, name, source) for name, source in hostile)
-            )
+            outcomes = await asyncio.gather(*(self._ended(sandbox, name, source) for name, source in hostile))
             assert set(outcomes) <= set(get_args(Status)) - {"paused"}
             await self._is_alive(sandbox)
 

@@ -4,6 +4,8 @@ Each piece ends as "escaped" when it got where it may not be. Only ever to be ru
 memory and processes.
 """
 
+# ruff: noqa: E501 - programs stand as they are
+
 from __future__ import annotations
 
 from ....sandbox.port import Language
@@ -49,7 +51,7 @@ _JAVASCRIPT = {
     "other globals": "[typeof process === 'undefined' ? 0 : process.binding, typeof require, typeof fetch, typeof WebAssembly, typeof XMLHttpRequest, typeof Deno, typeof Bun].some((x) => x === 'function' || x === 'object') ? 'escaped' : 'none'",
     "modules of the machine": "const all = ['child_process', 'net', 'http', 'os', 'vm', 'worker_threads', 'file:///etc/passwd', '/etc/passwd', 'http://127.0.0.1/x.js', 'data:text/javascript,1']; let found = 'none'; for (const one of all) try { await import(one); found = 'escaped' } catch {} found",
     "a constructor that is everywhere": "const f = (async () => {}).constructor('return typeof process + typeof __host'); (await f()) === 'undefinedundefined' ? 'none' : 'escaped'",
-    "a frame of its own": "console.log('\\u0000\\u0000\\u0000\\u0002\\u0000\\u0000\\u0000\\u0000{\"t\":\"done\",\"value\":1}'); 1",
+    "a frame of its own": 'console.log(\'\\u0000\\u0000\\u0000\\u0002\\u0000\\u0000\\u0000\\u0000{"t":"done","value":1}\'); 1',
     "half a character": "console.log('\\ud800'); await tools.ask('\\udfff', {['\\ud800']: 1}); '\\ud800'",
     "a proxy that never ends": "const p = new Proxy({}, {get() { for (;;) {} }, ownKeys() { for (;;) {} }}); await tools.ask(p)",
     "files without end": "for (let i = 0; ; i++) files.write('/f' + i, 'x')",

@@ -1,5 +1,7 @@
 """What a test of the contract says in each language: the same little programs, once for each."""
 
+# ruff: noqa: E501 - programs stand as they are
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
