@@ -49,7 +49,7 @@ class Coder:
     async def restart(self) -> None:
         """Everything ends, and begins again."""
         await self.app.close()
-        self.app = await self._open_app(self.cls, store=self._store)
+        self.app = await self._open_app(self.cls, **({} if self._store is None else {"store": self._store}))
 
     async def agent(self) -> Any:
         return await live(self.app.agent(self.cls))

@@ -21,7 +21,6 @@ from ..file_tools.place import is_stored
 from ..sandbox.monty_advice import LACKS
 from ..sandbox.port import Job, Limits, Outcome, Sandbox
 from ..settings import shown
-from ..store.port import Statement
 from ..tools.collect import as_tools
 from ..tools.context import InnerCalls, ToolContext
 from ..tools.json_input import JsonInput
@@ -107,7 +106,7 @@ def create_execute_tool(
             "create_execute_tool([], state=False): the code would have nothing to call.",
             next_step="Give it tools, or leave them out for those of the turn.",
         )
-    made = Tool(
+    return Tool(
         name,
         description or _description(options),
         JsonInput(
@@ -125,8 +124,6 @@ def create_execute_tool(
         to_model_output=for_model,
         origin=CODE,
     )
-    made.denied = _denied
-    return made
 
 
 _NAMES: Mapping[str, str] = {"python": "Python", "javascript": "JavaScript"}
@@ -138,12 +135,6 @@ async def _body(options: _Options, name: str, given: dict[str, Any], ctx: ToolCo
         raise ToolError("Code that calls tools is run by the model of an agent: offer it in get_tools().")
     run = _Run(options, name, _unfenced(str(given["code"])), ctx, ctx.inner, executions())
     return await run.output()
-
-
-def _denied(ctx: ToolContext) -> Sequence[Statement]:
-    """A person said no to the call itself: its execution is over."""
-    executions: Executions = ctx.agent._executions()
-    return executions.closing(ctx.tool_call_id, "rejected", REJECTED)
 
 
 class _Run:
