@@ -144,7 +144,9 @@ async def test_code_that_catches_everything_does_nothing_more(coder: MakeCoder) 
     assert len(await (await agent.executions()).pending()) == 1
 
 
-async def test_what_runs_beside_a_call_that_asks_comes_to_its_end_and_is_not_repeated(coder: MakeCoder) -> None:
+async def test_what_runs_beside_a_call_that_asks_comes_to_its_end_and_is_not_repeated(
+    coder: MakeCoder,
+) -> None:
     till = Till()
     asked = asyncio.Event()
 

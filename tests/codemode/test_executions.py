@@ -11,6 +11,7 @@ import pytest
 from everthink import tool
 from everthink.codemode import Executions
 from everthink.errors import InvalidSettings
+from everthink.tools.context import ToolContext
 from tests.codemode.support import MakeCoder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -76,7 +77,10 @@ async def test_they_are_listed_newest_first_by_state_and_by_tool(coder: MakeCode
     await agent.run("await tools.pay(amount=1)")
     executions = await agent.executions()
     assert [past.state for past in await executions.list()] == ["paused", "error", "completed"]
-    assert [past.state for past in await executions.list(states=["error", "completed"])] == ["error", "completed"]
+    assert [past.state for past in await executions.list(states=["error", "completed"])] == [
+        "error",
+        "completed",
+    ]
     assert len(await executions.list(limit=1)) == 1
     assert await executions.list(tool="other") == []
     assert len(await Executions.of(await agent.agent()).list(tool="execute")) == 3
@@ -122,11 +126,13 @@ async def test_one_that_did_not_end_is_closed_once(coder: MakeCoder) -> None:
 
 
 async def test_code_that_a_person_stops_is_closed(coder: MakeCoder) -> None:
+    requests: list[str] = []
     begun = asyncio.Event()
 
     @tool
-    async def forever() -> None:
+    async def forever(ctx: ToolContext) -> None:
         """Never ends."""
+        requests.append(ctx.request_id)
         begun.set()
         await asyncio.Event().wait()
 
@@ -137,9 +143,11 @@ async def test_code_that_a_person_stops_is_closed(coder: MakeCoder) -> None:
     handle: Any = agent.app.agent(agent.cls)
     turn = asyncio.create_task(handle.save_messages("Go"))
     await begun.wait()
-    (await agent.agent()).cancel_chat()
+    await (await agent.agent()).cancel_chat(requests[0])
     await turn
-    [past] = await (await agent.executions()).list()
+    executions = await agent.executions()
+    while (await executions.list())[0].state == "running":  # noqa: ASYNC110 - the guest is killed first
+        await asyncio.sleep(0)
+    [past] = await executions.list()
     assert past.state == "error"
     assert "was closed" in (past.outcome or {})["error"]
-

@@ -90,7 +90,7 @@ def test_a_schema_becomes_a_declaration() -> None:
     )
     assert typescript_stub("find", SCHEMA, "Find */ it.") == (
         "/** Find *\\/ it.\n    limit: How many. */\n"
-        'find(input: {limit?: number; kind: "a" | "b"; tags?: string[]; where?: {"x-y": number}}): Promise<any>;'
+        'find(input: {limit?: number; kind: "a" | "b"; tags?: string[]; where?: {"x-y": number}}): Promise<any>;'  # noqa: E501
     )
     assert python_stub("f", {"type": "object", "properties": {"x-y": {}}}, "") == (
         'async def f(**input: Any) -> Any:\n    """"""\n    ...'
@@ -117,8 +117,16 @@ def test_a_schema_becomes_a_declaration() -> None:
         (False, "Any", "never"),
         (None, "Any", "unknown"),
         ("text", "Any", "unknown"),
-        ({"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, "Sequence[str | None]", "(string | null)[]"),
-        ({"type": "object", "additionalProperties": {"type": "number"}}, "Mapping[str, Any]", "{[key: string]: number}"),
+        (
+            {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+            "Sequence[str | None]",
+            "(string | null)[]",
+        ),
+        (
+            {"type": "object", "additionalProperties": {"type": "number"}},
+            "Mapping[str, Any]",
+            "{[key: string]: number}",
+        ),
         ({"type": "object", "additionalProperties": False}, "Mapping[str, Any]", "{}"),
         ({"type": "object"}, "Mapping[str, Any]", "Record<string, unknown>"),
     ],

@@ -143,8 +143,9 @@ async def go_on(app: App, room: str, story: str) -> Any:
 
 async def settled(agent: Any) -> None:
     """No turn runs: all is done, or a person is asked."""
-    while not await agent.wait_until_stable(timeout=0.05) and not agent.has_pending_interaction():
-        pass
+    while not await agent.wait_until_stable(timeout=0.05):
+        if await Executions.of(agent).pending() and (await call_of(agent))["state"] == "approval-requested":
+            return
 
 
 async def call_of(agent: Any) -> dict[str, Any]:

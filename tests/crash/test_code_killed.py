@@ -1,4 +1,4 @@
-"""Kill the process at every commit while code calls tools: nothing is done twice, and the code is told of doubts."""
+"""Kill the process at every commit while code calls tools: nothing is done twice, doubts are told."""
 
 from __future__ import annotations
 
@@ -91,9 +91,7 @@ async def ends_of(
     return ends
 
 
-async def end_of(
-    story: str, store: str, folder: Path
-) -> tuple[list[str], dict[str, Any], dict[str, bytes]]:
+async def end_of(story: str, store: str, folder: Path) -> tuple[list[str], dict[str, Any], dict[str, bytes]]:
     async with shop(store) as app:
         agent = await go_on(app, folder.name, story)
         assert await Executions.of(agent).pending() == []

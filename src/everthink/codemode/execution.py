@@ -168,7 +168,7 @@ class Execution:
         row = self.rows[seq]
         try:
             found = await self._inner.find_out(function.tool, self._call_id(seq), given)
-        except Exception:
+        except Exception:  # noqa: BLE001 - a tool that cannot say what became of it says nothing
             _log.exception("on_interrupt of %s failed", function.full_name)
             found = REPORT
         if found is RERUN:

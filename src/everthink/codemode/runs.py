@@ -1,9 +1,10 @@
 """`Executions`: what the code of models has done for one agent, and what of it waits for a person.
 
-    Executions.of(agent).pending() --> what people are asked        .list(), .get(id), .expire(), .prune(), .delete(id)
+    Executions.of(agent).pending() --> what people are asked
+                        .list(), .get(id), .expire(), .prune(), .delete(id)
 
-A person answers through the call that asks, as for any tool: `apply_tool_approval`. What has waited for too long
-is closed by `expire`; an answer that comes later is told so.
+A person answers through the call that asks, as for any tool: `apply_tool_approval`. What has waited for too
+long is closed by `expire`; an answer that comes later is told so.
 """
 
 from __future__ import annotations
@@ -129,14 +130,14 @@ class Executions:
         return found
 
     async def _close_denied(self) -> None:
-        """A no to the call that asks ends that call, and its code with it: nobody runs it again to hear so."""
+        """A no ends the call that asks, and its code with it: nobody runs that again to hear so."""
         for row in await queries.executions(self.store, states=("paused",), limit=1_000):
             asked = await approval_of(self.store, row.id, running="")
             if asked is not None and asked.state == "denied":
                 await self.store.apply(self.closing(row.id, "rejected", REJECTED))
 
     async def expire(self, *, max_age: float | timedelta = timedelta(hours=24)) -> list[str]:
-        """Close what has waited or run for longer, and say which. What a crash left goes on by itself before."""
+        """Close what has waited or run for longer, and say which."""
         seconds = max_age.total_seconds() if isinstance(max_age, timedelta) else float(max_age)
         if not seconds >= 0:
             raise InvalidSettings(f"expire(max_age={max_age!r}) is no time above zero.")

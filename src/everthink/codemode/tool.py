@@ -267,7 +267,7 @@ class _Run:
         if self._options.transform is not None:
             try:
                 result = self._options.transform(result)
-            except Exception:
+            except Exception:  # noqa: BLE001 - the result is there all the same
                 _log.exception("transform_result of %s failed; the result is given as it is", self._name)
         if len(text_of(result)) > MOST:
             return f"[the result is left out: it has more than {MOST:,} characters; write it to a file]"
@@ -375,8 +375,8 @@ def _description(options: _Options) -> str:
         *(f"{module}: {hint}" for module, hint in options.hints.items()),
         "No network and no packages. Time stands still, and random numbers are the same when the code is run"
         " again. A call that fails raises RuntimeError; one that was cut off says so, and may have taken"
-        " effect: look before you repeat it. When a person has to agree to a call, the code goes on after that"
-        " by itself.",
+        " effect: look before you repeat it. When a person has to agree to a call, the code goes on by"
+        " itself after that.",
     ]
     if is_python:
         lines.append(f"Code is checked against the functions before anything runs. {LACKS}")

@@ -184,7 +184,8 @@ def _call(number: int, *args: object) -> int:
 
 
 def _landlock(program: Sequence[str]) -> str:
-    """No file but a program, no TCP port, no abstract socket and no signal to others, as far as this kernel knows them."""
+    """No file but a program, no TCP port, no abstract socket and no signal to others, as far as this kernel
+    knows them."""
     version = _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version <= 0:
         return "this kernel has no Landlock (Linux 5.13, switched on)"

@@ -238,7 +238,8 @@ class _Run:
                     said = await self._call(lambda s=said: s.resume({"future": ...}))
                 case FutureSnapshot():
                     call_id, answer = await self._next_of(said.pending_call_ids)
-                    said = await self._call(lambda s=said: s.resume({call_id: answer}))
+                    given = {call_id: answer}
+                    said = await self._call(lambda s=said, given=given: s.resume(given))
                 case NameLookupSnapshot():
                     said = await self._call(self._looked_up(said))
                 case _:
@@ -425,7 +426,8 @@ def _refusal(job: Job) -> str | None:
     if job.style == "command":
         return "Python is run here as a snippet or a function, not as a command. Nothing was run."
     if job.limits.memory > MEMORY // 2:
-        return f"Code may use {MEMORY // 2:,} bytes here, and not {job.limits.memory:,} (memory). Nothing was run."
+        most, wanted = MEMORY // 2, job.limits.memory
+        return f"Code may use {most:,} bytes here, and not {wanted:,} (memory). Nothing was run."
     return refusal(job)
 
 
