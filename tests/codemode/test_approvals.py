@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everthink import tool
+from everthink import Tool, tool
 from everthink.testing.scripted import calls, says
 from everthink.tools.context import ToolContext
 from tests.codemode.support import MakeCoder
@@ -41,6 +41,17 @@ class Till:
             return f"paid {amount}"
 
         self.tools = (look, pay)
+
+    def asking(self, needs_approval: Any) -> Tool:
+        """A tool that asks when that says so."""
+
+        @tool(needs_approval=needs_approval)
+        async def gated(amount: int) -> str:
+            """Pay."""
+            self.done.append(amount)
+            return f"paid {amount}"
+
+        return gated
 
 
 @pytest.mark.case(452)
@@ -161,7 +172,7 @@ async def test_what_runs_beside_a_call_that_asks_comes_to_its_end_and_is_not_rep
         asyncio.get_running_loop().call_later(0.05, asked.set)
         return True
 
-    gated = tool(till.tools[1]._source, name="gated", needs_approval=ask)  # pyright: ignore[reportPrivateUsage]
+    gated = till.asking(ask)
     agent = await coder(slow, gated)
     waiting = await agent.run("import asyncio\nawait asyncio.gather(tools.slow(), tools.gated(amount=5))")
     assert [one["state"] for one in waiting["calls"]] == ["done", "pending"]
@@ -178,6 +189,7 @@ async def test_several_executions_wait_side_by_side(coder: MakeCoder) -> None:
     play = calls("execute", {"code": "await tools.pay(amount=1)"})
     agent.model.add(play.calls("execute", {"code": "await tools.pay(amount=2)"}), says("Done."))
     result = await agent.app.agent(agent.cls).save_messages("Go")
+    assert result.message is not None
     one, other = (part["toolCallId"] for part in result.message.parts if "toolCallId" in part)
     executions = await agent.executions()
     assert sorted((p.execution, p.seq, p.input["amount"]) for p in await executions.pending()) == [
@@ -256,7 +268,11 @@ async def test_code_that_differs_on_its_second_run_is_stopped(coder: MakeCoder) 
 
 async def test_a_predicate_decides_by_the_input_who_is_asked(coder: MakeCoder) -> None:
     till = Till()
-    gated = tool(till.tools[1]._source, name="gated", needs_approval=lambda amount: amount > 10)  # pyright: ignore[reportPrivateUsage]
+
+    def is_much(amount: int) -> bool:
+        return amount > 10
+
+    gated = till.asking(is_much)
     agent = await coder(gated)
     assert (await agent.run("await tools.gated(amount=10)"))["result"] == "paid 10"
     assert (await agent.run("await tools.gated(amount=11)"))["status"] == "paused"
@@ -268,7 +284,7 @@ async def test_a_predicate_that_breaks_lets_nothing_through(coder: MakeCoder) ->
     def broken(amount: int) -> bool:
         raise ValueError("no idea")
 
-    gated = tool(till.tools[1]._source, name="gated", needs_approval=broken)  # pyright: ignore[reportPrivateUsage]
+    gated = till.asking(broken)
     agent = await coder(gated)
     output = await agent.run("await tools.gated(amount=1)")
     assert output["status"] == "error"

@@ -153,8 +153,8 @@ async def test_code_in_a_fence_and_bare_expressions_run(coder: MakeCoder, code: 
 @pytest.mark.case(408)
 @pytest.mark.case(423)
 async def test_a_name_that_python_does_not_take_is_changed(coder: MakeCoder) -> None:
-    dashed = tool(price._source, name="get-price")  # pyright: ignore[reportPrivateUsage]
-    reserved = tool(price._source, name="import")  # pyright: ignore[reportPrivateUsage]
+    dashed = price.named("get-price")
+    reserved = price.named("import")
     agent = await coder(dashed, reserved)
     output = await agent.run("[await tools.get_price(sku='pear'), await tools.import_(sku='apple')]")
     assert output["result"] == [4, 3]
@@ -162,7 +162,7 @@ async def test_a_name_that_python_does_not_take_is_changed(coder: MakeCoder) -> 
 
 @pytest.mark.case(400)
 def test_names_that_would_be_one_are_refused() -> None:
-    one, other = tool(price._source, name="a-b"), tool(price._source, name="a_b")  # pyright: ignore[reportPrivateUsage]
+    one, other = price.named("a-b"), price.named("a_b")
     with pytest.raises(ToolDefinitionError, match=r"'a-b' and 'a_b' would both be tools\.a_b"):
         create_execute_tool([one, other])
 
@@ -330,7 +330,10 @@ async def test_bytes_go_through_calls_and_results(coder: MakeCoder) -> None:
 
 @pytest.mark.case(486)
 async def test_a_result_can_be_changed_by_the_application(coder: MakeCoder) -> None:
-    agent = await coder(options={"transform_result": lambda value: {"given": value}})
+    def given(value: Any) -> Any:
+        return {"given": value}
+
+    agent = await coder(options={"transform_result": given})
     assert (await agent.run("5"))["result"] == {"given": 5}
 
 

@@ -63,6 +63,7 @@ async def test_executions_at_the_same_time_do_not_meet(coder: MakeCoder) -> None
     play = calls("execute", {"code": code.format(1)}).calls("execute", {"code": code.format(2)})
     agent.model.add(play, says("Done."))
     result = await agent.app.agent(agent.cls).save_messages("Go")
+    assert result.message is not None
     outputs = [part["output"] for part in result.message.parts if "toolCallId" in part]
     assert [output["result"] for output in outputs] == [[1, 1], [2, 2]]
     assert len({output["executionId"] for output in outputs}) == 2

@@ -135,7 +135,7 @@ async def go_on(app: App, room: str, story: str) -> Any:
         for pending in await Executions.of(agent).pending():
             await agent.apply_tool_approval(pending.execution, True)
         part = await call_of(agent)
-        if part["state"] not in ("approval-requested", "approval-responded"):
+        if part["state"] not in ("approval-requested", "approval-responded", "not stored yet"):
             break
         await agent.continue_last_turn()
     return agent
@@ -151,7 +151,8 @@ async def settled(agent: Any) -> None:
 async def call_of(agent: Any) -> dict[str, Any]:
     """The call of the conversation."""
     messages = await agent.get_messages()
-    return next(part for message in messages for part in message.parts if "toolCallId" in part)
+    parts = (part for message in messages for part in message.parts if "toolCallId" in part)
+    return next(parts, {"state": "not stored yet"})
 
 
 async def run(store: str, room: str, story: str) -> None:

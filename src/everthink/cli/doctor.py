@@ -81,7 +81,7 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     from ..plain import plain
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
-    checks = [_python(), _sqlite(), *_extras(), _bash(), *_keys(), _store(store), *_agents()]
+    checks = [_python(), _sqlite(), *_extras(), _bash(), _code(), *_keys(), _store(store), *_agents()]
     checks += [_port(port)]
     checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
@@ -140,15 +140,32 @@ def _bash() -> Check:
 async def _ran() -> Check:
     from ..sandbox.bash import BashSandbox
 
-    sandbox = BashSandbox()
+    return await _looked("bash", BashSandbox(), "scripts run", "Agents do without the tool bash.")
+
+
+def _code() -> Check:
+    """Whether Python that models write can run here: some is run."""
+    import asyncio
+
+    return asyncio.run(_ran_code())
+
+
+async def _ran_code() -> Check:
+    from ..sandbox.monty import MontySandbox
+
+    return await _looked("code", MontySandbox(), "Python runs", "The tool execute says so when it is called.")
+
+
+async def _looked(name: str, sandbox: Any, what: str, without_it: str) -> Check:
+    """Run a job and look how the process is locked in."""
     try:
         if (problem := await sandbox.check()) is not None:
-            return Check("bash", "note", problem, "Agents do without the tool bash. See docs/sandbox.md")
+            return Check(name, "note", problem, f"{without_it} See docs/sandbox.md")
         missing = [f"{step}: {why}" for step, why in (await sandbox.held()).items() if why]
     finally:
         await sandbox.aclose()
     without = f", without one of its walls ({'; '.join(missing)})" if missing else ""
-    return Check("bash", "ok", f"scripts run in a locked process{without}")
+    return Check(name, "ok", f"{what} in a locked process{without}")
 
 
 def _keys() -> Iterator[Check]:

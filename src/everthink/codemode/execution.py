@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from ..clock import Clock
 from ..errors import ToolInputError
@@ -128,8 +128,6 @@ class Execution:
                 raise Pause
             case Diverged(words):
                 raise Divergence(words)
-            case never:
-                assert_never(never)
 
     async def _unless_closing(self) -> None:
         """Go no further when the run is ending: whatever the code asks from then on never was."""

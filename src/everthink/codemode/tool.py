@@ -13,8 +13,8 @@ import functools
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from ..errors import InvalidSettings, ToolDefinitionError, ToolError
 from ..file_tools.place import is_stored
@@ -94,7 +94,7 @@ def create_execute_tool(
         given,
         state,
         language,
-        Limits(**{**{f: getattr(bound, f) for f in bound.__slots__}, "wall": timeout}),
+        replace(bound, wall=timeout),
         sandbox,
         dict(hints or {}),
         transform_result,
@@ -166,7 +166,7 @@ class _Run:
             row = await self._begin(now)
         elif (answered := await self._take_answer(rows)) is not None:
             if isinstance(answered, dict):
-                return await self._end("rejected", cast("dict[str, Any]", answered))
+                return await self._end("rejected", answered)
             rows = await queries.calls_of(self._store, self._id)
         execution = Execution(
             self._id,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import time
@@ -334,10 +335,9 @@ class _Run:
     def _add(self, call_id: int, asked: Any) -> None:
         task = asyncio.ensure_future(asked)
         self._asked[call_id] = task
-        task.add_done_callback(lambda _: self._has_answer(call_id))
+        task.add_done_callback(functools.partial(self._has_answer, call_id))
 
-    def _has_answer(self, call_id: int) -> None:
-        task = self._asked[call_id]
+    def _has_answer(self, call_id: int, task: asyncio.Future[Any]) -> None:
         if task.cancelled():
             return
         error = task.exception()

@@ -18,8 +18,9 @@ LACKS = (
     "It is a subset of Python. There are no classes with bases (so no exceptions of your own, Enum or"
     " TypedDict), no generators and `yield`, no `del`, no properties, no `async with`, no asyncio.create_task"
     " and no unbound methods as keys (write `key=lambda s: s.lower()`). Of the standard library there are"
-    " only asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools,"
-    " hashlib, itertools, json, math, os, pathlib, random, re, sys, time, tomllib, typing and unicodedata."
+    " only asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal,"
+    " functools, hashlib, itertools, json, math, os, pathlib, random, re, sys, time, tomllib, typing and"
+    " unicodedata."
 )
 
 _ERRORS = {
