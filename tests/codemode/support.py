@@ -18,7 +18,9 @@ __all__ = ["Coder", "MakeCoder", "coder_maker"]
 class Coder:
     """One agent and its model."""
 
-    def __init__(self, open_app: OpenApp, app: App, cls: type[Think], model: ScriptedModel, store: Any) -> None:
+    def __init__(
+        self, open_app: OpenApp, app: App, cls: type[Think], model: ScriptedModel, store: Any
+    ) -> None:
         self._open_app, self._store = open_app, store
         self.app, self.cls, self.model = app, cls, model
 
@@ -49,7 +51,7 @@ class Coder:
     async def restart(self) -> None:
         """Everything ends, and begins again."""
         await self.app.close()
-        self.app = await self._open_app(self.cls, store=self._store)
+        self.app = await self._open_app(self.cls, **({} if self._store is None else {"store": self._store}))
 
     async def agent(self) -> Any:
         return await live(self.app.agent(self.cls))
@@ -69,7 +71,9 @@ MakeCoder = Callable[..., Awaitable[Coder]]
 def coder_maker(open_app: OpenApp) -> MakeCoder:
     """Makes them on the apps of a test."""
 
-    async def make(*tools: Any, store: Any = None, options: dict[str, Any] | None = None, **members: Any) -> Coder:
+    async def make(
+        *tools: Any, store: Any = None, options: dict[str, Any] | None = None, **members: Any
+    ) -> Coder:
         model = ScriptedModel()
 
         def get_tools(self: Any) -> Any:

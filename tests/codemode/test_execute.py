@@ -44,10 +44,14 @@ async def breaks(why: str) -> None:
 @pytest.mark.case(491)
 async def test_code_calls_tools_and_its_last_expression_is_the_result(coder: MakeCoder) -> None:
     agent = await coder(price, sizes)
-    output = await agent.run("a = await tools.price(sku='apple')\nb = await tools.price('pear', count=2)\n[a, b, await tools.sizes()]")
+    output = await agent.run(
+        "a = await tools.price(sku='apple')\nb = await tools.price('pear', count=2)\n[a, b, await tools.sizes()]"  # noqa: E501
+    )
     assert output["status"] == "completed"
     assert output["result"] == [3, 8, {"s": 1, "items": [1, 2.5, None, True]}]
-    assert [(one["seq"], one["name"], one["state"], one["input"], one["output"]) for one in output["calls"]] == [
+    assert [
+        (one["seq"], one["name"], one["state"], one["input"], one["output"]) for one in output["calls"]
+    ] == [
         (1, "tools.price", "done", {"sku": "apple"}, 3),
         (2, "tools.price", "done", {"count": 2, "sku": "pear"}, 8),
         (3, "tools.sizes", "done", {}, {"s": 1, "items": [1, 2.5, None, True]}),
@@ -68,7 +72,9 @@ async def test_calls_run_at_the_same_time(coder: MakeCoder) -> None:
         return name.upper()
 
     agent = await coder(meet)
-    output = await agent.run("import asyncio\nawait asyncio.gather(tools.meet(name='a'), tools.meet(name='b'))")
+    output = await agent.run(
+        "import asyncio\nawait asyncio.gather(tools.meet(name='a'), tools.meet(name='b'))"
+    )
     assert output["result"] == ["A", "B"]
 
 
@@ -78,7 +84,9 @@ async def test_calls_run_at_the_same_time(coder: MakeCoder) -> None:
 @pytest.mark.case(494)
 async def test_a_tool_that_fails_raises_in_the_code_which_may_catch_it(coder: MakeCoder) -> None:
     agent = await coder(breaks)
-    caught = await agent.run("try:\n    await tools.breaks(why='closed')\nexcept RuntimeError as e:\n    said = str(e)\nsaid")
+    caught = await agent.run(
+        "try:\n    await tools.breaks(why='closed')\nexcept RuntimeError as e:\n    said = str(e)\nsaid"
+    )
     assert (caught["status"], caught["result"]) == ("completed", "closed")
     assert caught["calls"][0]["error"] == "closed"
     not_caught = await agent.run("await tools.breaks(why='closed')")
@@ -90,7 +98,9 @@ async def test_a_tool_that_fails_raises_in_the_code_which_may_catch_it(coder: Ma
 @pytest.mark.case(402)
 async def test_what_code_prints_is_shown(coder: MakeCoder) -> None:
     agent = await coder()
-    output = await agent.run("import sys\nprint('one', 2)\nprint('no', file=sys.stderr)\nprint('end', end='')")
+    output = await agent.run(
+        "import sys\nprint('one', 2)\nprint('no', file=sys.stderr)\nprint('end', end='')"
+    )
     assert output["logs"] == ["one 2", "[error] no", "end"]
     assert output["result"] is None
     assert agent.shown["logs"] == "one 2\n[error] no\nend"
@@ -99,13 +109,17 @@ async def test_what_code_prints_is_shown(coder: MakeCoder) -> None:
 @pytest.mark.case(409)
 async def test_code_that_takes_too_long_is_stopped(coder: MakeCoder) -> None:
     agent = await coder(options={"timeout": 0.5})
-    output = await agent.run("while True:\n    try:\n        while True: pass\n    except BaseException: pass")
+    output = await agent.run(
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+    )
     assert output["status"] == "error"
     assert "0.5 seconds (wall)" in output["error"]
 
 
 @pytest.mark.case(404)
-@pytest.mark.parametrize("attempt", ["import socket", "import urllib.request", "import httpx", "import subprocess"])
+@pytest.mark.parametrize(
+    "attempt", ["import socket", "import urllib.request", "import httpx", "import subprocess"]
+)
 async def test_there_is_no_network(coder: MakeCoder, attempt: str) -> None:
     agent = await coder()
     output = await agent.run(attempt)
@@ -139,8 +153,8 @@ async def test_code_in_a_fence_and_bare_expressions_run(coder: MakeCoder, code: 
 @pytest.mark.case(408)
 @pytest.mark.case(423)
 async def test_a_name_that_python_does_not_take_is_changed(coder: MakeCoder) -> None:
-    dashed = tool(price._source, name="get-price")  # pyright: ignore[reportPrivateUsage]
-    reserved = tool(price._source, name="import")  # pyright: ignore[reportPrivateUsage]
+    dashed = price.named("get-price")
+    reserved = price.named("import")
     agent = await coder(dashed, reserved)
     output = await agent.run("[await tools.get_price(sku='pear'), await tools.import_(sku='apple')]")
     assert output["result"] == [4, 3]
@@ -148,7 +162,7 @@ async def test_a_name_that_python_does_not_take_is_changed(coder: MakeCoder) -> 
 
 @pytest.mark.case(400)
 def test_names_that_would_be_one_are_refused() -> None:
-    one, other = tool(price._source, name="a-b"), tool(price._source, name="a_b")  # pyright: ignore[reportPrivateUsage]
+    one, other = price.named("a-b"), price.named("a_b")
     with pytest.raises(ToolDefinitionError, match=r"'a-b' and 'a_b' would both be tools\.a_b"):
         create_execute_tool([one, other])
 
@@ -257,7 +271,9 @@ async def test_a_call_of_code_has_the_time_limit_of_its_tool(coder: MakeCoder) -
         await asyncio.Event().wait()
 
     agent = await coder(slow)
-    output = await agent.run("try:\n    await tools.slow()\nexcept RuntimeError as e:\n    said = str(e)\nsaid")
+    output = await agent.run(
+        "try:\n    await tools.slow()\nexcept RuntimeError as e:\n    said = str(e)\nsaid"
+    )
     assert "did not finish within 0.05 seconds" in output["result"]
 
 
@@ -307,16 +323,18 @@ async def test_bytes_go_through_calls_and_results(coder: MakeCoder) -> None:
     agent = await coder()
     output = await agent.run(
         "await state.write_file_bytes(path='/b', content=b'\\x00\\xff')\n"
-        "data = await state.read_file_bytes(path='/b')\n[data == b'\\x00\\xff', open('/b', 'rb').read() == data, data]"
+        "data = await state.read_file_bytes(path='/b')\n[data == b'\\x00\\xff', open('/b', 'rb').read() == data, data]"  # noqa: E501
     )
     assert output["result"] == [True, True, {"__bytes__": "AP8="}]
 
 
 @pytest.mark.case(486)
 async def test_a_result_can_be_changed_by_the_application(coder: MakeCoder) -> None:
-    agent = await coder(options={"transform_result": lambda value: {"given": value}})
-    assert (await agent.run("5"))["result"] == {"given": 5}
+    def given(value: Any) -> Any:
+        return {"given": value}
 
+    agent = await coder(options={"transform_result": given})
+    assert (await agent.run("5"))["result"] == {"given": 5}
 
 
 async def test_a_change_of_a_result_that_fails_leaves_it_as_it_is(coder: MakeCoder) -> None:
@@ -354,6 +372,6 @@ async def test_code_finds_functions_by_words(coder: MakeCoder) -> None:
 async def test_the_clock_stands_still_and_random_numbers_have_a_seed(coder: MakeCoder) -> None:
     agent = await coder()
     output = await agent.run(
-        "import time, random, datetime\n[time.time() == datetime.datetime.now().timestamp(), random.random() < 1]"
+        "import time, random, datetime\n[time.time() == datetime.datetime.now().timestamp(), random.random() < 1]"  # noqa: E501
     )
     assert output["result"] == [True, True]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 if TYPE_CHECKING:
+    from ..monty.sandbox import MontySandbox
     from ..sandbox.engine import ChildSandbox
 
 __all__ = ["command"]
@@ -143,10 +144,12 @@ def _sandboxes() -> list[Check]:
 
 
 async def _ran() -> list[Check]:
+    from ..monty.sandbox import MontySandbox
     from ..sandbox.bash import BashSandbox
     from ..sandbox.javascript import JavaScriptSandbox
 
     return [
+        await _tried("code", MontySandbox(), "The tool execute says so when it is called. See docs/sandbox.md"),
         await _tried("bash", BashSandbox(), "Agents do without the tool bash. See docs/sandbox.md"),
         await _tried(
             "javascript", JavaScriptSandbox(), "JavaScript and TypeScript do not run. See docs/sandbox.md"
@@ -154,7 +157,7 @@ async def _ran() -> list[Check]:
     ]
 
 
-async def _tried(name: str, sandbox: ChildSandbox, without: str) -> Check:
+async def _tried(name: str, sandbox: ChildSandbox | MontySandbox, without: str) -> Check:
     try:
         if (problem := await sandbox.check()) is not None:
             return Check(name, "note", problem, without)

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from ..clock import Clock
 from ..errors import ToolInputError
@@ -128,8 +128,6 @@ class Execution:
                 raise Pause
             case Diverged(words):
                 raise Divergence(words)
-            case never:
-                assert_never(never)
 
     async def _unless_closing(self) -> None:
         """Go no further when the run is ending: whatever the code asks from then on never was."""
@@ -168,7 +166,7 @@ class Execution:
         row = self.rows[seq]
         try:
             found = await self._inner.find_out(function.tool, self._call_id(seq), given)
-        except Exception:
+        except Exception:  # noqa: BLE001 - a tool that cannot say what became of it says nothing
             _log.exception("on_interrupt of %s failed", function.full_name)
             found = REPORT
         if found is RERUN:

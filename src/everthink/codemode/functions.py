@@ -1,6 +1,6 @@
 """The functions that code can call: tools under names that a language takes, with their stubs.
 
-tools of the turn, state.* --Function--> Job.names (stubs, which the code is checked against), search, describe
+tools of the turn, state.* --Function--> Job.names (stubs, to check code against), search, describe
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def functions_of(module: str, tools: Iterable[Tool]) -> dict[str, Function]:
         other = found.get(function.full_name)
         if other is not None:
             raise ToolDefinitionError(
-                f"The tools {other.tool.name!r} and {tool.name!r} would both be {function.full_name} in code.",
+                f"The tools {other.tool.name!r} and {tool.name!r}"
+                f" would both be {function.full_name} in code.",
                 next_step="Give one of them another name with @tool(name=...).",
             )
         found[function.full_name] = function

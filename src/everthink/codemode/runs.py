@@ -1,9 +1,10 @@
 """`Executions`: what the code of models has done for one agent, and what of it waits for a person.
 
-    Executions.of(agent).pending() --> what people are asked        .list(), .get(id), .expire(), .prune(), .delete(id)
+    Executions.of(agent).pending() --> what people are asked
+                        .list(), .get(id), .expire(), .prune(), .delete(id)
 
-A person answers through the call that asks, as for any tool: `apply_tool_approval`. What has waited for too long
-is closed by `expire`; an answer that comes later is told so.
+A person answers through the call that asks, as for any tool: `apply_tool_approval`. What has waited for too
+long is closed by `expire`; an answer that comes later is told so.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from ..clock import Clock, moment_of
 from ..errors import InvalidSettings
+from ..journal.ledger import approval_of
 from ..sandbox.port import Sandbox
 from ..store.port import AgentStore, Statement
 from . import queries
@@ -92,11 +94,13 @@ class Executions:
         self, *, states: Sequence[ExecutionState] = (), tool: str | None = None, limit: int = 50
     ) -> list[Past]:
         """The latest ones, the newest first."""
+        await self._close_denied()
         rows = await queries.executions(self.store, states=states, runtime=tool, limit=limit)
         return [_past(row) for row in rows]
 
     async def get(self, id: str) -> Past | None:
         """One, with its calls."""
+        await self._close_denied()
         row = await queries.found(self.store, id)
         if row is None:
             return None
@@ -114,6 +118,7 @@ class Executions:
 
     async def pending(self, id: str | None = None) -> list[Pending]:
         """What people are asked, the newest execution first."""
+        await self._close_denied()
         found: list[Pending] = []
         for row in await queries.executions(self.store, states=("paused",), limit=1_000):
             if id is None or row.id == id:
@@ -124,8 +129,15 @@ class Executions:
                 ]
         return found
 
+    async def _close_denied(self) -> None:
+        """A no ends the call that asks, and its code with it: nobody runs that again to hear so."""
+        for row in await queries.executions(self.store, states=("paused",), limit=1_000):
+            asked = await approval_of(self.store, row.id, running="")
+            if asked is not None and asked.state == "denied":
+                await self.store.apply(self.closing(row.id, "rejected", REJECTED))
+
     async def expire(self, *, max_age: float | timedelta = timedelta(hours=24)) -> list[str]:
-        """Close what has waited or run for longer, and say which. What a crash left goes on by itself before."""
+        """Close what has waited or run for longer, and say which."""
         seconds = max_age.total_seconds() if isinstance(max_age, timedelta) else float(max_age)
         if not seconds >= 0:
             raise InvalidSettings(f"expire(max_age={max_age!r}) is no time above zero.")

@@ -1,6 +1,7 @@
 """Finding a function by words, for code that does not know its name.
 
-    "refund order" --search--> the functions, the best first        "tools.refund" --describe--> its declaration
+    "refund order" --search--> the functions, the best first
+    "tools.refund" --describe--> its declaration
 
 Pure. A word counts more in a name than in a description, and whole more than in part.
 """

@@ -1,6 +1,7 @@
 """What is shown of an execution: to people while it runs and afterwards, and to the model.
 
-    the log, the output --shown--> {status, executionId, calls, logs, …}   --for_model--> the same, within bounds
+    the log, the output --calls_of, lines_of--> {status, executionId, calls, logs, …}
+                        --for_model--> the same, within bounds
 
 Pure. What people see of a call is shortened; the rows have all of it.
 """

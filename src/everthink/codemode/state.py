@@ -3,8 +3,8 @@
     state.write_file(...) --Tool--> Workspace --one commit: the file, the row of the call--> durable
     open("/a").read()     --files.read--> the same
 
-Each is a tool, so hooks and observers see it as they see any call. All of them are logged, reads as well: a read
-that was made again would see what the code itself has written since.
+Each is a tool, so hooks and observers see it as they see any call. All of them are logged, reads as well: a
+read that was made again would see what the code itself has written since.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ANY: Mapping[str, Any] = {}
 
 @functools.lru_cache(maxsize=2)
 def state_tools(*, is_once: bool) -> Mapping[str, Tool]:
-    """The functions by their full names. `is_once`: a write that a crash cut off has certainly not happened."""
+    """The functions by full name. `is_once`: a write that a crash cut off has certainly not happened."""
     place = Place(is_once=is_once)
     made = {**_reading(place), **_writing(place), **_files(place)}
     return MappingProxyType(made)

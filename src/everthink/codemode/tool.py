@@ -13,15 +13,14 @@ import functools
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from ..errors import InvalidSettings, ToolDefinitionError, ToolError
 from ..file_tools.place import is_stored
 from ..monty.advice import LACKS
 from ..sandbox.port import Job, Limits, Outcome, Sandbox
 from ..settings import shown
-from ..store.port import Statement
 from ..tools.collect import as_tools
 from ..tools.context import InnerCalls, ToolContext
 from ..tools.json_input import JsonInput
@@ -95,7 +94,7 @@ def create_execute_tool(
         given,
         state,
         language,
-        Limits(**{**{f: getattr(bound, f) for f in bound.__slots__}, "wall": timeout}),
+        replace(bound, wall=timeout),
         sandbox,
         dict(hints or {}),
         transform_result,
@@ -107,7 +106,7 @@ def create_execute_tool(
             "create_execute_tool([], state=False): the code would have nothing to call.",
             next_step="Give it tools, or leave them out for those of the turn.",
         )
-    made = Tool(
+    return Tool(
         name,
         description or _description(options),
         JsonInput(
@@ -125,8 +124,6 @@ def create_execute_tool(
         to_model_output=for_model,
         origin=CODE,
     )
-    made.denied = _denied
-    return made
 
 
 _NAMES: Mapping[str, str] = {"python": "Python", "javascript": "JavaScript"}
@@ -138,12 +135,6 @@ async def _body(options: _Options, name: str, given: dict[str, Any], ctx: ToolCo
         raise ToolError("Code that calls tools is run by the model of an agent: offer it in get_tools().")
     run = _Run(options, name, _unfenced(str(given["code"])), ctx, ctx.inner, executions())
     return await run.output()
-
-
-def _denied(ctx: ToolContext) -> Sequence[Statement]:
-    """A person said no to the call itself: its execution is over."""
-    executions: Executions = ctx.agent._executions()
-    return executions.closing(ctx.tool_call_id, "rejected", REJECTED)
 
 
 class _Run:
@@ -175,7 +166,7 @@ class _Run:
             row = await self._begin(now)
         elif (answered := await self._take_answer(rows)) is not None:
             if isinstance(answered, dict):
-                return await self._end("rejected", cast("dict[str, Any]", answered))
+                return await self._end("rejected", answered)
             rows = await queries.calls_of(self._store, self._id)
         execution = Execution(
             self._id,
@@ -276,7 +267,7 @@ class _Run:
         if self._options.transform is not None:
             try:
                 result = self._options.transform(result)
-            except Exception:
+            except Exception:  # noqa: BLE001 - the result is there all the same
                 _log.exception("transform_result of %s failed; the result is given as it is", self._name)
         if len(text_of(result)) > MOST:
             return f"[the result is left out: it has more than {MOST:,} characters; write it to a file]"
@@ -384,8 +375,8 @@ def _description(options: _Options) -> str:
         *(f"{module}: {hint}" for module, hint in options.hints.items()),
         "No network and no packages. Time stands still, and random numbers are the same when the code is run"
         " again. A call that fails raises RuntimeError; one that was cut off says so, and may have taken"
-        " effect: look before you repeat it. When a person has to agree to a call, the code goes on after that"
-        " by itself.",
+        " effect: look before you repeat it. When a person has to agree to a call, the code goes on by"
+        " itself after that.",
     ]
     if is_python:
         lines.append(f"Code is checked against the functions before anything runs. {LACKS}")

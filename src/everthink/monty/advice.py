@@ -1,9 +1,10 @@
 """What a model is told of code that does not run: which line, why, and the way round.
 
-    diagnostics of the type checker --blocking--> those that are certain    an error --advised--> with a way round
+    diagnostics of the type checker --blocking--> those that are certain
+    an error --advised--> the same with a way round
 
-Pure. The interpreter has less of Python than models expect. A sentence on what to write in its place saves the
-next attempt.
+Pure. The interpreter has less of Python than models expect. A sentence on what to write in its place saves
+the next attempt.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ __all__ = ["BUILTINS", "LACKS", "advised", "blocking"]
 
 LACKS = (
     "It is a subset of Python. There are no classes with bases (so no exceptions of your own, Enum or"
-    " TypedDict), no generators and `yield`, no `del`, no properties, no `async with`, no asyncio.create_task,"
-    " and no unbound methods as keys (write `key=lambda s: s.lower()`). Of the standard library there are only"
-    " asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools,"
-    " hashlib, itertools, json, math, os, pathlib, random, re, sys, time, tomllib, typing and unicodedata."
+    " TypedDict), no generators and `yield`, no `del`, no properties, no `async with`, no asyncio.create_task"
+    " and no unbound methods as keys (write `key=lambda s: s.lower()`). Of the standard library there are"
+    " only asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal,"
+    " functools, hashlib, itertools, json, math, os, pathlib, random, re, sys, time, tomllib, typing and"
+    " unicodedata."
 )
 
 _ERRORS = {

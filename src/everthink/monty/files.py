@@ -2,8 +2,8 @@
 
     Monty --"Path.read_text"--> Tree | HostFiles --> an answer, or an OSError with words
 
-A guest writes to a file piece by piece and every piece comes here; a file that is opened for writing is there,
-empty, from then on.
+A guest writes to a file piece by piece and every piece comes here; a file that is opened for writing is
+there, empty, from then on.
 """
 
 from __future__ import annotations
@@ -37,14 +37,37 @@ class Found:
 class GuestFiles(Protocol):
     """What `open()` and `Path` come to. What is refused is an `OSError`."""
 
-    async def stat(self, path: str) -> Found | None: ...
-    async def read(self, path: str) -> bytes: ...
-    async def write(self, path: str, data: bytes) -> None: ...
-    async def append(self, path: str, data: bytes) -> None: ...
-    async def mkdir(self, path: str) -> None: ...
-    async def remove(self, path: str) -> None: ...
-    async def names(self, path: str) -> list[str]: ...
-    async def rename(self, path: str, to: str) -> None: ...
+    async def stat(self, path: str) -> Found | None:
+        """What is at a path."""
+        ...
+
+    async def read(self, path: str) -> bytes:
+        """The bytes of a file."""
+        ...
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Write a file anew."""
+        ...
+
+    async def append(self, path: str, data: bytes) -> None:
+        """Add to the end of a file."""
+        ...
+
+    async def mkdir(self, path: str) -> None:
+        """Make a folder, whose parent is there."""
+        ...
+
+    async def remove(self, path: str) -> None:
+        """Remove a file or an empty folder."""
+        ...
+
+    async def names(self, path: str) -> list[str]:
+        """The names in a folder."""
+        ...
+
+    async def rename(self, path: str, to: str) -> None:
+        """Move a file or folder."""
+        ...
 
 
 class Tree:
@@ -56,11 +79,13 @@ class Tree:
         self.folders = {"/", *job.folders, *parents_of((*job.files, *job.folders))}
 
     async def stat(self, path: str) -> Found | None:
+        """What is at a path."""
         if path in self.files:
             return Found(is_folder=False, size=len(self.files[path]), modified=(self._job.now or 0) / 1000)
         return Found(is_folder=True) if path in self.folders else None
 
     async def read(self, path: str) -> bytes:
+        """The bytes of a file."""
         if path in self.folders:
             raise IsADirectoryError(f"Is a directory: {path!r}")
         if path not in self.files:
@@ -68,6 +93,7 @@ class Tree:
         return self.files[path]
 
     async def write(self, path: str, data: bytes) -> None:
+        """Write a file anew."""
         if path in self.folders:
             raise IsADirectoryError(f"Is a directory: {path!r}")
         parent = posixpath.dirname(path)
@@ -83,9 +109,11 @@ class Tree:
         self.files[path] = data
 
     async def append(self, path: str, data: bytes) -> None:
+        """Add to the end of a file."""
         await self.write(path, self.files.get(path, b"") + data)
 
     async def mkdir(self, path: str) -> None:
+        """Make a folder, whose parent is there."""
         self._make_room(path)
         self.folders.add(path)
 
@@ -96,6 +124,7 @@ class Tree:
             raise OSError(f"there would be more than {self._job.limits.files:,} new files (files)")
 
     async def remove(self, path: str) -> None:
+        """Remove a file or an empty folder."""
         if path in self.files:
             del self.files[path]
             return
@@ -104,12 +133,14 @@ class Tree:
         self.folders.remove(path)
 
     async def names(self, path: str) -> list[str]:
+        """The names in a folder."""
         inside = {
             one for one in (*self.files, *self.folders) if one != "/" and posixpath.dirname(one) == path
         }
         return sorted(posixpath.basename(one) for one in inside)
 
     async def rename(self, path: str, to: str) -> None:
+        """Move a file or folder."""
         if path in self.folders:
             moved = f"{path}/"
             if f"{to}/".startswith(moved):
@@ -167,31 +198,39 @@ class HostFiles:
             raise _CODES.get(code.strip(), OSError)(words.strip() or str(refused)) from refused
 
     async def stat(self, path: str) -> Found | None:
+        """What is at a path."""
         found = await self._call("stat", path)
         if found is None:
             return None
         return Found(found["type"] == "directory", int(found["size"]), float(found["mtime"]) / 1000)
 
     async def read(self, path: str) -> bytes:
+        """The bytes of a file."""
         data = await self._call("read", path)
         return data.encode() if isinstance(data, str) else bytes(data)
 
     async def write(self, path: str, data: bytes) -> None:
+        """Write a file anew."""
         await self._call("write", path, data)
 
     async def append(self, path: str, data: bytes) -> None:
+        """Add to the end of a file."""
         await self._call("append", path, data)
 
     async def mkdir(self, path: str) -> None:
+        """Make a folder, whose parent is there."""
         await self._call("mkdir", path)
 
     async def remove(self, path: str) -> None:
+        """Remove a file or an empty folder."""
         await self._call("remove", path)
 
     async def names(self, path: str) -> list[str]:
+        """The names in a folder."""
         return [str(name) for name in await self._call("list", path)]
 
     async def rename(self, path: str, to: str) -> None:
+        """Move a file or folder."""
         await self._call("rename", path, to)
 
 

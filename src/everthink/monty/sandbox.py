@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import time
@@ -238,7 +239,8 @@ class _Run:
                     said = await self._call(lambda s=said: s.resume({"future": ...}))
                 case FutureSnapshot():
                     call_id, answer = await self._next_of(said.pending_call_ids)
-                    said = await self._call(lambda s=said: s.resume({call_id: answer}))
+                    given = {call_id: answer}
+                    said = await self._call(lambda s=said, given=given: s.resume(given))
                 case NameLookupSnapshot():
                     said = await self._call(self._looked_up(said))
                 case _:
@@ -333,10 +335,9 @@ class _Run:
     def _add(self, call_id: int, asked: Any) -> None:
         task = asyncio.ensure_future(asked)
         self._asked[call_id] = task
-        task.add_done_callback(lambda _: self._has_answer(call_id))
+        task.add_done_callback(functools.partial(self._has_answer, call_id))
 
-    def _has_answer(self, call_id: int) -> None:
-        task = self._asked[call_id]
+    def _has_answer(self, call_id: int, task: asyncio.Future[Any]) -> None:
         if task.cancelled():
             return
         error = task.exception()
@@ -425,7 +426,8 @@ def _refusal(job: Job) -> str | None:
     if job.style == "command":
         return "Python is run here as a snippet or a function, not as a command. Nothing was run."
     if job.limits.memory > MEMORY // 2:
-        return f"Code may use {MEMORY // 2:,} bytes here, and not {job.limits.memory:,} (memory). Nothing was run."
+        most, wanted = MEMORY // 2, job.limits.memory
+        return f"Code may use {most:,} bytes here, and not {wanted:,} (memory). Nothing was run."
     return refusal(job)
 
 

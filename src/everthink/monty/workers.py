@@ -127,7 +127,7 @@ class Workers:
         from pydantic_monty._binary import find_monty_binary
 
         asked = await asyncio.create_subprocess_exec(
-            *_command("held", os.path.realpath(find_monty_binary()), parent=os.getpid()),
+            *_command("held", find_monty_binary(), parent=os.getpid()),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env={},

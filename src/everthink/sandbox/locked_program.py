@@ -2,8 +2,8 @@
 
     a shell line of monty/workers.py --> lock_down --> the program, with its own arguments
 
-Runs alone in its process; it imports the standard library and `lock.py`. What it says on its standard error is
-lost: a worker tells no secrets there, and nobody reads it.
+Runs alone in its process; it imports the standard library and `lock.py`. What it says on its standard error
+is lost: nobody reads it.
 """
 
 from __future__ import annotations

@@ -29,9 +29,6 @@ from .run import run, runs_on_loop, stream, streams
 from .signature import Kind, definition_of, enclosing_names, read_signature, refuse, takes
 from .written import does_something, tell_unknown_help
 
-if TYPE_CHECKING:
-    from ..store.port import Statement
-
 if TYPE_CHECKING:  # their defaults let users write `Tool` alone
     from typing_extensions import ParamSpec, TypeVar
 
@@ -154,8 +151,6 @@ class Tool(Generic[P, R]):
         """True when what the model sees of a result is made before the prompt is: by an async function, or
         one that wants the context."""
         self.strict = strict
-        self.denied: Callable[[ToolContext], Sequence[Statement]] | None = None
-        """What a tool that had asked a person keeps when the answer is no: its body does not run then."""
         self.origin: Origin = origin or (BROWSER if body is None else APP)
         self._check()
 

@@ -694,8 +694,7 @@ class StepCalls:
                 continue
             tool, context = checked.tool, self.context_of(called, checked.tool)
             if not answer.approved:
-                said_no = tool.denied
-                self._deny(called, answer.reason, *([] if said_no is None else said_no(context)))
+                self._deny(called, answer.reason)
                 continue
             try:
                 # What the tool itself has asked, it asks no more once there is an answer.
@@ -726,14 +725,13 @@ class StepCalls:
             return False
         return True
 
-    def _deny(self, called: CalledTool, reason: str | None, *own: Statement) -> None:
+    def _deny(self, called: CalledTool, reason: str | None) -> None:
         host, call_id = self.run.host, called.tool_call_id
         text = reason or DENIED_TEXT
         self.outcomes[call_id] = ToolResult(call_id, called.tool_name, called.input, text, is_error=True)
         self.run.say(
             ui.ToolOutputDenied(call_id),
             queries.settled(call_id, state="denied", now=host.clock.now_ms()),
-            *own,
         )
 
     # --- ending the step

@@ -2,7 +2,8 @@
 
     a body --ctx.inner.run--> Inner --> the hook, the start, the body: as calls.py runs any call --> a result
 
-Nothing is said in the journal: these calls belong to the one that makes them, which keeps what became of them.
+Nothing is said in the journal: these calls belong to the one that makes them, which keeps what became of
+them.
 """
 
 from __future__ import annotations
