@@ -105,6 +105,9 @@ class Agent:
     def _bash_sandbox(self) -> Any:
         return self._home.sandboxes.bash()
 
+    def _own_workspace(self) -> Any:
+        return self._home.own_workspace()
+
     @property
     def id(self) -> str:
         """The agent's address: its class and its name, below those of its parents."""

@@ -49,8 +49,8 @@ _TEXTS = ("json", "javascript", "typescript", "xml", "x-javascript")
 
 async def read(place: Place, ctx: ToolContext, path: str, offset: int | None, limit: int | None) -> Any:
     """What the tool gives for a file."""
-    files = place.of(ctx)
     try:
+        files = await place.where(ctx, path)
         entry: Entry | None = await awaited(files.stat(path))
         if entry is None:
             return {"error": f"File not found: {path}"}
@@ -162,7 +162,7 @@ async def shown(place: Place, output: Any, ctx: ToolContext) -> Any:
             f"Error: {path} has {in_words(size)}; of a file of this kind at most {in_words(LARGEST_SHOWN)}"
             " can be shown."
         )
-    data, is_same = await _seen(place.of(ctx), path, told.get("hash"))
+    data, is_same = await _seen(place, ctx, path, told.get("hash"))
     if data is None:
         return f"Error: {path} is not there any more."
     if len(data) > LARGEST_SHOWN:
@@ -179,9 +179,10 @@ async def shown(place: Place, output: Any, ctx: ToolContext) -> Any:
     return [TextPart(note), FilePart(url, media_type, name)]
 
 
-async def _seen(files: Any, path: str, hash: Any) -> tuple[bytes | None, bool]:
+async def _seen(place: Place, ctx: ToolContext, path: str, hash: Any) -> tuple[bytes | None, bool]:
     """The bytes that were seen then, else those that are there now, and which of the two."""
     try:
+        files = await place.where(ctx, path)
         if isinstance(files, Workspace) and isinstance(hash, str):
             kept = await files.read_content(hash)
             if kept is not None:

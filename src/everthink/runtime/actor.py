@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from inspect import getattr_static
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..address import Address
 from ..children.children import Children
@@ -26,6 +26,7 @@ from ..errors import StoreError
 from ..fibers.fibers import Fibers
 from ..fibers.parts import Parts as FiberParts
 from ..fibers.values import as_json
+from ..file_tools.place import is_stored
 from ..holds import Hold, Holds
 from ..hooks.runner import HookRunner
 from ..journal import queries as turns
@@ -56,7 +57,12 @@ from . import queries
 from .chat import Chat
 from .parts import AgentParts
 from .state import StateBox
+from .sweeping import named_by_history
 from .unreadable import KeptValues, UnreadableRows
+
+if TYPE_CHECKING:
+    from ..workspace.stored import StoredFiles
+    from ..workspace.workspace import Workspace
 
 __all__ = ["Actor"]
 
@@ -78,6 +84,7 @@ class Actor:
         "_kin",
         "_mcp",
         "_network",
+        "_own_files",
         "_shared_servers",
         "_tasks",
         "_unreadable",
@@ -135,6 +142,7 @@ class Actor:
         self._network, self._shared_servers = network, shared_servers
         self._mcp: McpServers | None = None
         self._workspace: Any = None
+        self._own_files: StoredFiles | None = None
         self._kin = kin
         self.sandboxes = sandboxes
         """Where scripts of models run, for all agents of this process."""
@@ -162,6 +170,7 @@ class Actor:
             save_value=self.save_value,
             background=background,
             unreadable=self._unreadable,
+            own_files=self.own_files,
         )
         self.state = StateBox(parts)
         later = ScheduleParts(
@@ -387,9 +396,32 @@ class Actor:
             named = getattr_static(self.cls, "workspace", OWN_WORKSPACE)
             defined = Workspace() if named is OWN_WORKSPACE else named
             if isinstance(defined, Workspace):
-                defined = defined.bind(self.store, clock=self.clock, emit=self.emit)
+                defined = defined.bind(
+                    self.store, clock=self.clock, emit=self.emit, named=self._named_by_history
+                )
             self._workspace = defined
         return self._workspace
+
+    def own_files(self) -> StoredFiles:
+        """The files in its own rows: those of its workspace, if that has none of its own."""
+        if self._own_files is None:
+            from ..workspace.stored import StoredFiles
+
+            workspace = self.workspace
+            files = workspace.files if is_stored(workspace) else None
+            if not isinstance(files, StoredFiles) or files.agent != self.id:
+                files = StoredFiles(self.store, clock=self.clock, named=self._named_by_history)
+            self._own_files = files
+        return self._own_files
+
+    def own_workspace(self) -> Workspace:
+        """The same as a workspace."""
+        from ..workspace.workspace import Workspace
+
+        return self.workspace if is_stored(self.workspace) else Workspace(self.own_files())
+
+    async def _named_by_history(self, hashes: Collection[str]) -> Collection[str]:
+        return await named_by_history(self.store, hashes)
 
     async def _server_removed(self, name: str, tools: Collection[str]) -> None:
         if self.chat is not None:

@@ -30,7 +30,7 @@ from ..door.programmatic import Programmatic
 from ..door.requests import Requests
 from ..door.stopping import Stop
 from ..door.submissions import SKIPPED_TEXT, Submissions
-from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError
+from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError, WorkspaceError
 from ..file_tools.bash import bash_of
 from ..file_tools.place import is_stored
 from ..file_tools.tools import tools_of_agents
@@ -51,7 +51,6 @@ from ..prompt.views import Views
 from ..recovery.recover import RESTED, Recovery
 from ..recovery.trials import Trials
 from ..recovery.wake import Waking
-from ..session.attachments import read_attachment
 from ..session.compaction import SessionNews, SessionStatus
 from ..session.eviction import Evictor
 from ..session.eviction import Parts as EvictorParts
@@ -68,9 +67,12 @@ from ..tools.collect import ToolSource, client_tools_from, tools_of
 from ..tools.tool import Tool
 from ..turn.host import Host
 from ..turn.last_failure import Failure, LastFailure
+from ..workspace.paths import EVICTED_FOLDER, is_below, normal
+from ..workspace.port import WorkspaceLimits
 from .cleaning import Cleaning
 from .configured import configured
 from .parts import AgentParts
+from .sweeping import Sweeping
 from .unreadable import KeptValues
 
 __all__ = ["Chat", "Degradation"]
@@ -120,6 +122,7 @@ class Chat:
         "recovery",
         "requests",
         "submissions",
+        "sweeping",
         "trials",
     )
 
@@ -167,6 +170,7 @@ class Chat:
         self.continuations = Continuations(self.host, self.door, self.browser)
         self.programmatic = Programmatic(self.host, self.door, self.browser, self.answers, self.submissions)
         self.cleaning = Cleaning(parts.store, parts.background)
+        self.sweeping = Sweeping(parts, self._limits, lambda: self.cleaning.ask({}))
         self.config: Any = None
         self.degradations: list[Degradation] = []
         """What went wrong at the start without keeping the agent from serving."""
@@ -205,6 +209,7 @@ class Chat:
         rested: list[str] = kept.get(RESTED, list[str]) or []
         await self.attempt("durable-work-recovery", self._waking(rested).wake())
         self.continuations.restore(kept.get("continuation", StoredContinuation))
+        self.sweeping.start(kept)
 
     async def take_up(self, turn_id: str) -> None:
         """Take up one turn, which was released."""
@@ -356,6 +361,7 @@ class Chat:
         await host.session.refresh_system_prompt("cleared")
         host.feed.publish(Cleared())
         host.emit(MessageClear())
+        await self.sweeping.after_clear()
         await self.submissions.skipped([row[0] for row in rows[0] if row[1] in SUBMITTED])
 
     async def _cleared(self) -> list[Any]:
@@ -394,7 +400,7 @@ class Chat:
         host = self.host
         self._evictor = self._evictor or Evictor(
             EvictorParts(
-                clock=host.clock,
+                files=self._parts.own_files,
                 live=lambda: host.session,
                 setting=lambda: host.hooks.agent.media_eviction,
                 emit=host.emit,
@@ -418,6 +424,7 @@ class Chat:
                 live=lambda: host.session,
                 make=self.make_session,
                 switch=self.switch_session,
+                cleared=self.sweeping.after_clear,
             )
         )
         return self._sessions
@@ -432,6 +439,7 @@ class Chat:
         host = self.host
         session = Session(host.store, now=host.clock.now_ms, id=id)
         session.tell_cut = self._tell_cut
+        session.when_cleared = self.sweeping.owed
         budget = host.hooks.setting("hydration_byte_budget")
         session.limit_hydration(budget if math.isfinite(budget) and budget > 0 else math.inf)
         return await configured(host.hooks, session)
@@ -598,7 +606,15 @@ class Chat:
 
     async def read_attachment(self, path: str) -> bytes | None:
         """A file that left its message."""
-        return await read_attachment(self.host.store, path)
+        try:
+            where = normal(path)
+            return await self._parts.own_files().read(where) if is_below(where, EVICTED_FOLDER) else None
+        except WorkspaceError:
+            return None  # no path, or a folder
+
+    def _limits(self) -> WorkspaceLimits:
+        workspace = self.host.hooks.agent.workspace
+        return workspace.limits if is_stored(workspace) else WorkspaceLimits()
 
     # --- configuration
 

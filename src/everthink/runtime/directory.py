@@ -177,6 +177,7 @@ class Directory:
                 job_queries.LEFT,
                 child_queries.LEFT,
                 child_queries.OWED,
+                queries.TO_SWEEP,
             ),
             rank=self.trials.rank,
             elsewhere=membership.elsewhere if membership is not None else None,

@@ -45,7 +45,7 @@ _KINDS = {
     "sessions": "session",
     "blocks": "block",
     "entries": "entry",
-    "attachments": "attachment",
+    "attachments": "attachment",  # of databases that were not opened since
     "turns": "turn",
     "segments": "segment",
     "calls": "call",

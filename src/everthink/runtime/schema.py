@@ -49,4 +49,7 @@ MIGRATIONS = (
     Migration(17, "families", (*runtime.FAMILIES, *children.TABLES)),
     Migration(18, "files", workspace.TABLES),
     Migration(19, "the order of paths", workspace.BYTE_ORDER, only="postgres"),
+    Migration(20, "attachments are files", attachments.MOVED["sqlite"], only="sqlite"),
+    Migration(21, "attachments are files", attachments.MOVED["postgres"], only="postgres"),
+    Migration(22, "one place for files", (*attachments.DROPPED, *runtime.SWEEPS)),
 )

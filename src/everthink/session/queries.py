@@ -17,6 +17,7 @@ __all__ = [
     "COMPACTION",
     "COMPACTIONS",
     "COMPACTIONS_ENDING",
+    "CONTENTS",
     "COUNTS",
     "DEEPEST",
     "KNOWN",
@@ -93,6 +94,12 @@ TREE = (
 COUNTS = "SELECT agent, COUNT(*) AS messages FROM messages GROUP BY agent"
 
 LAST = "SELECT MAX(created_at) FROM messages WHERE agent = ?"
+
+CONTENTS = (
+    "SELECT session, seq, content FROM messages WHERE agent = :agent AND (session, seq) > (?, ?)"
+    " ORDER BY session, seq LIMIT 16"
+)
+"""What is said in all sessions, a few messages at a time."""
 
 PLACE = "SELECT seq FROM messages WHERE agent = :agent AND session = ? AND id = ?"
 

@@ -3,11 +3,12 @@
     StoredFiles --put, get, delete--> ObjectContents --> obstore --> S3, R2, GCS, Azure, memory, a directory
 
 The object is there before the row that names it is committed. A crash between the two leaves an object that
-nobody names, never a name without its object; `sweep` deletes such objects.
+nobody names, never a name without its object; a sweep (`stored.py`) deletes such objects.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import AsyncIterator, Collection
 from typing import Any
@@ -16,6 +17,9 @@ from urllib.parse import quote
 from ..errors import MissingExtra, WorkspaceError
 
 __all__ = ["ObjectContents"]
+
+_AT_ONCE = 20
+"""Objects that are deleted at the same time."""
 
 
 class ObjectContents:
@@ -76,25 +80,27 @@ class ObjectContents:
 
     async def delete(self, hashes: Collection[str]) -> None:
         """Delete some contents. What is not there is fine."""
-        for hash in hashes:
-            try:
-                await self._obstore.delete_async(self._store, self._key(hash))
-            except FileNotFoundError:
-                continue
-            except Exception as error:  # every store has errors of its own
-                raise self._unavailable("written to", error) from error
+        wanted = list(hashes)
+        for start in range(0, len(wanted), _AT_ONCE):
+            await asyncio.gather(*(self._delete(hash) for hash in wanted[start : start + _AT_ONCE]))
 
-    async def sweep(self, named: Collection[str]) -> int:
-        """Delete every object of this agent that is not among `named`: how many."""
-        found: list[str] = []
+    async def _delete(self, hash: str) -> None:
+        try:
+            await self._obstore.delete_async(self._store, self._key(hash))
+        except FileNotFoundError:
+            return
+        except Exception as error:  # every store has errors of its own
+            raise self._unavailable("written to", error) from error
+
+    async def listed(self) -> set[str]:
+        """The hashes of all that is here of this agent."""
+        found: set[str] = set()
         try:
             async for page in self._obstore.list(self._store, prefix=self._folder):
-                found += [meta["path"].rpartition("/")[2] for meta in page]
+                found.update(meta["path"].rpartition("/")[2] for meta in page)
         except Exception as error:  # every store has errors of its own
             raise self._unavailable("listed", error) from error
-        unnamed = sorted(set(found) - set(named))
-        await self.delete(unnamed)
-        return len(unnamed)
+        return found
 
     def _key(self, hash: str) -> str:
         return f"{self._folder}/{hash}"

@@ -55,7 +55,7 @@ from .port import (
     Remove,
     WorkspaceLimits,
 )
-from .stored import Origin, StoredFiles
+from .stored import NamedElsewhere, Origin, StoredFiles
 
 __all__ = ["Workspace", "WorkspaceInfo"]
 
@@ -123,8 +123,10 @@ class Workspace:
         clock: Clock,
         emit: Callable[[EventBody], None] | None = None,
         origin: Origin | None = None,
+        named: NamedElsewhere | None = None,
     ) -> Workspace:
-        """The workspace of the agent whose `store` this is. `origin` says which call of which turn asks."""
+        """The workspace of the agent whose `store` this is. `origin` says which call of which turn asks,
+        `named` which contents are to be kept though no file has them any more."""
         bound = copy.copy(self)
         bound._emit, bound._lock = emit, asyncio.Lock()
         if self._own_files is None:
@@ -132,7 +134,12 @@ class Workspace:
             if self._objects is not None:
                 objects = ObjectContents(self._objects, prefix=self._prefix, agent=store.agent)
             bound._files = StoredFiles(
-                store, clock=clock, origin=origin, objects=objects, spill_from=self._spill_from
+                store,
+                clock=clock,
+                origin=origin,
+                objects=objects,
+                spill_from=self._spill_from,
+                named=named,
             )
         return bound
 

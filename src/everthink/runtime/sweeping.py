@@ -1,0 +1,98 @@
+"""Keep the files of an agent free of bytes that nothing names any more: at a start, and after a clear.
+
+    start, once a day; conversation cleared --Sweeping--> StoredFiles.sweep --named?--> messages, segments
+
+What files, kept changes and messages name stays: a picture that only the history shows is shown for ever. What
+a cleared conversation leaves behind is owed until it is done, by the next process if need be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from ..errors import AgentError
+from ..journal import queries as journal
+from ..session import queries as session
+from ..store.port import AgentStore, Statement
+from .parts import AgentParts
+from .unreadable import KeptValues
+
+if TYPE_CHECKING:
+    from ..workspace.port import WorkspaceLimits
+
+__all__ = ["Sweeping", "named_by_history"]
+
+log = logging.getLogger("everthink.runtime")
+
+OWED, DONE = "sweep", "swept"
+"""The values under which it is kept that a sweep is owed, and when the last one was."""
+EVERY_MS = 24 * 60 * 60 * 1000
+_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+class Sweeping:
+    """What is owed to the files of one agent."""
+
+    def __init__(
+        self, parts: AgentParts, limits: Callable[[], WorkspaceLimits], scrub: Callable[[], object]
+    ) -> None:
+        self._parts, self._limits, self._scrub = parts, limits, scrub
+        self._lock = asyncio.Lock()
+        self._owed = 0
+
+    def owed(self) -> list[Statement]:
+        """What a commit says that leaves bytes behind. `after_clear` follows it."""
+        self._owed += 1
+        return [self._parts.save_value(OWED, True)]
+
+    def start(self, kept: KeptValues) -> None:
+        """Do in the background what is due: what is owed, or what is done once a day."""
+        is_owed = OWED in kept
+        last = kept.get(DONE, int) or 0
+        if is_owed or self._parts.clock.now_ms() - last >= EVERY_MS:
+            self._owed += is_owed
+            self._parts.background(self.run())
+
+    async def after_clear(self) -> None:
+        """A conversation was cleared: remove what it leaves behind. What cannot be now is done later."""
+        self._parts.own_files().count_again()
+        await self.run()
+
+    async def run(self) -> None:
+        """Sweep. Does nothing for an agent without files to whom nothing is owed."""
+        parts = self._parts
+        async with self._lock:
+            owed, files = self._owed, parts.own_files()
+            if not owed and not await files.has_contents():
+                return
+            try:
+                swept = await files.sweep(self._limits())
+                done = [parts.save_value(DONE, parts.clock.now_ms())]
+                if owed == self._owed:
+                    self._owed = 0
+                    done.append(parts.save_value(OWED, None))
+                await parts.store.apply(done)
+            except AgentError as error:
+                log.warning("%s: bytes that nothing names any more stay for now: %s", parts.id, error)
+                return
+        if swept:
+            self._scrub()
+
+
+async def named_by_history(store: AgentStore, hashes: Collection[str]) -> set[str]:
+    """Which of these hashes a message names, or a turn that is not a message yet."""
+    found: set[str] = set()
+    for sql in (session.CONTENTS, journal.CHUNKS):
+        after: tuple[Any, Any] = ("", -1)
+        while rows := await store.fetch(sql, *after):
+            after = (rows[-1][0], rows[-1][1])
+            found |= await asyncio.to_thread(_named, [row[2] for row in rows], hashes)
+    return found
+
+
+def _named(texts: list[str], hashes: Collection[str]) -> set[str]:
+    return {hash for text in texts for hash in _HASH.findall(text) if hash in hashes}
