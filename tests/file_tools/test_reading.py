@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from everthink.file_tools.reading import LARGEST_SHOWN, sniffed
+from everthink.file_tools.reading import LARGEST_SHOWN
 from everthink.models.port import FilePart, TextPart
+from everthink.prompt import views
 from everthink.testing.scripted import calls
 from everthink.workspace import DiskFiles, Workspace
+from everthink.workspace.media import sniffed
 from tests.conftest import OpenApp
 from tests.file_tools.support import PNG, Failed, MakeDesk, desk_maker, results_in
-from tests.support.turns import Database
+from tests.support.turns import Database, home_of
 
 pytestmark = pytest.mark.anyio
 
@@ -276,3 +278,35 @@ async def test_paths_stop_at_the_root_and_have_one_spelling(desk: MakeDesk) -> N
     assert (await agent.call("read", path="/caf\u00e9.txt"))["content"] == "1\tdecomposed"
     found = await agent.call("find", pattern="**/*")
     assert found["files"] == ["/caf\u00e9.txt", "/etc/", "/etc/passwd"]
+
+
+async def test_many_pictures_are_not_kept_in_memory_between_turns_and_stay_what_was_seen(
+    desk: MakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a model that has seen more pictures than are kept along
+    monkeypatch.setattr(views, "MOST_BYTES", 400)
+    agent = await desk()
+    files = await agent.files()
+    pictures = [PNG + bytes([n]) * 100 for n in range(3)]
+    for n, data in enumerate(pictures):
+        await files.write_file_bytes(f"/{n}.png", data)
+    home = await home_of(agent.app, agent.cls)
+    held: list[int] = []
+    for n in range(3):
+        await agent.call("read", path=f"/{n}.png")
+        await files.write_file_bytes(f"/{n}.png", b"something else")
+        held.append(len(home.chat.host.views._known or ()))
+    assert max(held) < 3
+
+    # When it is asked once more
+    await agent.turn()
+
+    # Then it sees all of them as they were
+    seen = [
+        part.url
+        for result in results_in(agent.model.last_request)
+        for part in result.content or []
+        if isinstance(part, FilePart)
+    ]
+    assert seen == [f"data:image/png;base64,{base64.b64encode(data).decode()}" for data in pictures]
+    assert not home.chat.host.views._known

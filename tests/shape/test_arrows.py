@@ -115,8 +115,11 @@ ROOMS: dict[str, set[str]] = {
     "sandbox": {"programs"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
+    # What becomes of an agent's files in the long run.
+    "keeping": {"store.port", "workspace", "journal.queries", "session.queries"},
     "cluster": {"store", "postgres"},
     "runtime": {
+        "keeping",
         "cluster",
         "workspace",
         "sandbox",

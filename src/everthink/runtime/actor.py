@@ -32,6 +32,7 @@ from ..hooks.runner import HookRunner
 from ..journal import queries as turns
 from ..journal.feed import AgentLeft, Feed, ServersChanged
 from ..journal.read import Below
+from ..keeping.sweeping import named_by_history
 from ..limits import Limits
 from ..mcp.own_server import Parts as McpParts
 from ..mcp.places import Network
@@ -57,7 +58,6 @@ from . import queries
 from .chat import Chat
 from .parts import AgentParts
 from .state import StateBox
-from .sweeping import named_by_history
 from .unreadable import KeptValues, UnreadableRows
 
 if TYPE_CHECKING:

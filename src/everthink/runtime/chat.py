@@ -1,6 +1,6 @@
 """A conversation and everything that makes it go on: what an agent has that chats.
 
-    actor --AgentParts--> Chat --> door/, turn/ (through its Host), session/, recovery/
+    actor --AgentParts--> Chat --> door/, turn/ (through its TurnHost), session/, recovery/
 
 The parts are made once and know each other, never the actor. What concerns several of them at once is here:
 loading, clearing, another session, waiting until all is quiet.
@@ -40,6 +40,8 @@ from ..journal.ledger import open_calls
 from ..journal.tool_errors import ToolErrors
 from ..journal.turn import SUBMITTED, Turn
 from ..json_values import plain_json, without_objects
+from ..keeping.sweeping import DONE, OWED, Sweeping
+from ..keeping.sweeping import Parts as SweepingParts
 from ..mcp.servers import McpServers
 from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json
 from ..models.port import Model, OutputSchema
@@ -65,14 +67,13 @@ from ..settings import check_call
 from ..store.port import Statement
 from ..tools.collect import ToolSource, client_tools_from, tools_of
 from ..tools.tool import Tool
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from ..turn.last_failure import Failure, LastFailure
 from ..workspace.paths import EVICTED_FOLDER, is_below, normal
 from ..workspace.port import WorkspaceLimits
 from .cleaning import Cleaning
 from .configured import configured
 from .parts import AgentParts
-from .sweeping import Sweeping
 from .unreadable import KeptValues
 
 __all__ = ["Chat", "Degradation"]
@@ -141,7 +142,7 @@ class Chat:
             words.of, lambda: shortening_of(parts.hooks.agent.shorten_old_messages), views.of
         )
         converter.left_out = parts.unreadable.tell_message
-        self.host = Host(
+        self.host = TurnHost(
             id=parts.id,
             store=parts.store,
             clock=parts.clock,
@@ -170,7 +171,18 @@ class Chat:
         self.continuations = Continuations(self.host, self.door, self.browser)
         self.programmatic = Programmatic(self.host, self.door, self.browser, self.answers, self.submissions)
         self.cleaning = Cleaning(parts.store, parts.background)
-        self.sweeping = Sweeping(parts, self._limits, lambda: self.cleaning.ask({}))
+        self.sweeping = Sweeping(
+            SweepingParts(
+                id=parts.id,
+                store=parts.store,
+                now=parts.clock.now_ms,
+                files=parts.own_files,
+                limits=self._limits,
+                save_value=parts.save_value,
+                background=parts.background,
+                scrub=lambda: self.cleaning.ask({}),
+            )
+        )
         self.config: Any = None
         self.degradations: list[Degradation] = []
         """What went wrong at the start without keeping the agent from serving."""
@@ -209,7 +221,7 @@ class Chat:
         rested: list[str] = kept.get(RESTED, list[str]) or []
         await self.attempt("durable-work-recovery", self._waking(rested).wake())
         self.continuations.restore(kept.get("continuation", StoredContinuation))
-        self.sweeping.start(kept)
+        self.sweeping.start(is_owed=OWED in kept, last=kept.get(DONE, int) or 0)
 
     async def take_up(self, turn_id: str) -> None:
         """Take up one turn, which was released."""
@@ -502,6 +514,7 @@ class Chat:
             [self.host.save_value("session", session.id or None), *self.host.last_failure.forget()]
         )
         self.host.converter.forget()
+        self.host.views.forget()
         try:
             await applied
         except BaseException:

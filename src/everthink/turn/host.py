@@ -1,6 +1,6 @@
 """What the turns of one conversation work with: parts, each made once for its agent.
 
-runtime/chat --makes--> Host --> turn/, door/, recovery/ take from it what they use
+runtime/chat --makes--> TurnHost --> turn/, door/, recovery/ take from it what they use
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .last_failure import LastFailure
 if TYPE_CHECKING:
     from .outcome import Recoverer
 
-__all__ = ["Host"]
+__all__ = ["TurnHost"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Host:
+class TurnHost:
     """The parts that a turn works with. Nothing of a single turn is in here: that is in its `Turn`."""
 
     id: str
@@ -82,3 +82,9 @@ class Host:
     """When chunks of ended turns are next dropped (ms)."""
     recovery: Recoverer = field(init=False)
     """Decides whether an interrupted turn goes on."""
+
+    def drop_views(self) -> None:
+        """Between turns, keep no more pictures in memory than may be: the next prompt makes them again."""
+        if self.views.are_many:
+            self.views.forget()
+            self.converter.forget()

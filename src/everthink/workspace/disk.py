@@ -35,7 +35,7 @@ from .port import (
     MIB,
     UNLIMITED,
     Changes,
-    Conclude,
+    CommitEdit,
     Copy,
     Edit,
     Entries,
@@ -231,7 +231,7 @@ class DiskFiles:
         self,
         edits: Sequence[Edit],
         *,
-        conclude: Conclude | None = None,
+        conclude: CommitEdit | None = None,
         limits: WorkspaceLimits = UNLIMITED,
     ) -> Changes:
         """Do all of the edits, or none."""

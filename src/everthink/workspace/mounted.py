@@ -21,7 +21,7 @@ from .plan import ROOT, Plan, followed
 from .port import (
     UNLIMITED,
     Changes,
-    Conclude,
+    CommitEdit,
     Copy,
     Edit,
     Entries,
@@ -70,7 +70,7 @@ class ReadOnly:
         self,
         edits: Sequence[Edit],
         *,
-        conclude: Conclude | None = None,
+        conclude: CommitEdit | None = None,
         limits: WorkspaceLimits = UNLIMITED,
     ) -> Changes:
         """Refuse."""
@@ -185,7 +185,7 @@ class MountedFiles:
         self,
         edits: Sequence[Edit],
         *,
-        conclude: Conclude | None = None,
+        conclude: CommitEdit | None = None,
         limits: WorkspaceLimits = UNLIMITED,
     ) -> Changes:
         """Do all of the edits, or none, in the one mount that they are in."""

@@ -24,7 +24,7 @@ from .contents import PART_BYTES, Content, decoded, gathered
 from .objects import ObjectContents
 from .paths import range_below
 from .plan import ROOT, Kept, Plan, Usage, before_all, before_turn, followed
-from .port import UNLIMITED, Changes, Conclude, Edit, Entries, Entry, WorkspaceLimits
+from .port import UNLIMITED, Changes, CommitEdit, Edit, Entries, Entry, WorkspaceLimits
 
 __all__ = ["NamedElsewhere", "Origin", "StoredFiles"]
 
@@ -203,7 +203,7 @@ class StoredFiles:
         self,
         edits: Sequence[Edit],
         *,
-        conclude: Conclude | None = None,
+        conclude: CommitEdit | None = None,
         limits: WorkspaceLimits = UNLIMITED,
         is_logged: bool = True,
     ) -> Changes:
@@ -219,7 +219,7 @@ class StoredFiles:
     async def _carry_out(
         self,
         think: Callable[[Plan], Awaitable[None]],
-        conclude: Conclude | None,
+        conclude: CommitEdit | None,
         limits: WorkspaceLimits,
         *,
         is_logged: bool = True,
@@ -318,7 +318,7 @@ class StoredFiles:
         return [queries.kept_of(row).change for row in await self._store.fetch(queries.LOG, after, limit)]
 
     async def restore(
-        self, seq: int, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
+        self, seq: int, *, conclude: CommitEdit | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:
         """Bring everything to where it stood after the change `seq`."""
         async with self._shared.lock:
@@ -329,7 +329,7 @@ class StoredFiles:
             return await self._carry_out(lambda plan: plan.bring_back(wanted), conclude, limits)
 
     async def undo(
-        self, turn: str, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
+        self, turn: str, *, conclude: CommitEdit | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:
         """Take back what one turn changed."""
         async with self._shared.lock:

@@ -42,7 +42,7 @@ from .objects import ObjectContents
 from .paths import normal
 from .port import (
     Change,
-    Conclude,
+    CommitEdit,
     Copy,
     Edit,
     Entry,
@@ -113,7 +113,7 @@ class Workspace:
         self._objects, self._prefix, self._spill_from = objects, prefix, spill_from
         self._files = files
         self._emit: Callable[[EventBody], None] | None = None
-        self._conclude: Conclude | None = None
+        self._conclude: CommitEdit | None = None
         self._lock = asyncio.Lock()  # held while a file is read to be written again
 
     def bind(
@@ -153,7 +153,7 @@ class Workspace:
         home = None if instance is None else getattr(instance, "_home", None)
         return self if home is None else home.workspace
 
-    def concluding(self, conclude: Conclude) -> Workspace:
+    def concluding(self, conclude: CommitEdit) -> Workspace:
         """The same workspace for one tool call: `conclude` takes the rows of what it writes into the commit
         that settles the call, so that both are there after a crash, or neither.
 

@@ -2,8 +2,8 @@
 
     start, once a day; conversation cleared --Sweeping--> StoredFiles.sweep --named?--> messages, segments
 
-What files, kept changes and messages name stays: a picture that only the history shows is shown for ever. What
-a cleared conversation leaves behind is owed until it is done, by the next process if need be.
+What files, kept changes and messages name stays, a picture that only the history shows as well. What a
+cleared conversation leaves behind is owed until it is done, by the next process if need be.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any
 
 from ..errors import AgentError
 from ..journal import queries as journal
 from ..session import queries as session
 from ..store.port import AgentStore, Statement
-from .parts import AgentParts
-from .unreadable import KeptValues
+from ..workspace.port import WorkspaceLimits
+from ..workspace.stored import StoredFiles
 
-if TYPE_CHECKING:
-    from ..workspace.port import WorkspaceLimits
-
-__all__ = ["Sweeping", "named_by_history"]
+__all__ = ["DONE", "OWED", "Parts", "Sweeping", "named_by_history"]
 
 log = logging.getLogger("everthink.runtime")
 
@@ -34,13 +32,27 @@ EVERY_MS = 24 * 60 * 60 * 1000
 _HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """The parts of an agent that are used here."""
+
+    id: str
+    store: AgentStore
+    now: Callable[[], int]
+    files: Callable[[], StoredFiles]
+    """Those in its own rows."""
+    limits: Callable[[], WorkspaceLimits]
+    save_value: Callable[[str, Any], Statement]
+    background: Callable[[Awaitable[Any]], None]
+    scrub: Callable[[], object]
+    """Leaves nothing of what was deleted in the files of the database."""
+
+
 class Sweeping:
     """What is owed to the files of one agent."""
 
-    def __init__(
-        self, parts: AgentParts, limits: Callable[[], WorkspaceLimits], scrub: Callable[[], object]
-    ) -> None:
-        self._parts, self._limits, self._scrub = parts, limits, scrub
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._lock = asyncio.Lock()
         self._owed = 0
 
@@ -49,29 +61,27 @@ class Sweeping:
         self._owed += 1
         return [self._parts.save_value(OWED, True)]
 
-    def start(self, kept: KeptValues) -> None:
+    def start(self, *, is_owed: bool, last: int) -> None:
         """Do in the background what is due: what is owed, or what is done once a day."""
-        is_owed = OWED in kept
-        last = kept.get(DONE, int) or 0
-        if is_owed or self._parts.clock.now_ms() - last >= EVERY_MS:
+        if is_owed or self._parts.now() - last >= EVERY_MS:
             self._owed += is_owed
             self._parts.background(self.run())
 
     async def after_clear(self) -> None:
         """A conversation was cleared: remove what it leaves behind. What cannot be now is done later."""
-        self._parts.own_files().count_again()
+        self._parts.files().count_again()
         await self.run()
 
     async def run(self) -> None:
         """Sweep. Does nothing for an agent without files to whom nothing is owed."""
         parts = self._parts
         async with self._lock:
-            owed, files = self._owed, parts.own_files()
+            owed, files = self._owed, parts.files()
             if not owed and not await files.has_contents():
                 return
             try:
-                swept = await files.sweep(self._limits())
-                done = [parts.save_value(DONE, parts.clock.now_ms())]
+                swept = await files.sweep(parts.limits())
+                done = [parts.save_value(DONE, parts.now())]
                 if owed == self._owed:
                     self._owed = 0
                     done.append(parts.save_value(OWED, None))
@@ -80,7 +90,7 @@ class Sweeping:
                 log.warning("%s: bytes that nothing names any more stay for now: %s", parts.id, error)
                 return
         if swept:
-            self._scrub()
+            parts.scrub()
 
 
 async def named_by_history(store: AgentStore, hashes: Collection[str]) -> set[str]:
