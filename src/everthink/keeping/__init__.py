@@ -1,4 +1,5 @@
 """What becomes of an agent's files in the long run.
 
+objects.py      what an object store holds of agents: erased, and exported, with them
 sweeping.py     bytes that nothing names any more are deleted: once a day, and after a clear
 """

@@ -16,10 +16,14 @@ from urllib.parse import quote
 
 from ..errors import MissingExtra, WorkspaceError
 
-__all__ = ["ObjectContents"]
+__all__ = ["LostObject", "ObjectContents"]
 
 _AT_ONCE = 20
 """Objects that are deleted at the same time."""
+
+
+class LostObject(WorkspaceError):
+    """A row names an object that is not there."""
 
 
 class ObjectContents:
@@ -114,8 +118,8 @@ class ObjectContents:
         )
 
 
-def _lost(hash: str) -> WorkspaceError:
-    return WorkspaceError(
+def _lost(hash: str) -> LostObject:
+    return LostObject(
         f"The bytes of a file are not in the object store any more ({hash[:12]}…).",
         code="EIO",
         kept="The file is still listed.",

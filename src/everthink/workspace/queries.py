@@ -22,6 +22,7 @@ __all__ = [
     "BELOW",
     "BYTE_ORDER",
     "COUNTS",
+    "COUNT_OBJECTS",
     "FIRST_OF_TURN",
     "KNOWN",
     "LISTED",
@@ -156,6 +157,8 @@ SPILLED = (
 )
 
 ANY = "SELECT 1 FROM contents WHERE agent = :agent LIMIT 1"
+
+COUNT_OBJECTS = "SELECT COUNT(*) FROM contents WHERE agent = :agent AND place = 'object'"
 
 OBJECTS = "SELECT hash FROM contents WHERE agent = :agent AND place = 'object'"
 

@@ -396,14 +396,6 @@ class StoredFiles:
             swept += len(unnamed)
         return swept
 
-    async def erase_objects(self) -> int:
-        """Delete every object of the agent. For one that is being erased: its files are not readable then."""
-        if self._objects is None:
-            return 0
-        there = await self._objects.listed()
-        await self._objects.delete(there)
-        return len(there)
-
     async def _sweep_or_log(self, limits: WorkspaceLimits) -> None:
         try:
             await self._forget(limits)

@@ -130,18 +130,21 @@ class Workspace:
         bound = copy.copy(self)
         bound._emit, bound._lock = emit, asyncio.Lock()
         if self._own_files is None:
-            objects = None
-            if self._objects is not None:
-                objects = ObjectContents(self._objects, prefix=self._prefix, agent=store.agent)
             bound._files = StoredFiles(
                 store,
                 clock=clock,
                 origin=origin,
-                objects=objects,
+                objects=self.objects_of(store.agent),
                 spill_from=self._spill_from,
                 named=named,
             )
         return bound
+
+    def objects_of(self, agent: str) -> ObjectContents | None:
+        """What the object store has of an agent; `None`: there is none."""
+        if self._objects is None:
+            return None
+        return ObjectContents(self._objects, prefix=self._prefix, agent=agent)
 
     @property
     def is_own(self) -> bool:
@@ -358,10 +361,6 @@ class Workspace:
         Returns how many contents are gone. Asked for by the runtime now and then; nobody else has to.
         """
         return await self.files.sweep(self.limits, keep=keep) if isinstance(self.files, StoredFiles) else 0
-
-    async def erase_objects(self) -> int:
-        """Delete what the object store holds of the agent: how many contents. Its rows go with the agent."""
-        return await self.files.erase_objects() if isinstance(self.files, StoredFiles) else 0
 
     # --- writing
 
