@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from everthink.file_tools.reading import LARGEST_SHOWN
+from everthink.media_types import sniffed
 from everthink.models.port import FilePart, TextPart
 from everthink.prompt import views
 from everthink.testing.scripted import calls
 from everthink.workspace import DiskFiles, Workspace
-from everthink.workspace.media import sniffed
 from tests.conftest import OpenApp
 from tests.file_tools.support import PNG, Failed, MakeDesk, desk_maker, results_in
 from tests.support.turns import Database, home_of

@@ -34,6 +34,7 @@ VALUES: dict[str, set[str]] = {
     "mcp_endpoint": {"kinds", "surface"},
     "identity": {"errors"},
     "store_urls": {"errors", "masking"},
+    "media_types": set(),
     "messages": {"clock", "errors", "kinds"},
     "json_values": {"errors", "messages", "settings"},
     "chunks": {"errors", "messages"},
@@ -61,7 +62,7 @@ ROOMS: dict[str, set[str]] = {
     "observe": {"models.port"},
     "tasks": {"observe.events"},
     # Where an agent's files are, and what may be done with them.
-    "workspace": {"confined", "store.port", "observe.events", "observe.workspace_events"},
+    "workspace": {"confined", "store.borrowed", "store.port", "observe.events", "observe.workspace_events"},
     # The core: values and ports only.
     "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},

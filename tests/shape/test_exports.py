@@ -301,6 +301,7 @@ FACADES: dict[str, list[str]] = {
         "MemoryFiles",
         "MountedFiles",
         "Move",
+        "ParentWorkspace",
         "Put",
         "ReadOnly",
         "Remove",

@@ -17,9 +17,9 @@ from typing import Any, cast
 
 from ..calling import awaited
 from ..errors import WorkspaceError
+from ..media_types import PDF, PDF_SIGN, SVG, signed_as, sniffed
 from ..models.port import FilePart, TextPart
 from ..tools.context import ToolContext
-from ..workspace.media import PDF, PDF_SIGN, SVG, signed_as, sniffed
 from ..workspace.port import Entry
 from ..workspace.workspace import Workspace
 from .place import Place, shown_error

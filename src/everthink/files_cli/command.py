@@ -14,10 +14,10 @@ from ..cli.env_file import database_option
 from ..clock import ms_of
 from ..errors import AgentError
 from ..file_tools.sizes import in_words
+from ..media_types import text_of
 from ..plain import plain
 from ..serving.output import print_json, say, say_error
 from ..workspace.diff import unified
-from ..workspace.media import text_of
 from ..workspace.port import Change, Entry
 from ..workspace.refusals import not_found
 from ..workspace.workspace import Workspace

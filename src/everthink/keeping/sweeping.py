@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import AgentError
 from ..journal import queries as journal
 from ..session import queries as session
-from ..store.port import AgentStore, Statement
+from ..store.port import AgentStore, Statement, Store
 from ..workspace.port import WorkspaceLimits
 from ..workspace.stored import StoredFiles
 
@@ -93,14 +93,15 @@ class Sweeping:
             parts.scrub()
 
 
-async def named_by_history(store: AgentStore, hashes: Collection[str]) -> set[str]:
-    """Which of these hashes a message names, or a turn that is not a message yet."""
+async def named_by_history(store: Store, agents: Iterable[str], hashes: Collection[str]) -> set[str]:
+    """Which of these hashes a message of one of the agents names, or a turn that is not a message yet."""
     found: set[str] = set()
-    for sql in (session.CONTENTS, journal.CHUNKS):
-        after: tuple[Any, Any] = ("", -1)
-        while rows := await store.fetch(sql, *after):
-            after = (rows[-1][0], rows[-1][1])
-            found |= await asyncio.to_thread(_named, [row[2] for row in rows], hashes)
+    for agent in agents:
+        for sql in (session.CONTENTS, journal.CHUNKS):
+            after: tuple[Any, Any] = ("", -1)
+            while rows := await store.fetch(sql, *after, agent=agent):
+                after = (rows[-1][0], rows[-1][1])
+                found |= await asyncio.to_thread(_named, [row[2] for row in rows], hashes)
     return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from inspect import getattr_static
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..address import Address
@@ -21,7 +21,7 @@ from ..children.parts import Parts as ChildrenParts
 from ..children.runs import RUNS
 from ..clock import Clock
 from ..cluster.fence import Fence
-from ..current import current_turn
+from ..current import current_call, current_turn
 from ..errors import StoreError
 from ..fibers.fibers import Fibers
 from ..fibers.parts import Parts as FiberParts
@@ -32,6 +32,7 @@ from ..hooks.runner import HookRunner
 from ..journal import queries as turns
 from ..journal.feed import AgentLeft, Feed, ServersChanged
 from ..journal.read import Below
+from ..keeping.sharing import whose_workspace
 from ..keeping.sweeping import named_by_history
 from ..limits import Limits
 from ..mcp.own_server import Parts as McpParts
@@ -42,7 +43,6 @@ from ..messages import bounded_json
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
-from ..own import OWN_WORKSPACE
 from ..recovery.trials import Trials
 from ..sandbox.sandboxes import Sandboxes
 from ..schedules.alarms import Alarms
@@ -52,6 +52,7 @@ from ..schedules.parts import Parts as ScheduleParts
 from ..schedules.retry import Retry, retrying
 from ..schedules.tasks import Tasks
 from ..settings import check_call
+from ..store.borrowed import BorrowedStore
 from ..store.port import AgentStore, Statement
 from ..tasks import begin
 from . import queries
@@ -393,11 +394,17 @@ class Actor:
         if self._workspace is None:
             from ..workspace.workspace import Workspace
 
-            named = getattr_static(self.cls, "workspace", OWN_WORKSPACE)
-            defined = Workspace() if named is OWN_WORKSPACE else named
+            owner, defined = whose_workspace(
+                self.address, {**self._kin.classes(), self.cls.__name__: self.cls}
+            )
             if isinstance(defined, Workspace):
+                store = self.store if owner == self.id else BorrowedStore(owner, self.store)
                 defined = defined.bind(
-                    self.store, clock=self.clock, emit=self.emit, named=self._named_by_history
+                    store,
+                    clock=self.clock,
+                    emit=self.emit,
+                    origin=lambda: current_call(self.id),
+                    named=partial(self._named_by_history, owner),
                 )
             self._workspace = defined
         return self._workspace
@@ -410,7 +417,8 @@ class Actor:
             workspace = self.workspace
             files = workspace.files if is_stored(workspace) else None
             if not isinstance(files, StoredFiles) or files.agent != self.id:
-                files = StoredFiles(self.store, clock=self.clock, named=self._named_by_history)
+                named = partial(self._named_by_history, self.id)
+                files = StoredFiles(self.store, clock=self.clock, named=named)
             self._own_files = files
         return self._own_files
 
@@ -418,10 +426,15 @@ class Actor:
         """The same as a workspace."""
         from ..workspace.workspace import Workspace
 
-        return self.workspace if is_stored(self.workspace) else Workspace(self.own_files())
+        workspace, files = self.workspace, self.own_files()
+        is_its_own = is_stored(workspace) and workspace.files is files
+        return workspace if is_its_own else Workspace(files)
 
-    async def _named_by_history(self, hashes: Collection[str]) -> Collection[str]:
-        return await named_by_history(self.store, hashes)
+    async def _named_by_history(self, owner: str, hashes: Collection[str]) -> Collection[str]:
+        """Which contents are named by what was said to an agent, or to one below that may have its files."""
+        database = self.store.database
+        members = await database.fetch(queries.MEMBERS, owner)
+        return await named_by_history(database, [row[0] for row in members], hashes)
 
     async def _server_removed(self, name: str, tools: Collection[str]) -> None:
         if self.chat is not None:

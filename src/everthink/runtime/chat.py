@@ -71,6 +71,7 @@ from ..turn.host import TurnHost
 from ..turn.last_failure import Failure, LastFailure
 from ..workspace.paths import EVICTED_FOLDER, is_below, normal
 from ..workspace.port import WorkspaceLimits
+from ..workspace.workspace import ParentWorkspace
 from .cleaning import Cleaning
 from .configured import configured
 from .parts import AgentParts
@@ -593,6 +594,8 @@ class Chat:
         if not hooks.setting("include_workspace_tools"):
             return {}
         named = getattr_static(hooks.cls, "workspace", OWN_WORKSPACE)
+        if isinstance(named, ParentWorkspace):
+            named = hooks.agent.workspace
         return tools_of_agents(
             bash_of(hooks.setting("workspace_bash")), is_once=named is OWN_WORKSPACE or is_stored(named)
         )

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from .media import media_type_of, text_of
+from ..media_types import media_type_of, text_of
 from .port import Edit, Put
 from .refusals import over
 

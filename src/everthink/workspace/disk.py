@@ -26,9 +26,9 @@ from typing import Any, TypeVar, assert_never
 from ..clock import Clock, SystemClock, moment_of
 from ..confined import Confined
 from ..errors import WorkspaceCode, WorkspaceError
+from ..media_types import media_type_of
 from . import refusals
 from .contents import Ready, gathered
-from .media import media_type_of
 from .paths import ancestors, name_of, normal, parent_of
 from .plan import ROOT, Plan, Usage, followed
 from .port import (

@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 from ..clock import Clock, moment_of
 from ..current import current_call
 from ..errors import AgentError, WorkspaceError
+from ..store.borrowed import lent
 from ..store.port import AgentStore, Statement
 from . import queries, refusals
 from .contents import PART_BYTES, Content, decoded, gathered
@@ -52,6 +53,7 @@ class _Shared:
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
+        self.scripts = asyncio.Lock()
         self.seq = -1
         self.usage = Usage()
         """As it was after the change `seq`: every change is numbered, so an older one is not believed."""
@@ -91,6 +93,11 @@ class StoredFiles:
     def agent(self) -> str:
         """Whose files they are."""
         return self._store.agent
+
+    @property
+    def scripts(self) -> asyncio.Lock:
+        """Held by a script that works in them: one waits for the other, whoever of the family runs them."""
+        return self._shared.scripts
 
     async def has_contents(self) -> bool:
         """True when any bytes are kept: of files, or of what was."""
@@ -242,7 +249,7 @@ class StoredFiles:
             *queries.logged(kept),
         ]
         if conclude is not None:
-            await _seen_through(conclude(statements))
+            await _seen_through(conclude(lent(self._store, statements)))
         elif statements:
             await _seen_through(self._store.apply(statements))
         shared = self._shared
@@ -351,12 +358,13 @@ class StoredFiles:
         """
         async with self._shared.lock:
             await self._forget(limits)
-        swept, after, is_more = 0, "", True
-        while is_more:
+        swept, after = 0, ""
+        while True:
             async with self._shared.lock:
                 after, gone = await self._sweep_page(after, keep)
-            swept, is_more = swept + gone, after != ""
-        return swept + await self._sweep_objects()
+            swept += gone
+            if not after:
+                return swept + await self._sweep_objects()
 
     async def _forget(self, limits: WorkspaceLimits) -> None:
         before = moment_of(self._clock.now_ms()) - timedelta(days=limits.history_days)
@@ -399,10 +407,7 @@ class StoredFiles:
     async def _sweep_or_log(self, limits: WorkspaceLimits) -> None:
         try:
             await self._forget(limits)
-            after, is_more = "", True
-            while is_more:
-                after, _ = await self._sweep_page(after, ())
-                is_more = after != ""
+            await self._sweep_page("", ())
         except AgentError:
             _log.exception("Old versions of the files of %s could not be forgotten.", self._store.agent)
 

@@ -57,7 +57,7 @@ from .port import (
 )
 from .stored import NamedElsewhere, Origin, StoredFiles
 
-__all__ = ["Workspace", "WorkspaceInfo"]
+__all__ = ["ParentWorkspace", "Workspace", "WorkspaceInfo"]
 
 _log = logging.getLogger("everthink.workspace")
 
@@ -550,6 +550,21 @@ class Workspace:
                 return Copy(self._normal(source), self._normal(path))
             case Link(path, target):
                 return Link(self._normal(path), target)
+
+
+class ParentWorkspace(Workspace):
+    """The files of the agent above: a child works in those of its parent, whatever they are.
+
+        class Researcher(Think):
+            workspace = ParentWorkspace()
+
+    Both write to the same files, one after the other, and to the same log, where a change names the turn of
+    whoever made it. The files are the parent's: they stay when the child is deleted. An agent that is
+    nobody's child has files of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
 
 
 def _look(search: Search, glob: Glob | None, page: list[tuple[str, bytes | None]]) -> None:
