@@ -266,6 +266,13 @@ class DiskFiles:
 
             plan = Plan(look, below, now=now, limits=limits)
             _driven(plan.edit(ready))
+            for step in plan.steps:
+                if step.after is not None and f"/{_OURS}" in step.path:
+                    raise refusals.unfit(
+                        f"Names that begin with {_OURS} are our own.",
+                        step.path,
+                        next_step="Use another name.",
+                    )
             after = self._checked(plan, limits)
             _Effects(self._confined, self._followed, self._one).carry_out(ready)
             self._usage = after
