@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from ..clock import Clock, SystemClock, moment_of
+from ..settings import check_call
 from . import refusals
 from .contents import gathered
 from .paths import normal, range_below
@@ -24,6 +25,7 @@ class MemoryFiles:
     """A tree in memory, with the files it begins with: `MemoryFiles({"/notes.md": "# Notes"})`."""
 
     def __init__(self, files: Mapping[str, str | bytes] | None = None, *, clock: Clock | None = None) -> None:
+        check_call("MemoryFiles", files=files)
         self._clock = clock or SystemClock()
         self._entries: dict[str, Entry] = {}
         self._contents: dict[str, bytes] = {}

@@ -14,6 +14,7 @@ from typing import NamedTuple, assert_never
 
 from ..clock import EPOCH
 from ..errors import InvalidSettings, WorkspaceError
+from ..settings import check_call
 from . import refusals
 from .contents import Content, Ready
 from .paths import ancestors, is_below, normal, parent_of
@@ -85,6 +86,7 @@ class MountedFiles:
     """A tree put together from several. There is one at `/`; the others hide what it has at their paths."""
 
     def __init__(self, mounts: Mapping[str, Files]) -> None:
+        check_call("MountedFiles", mounts=mounts)
         self._mounts = {normal(path): files for path, files in mounts.items()}
         if "/" not in self._mounts:
             raise InvalidSettings(

@@ -32,6 +32,7 @@ from ..observe.workspace_events import (
     WorkspaceRm,
     WorkspaceWrite,
 )
+from ..settings import check_call
 from ..store.port import AgentStore
 from . import refusals
 from .diff import unified
@@ -103,6 +104,15 @@ class Workspace:
         spill_from: int = SPILL_FROM,
         on_change: OnChange | None = None,
     ) -> None:
+        check_call(
+            "Workspace",
+            files=files,
+            limits=limits,
+            objects=objects,
+            prefix=prefix,
+            spill_from=spill_from,
+            on_change=on_change,
+        )
         if files is not None and (objects is not None or prefix is not None):
             raise InvalidSettings(
                 "Workspace(files, objects=…): only an agent's own files go to an object store.",
@@ -187,6 +197,7 @@ class Workspace:
 
     async def read_file_bytes(self, path: str, *, start: int = 0, length: int | None = None) -> bytes | None:
         """The bytes of a file, all or some, or `None` when there is none."""
+        check_call("read_file_bytes", start=start, length=length)
         where = self._normal(path)
         data = await self.files.read(where, start=start, length=length)
         if data is not None:
@@ -337,6 +348,7 @@ class Workspace:
 
     async def restore(self, seq: int) -> list[Change]:
         """Bring all files to where they stood after the change `seq`. That can be taken back the same way."""
+        check_call("restore", seq=seq)
         changes = await self._history.restore(seq, conclude=self._conclude, limits=self.limits)
         await self._show(changes)
         self._tell(WorkspaceRestore(changes=len(changes), seq=seq))
@@ -462,7 +474,8 @@ class Workspace:
 
     async def apply(self, edits: Sequence[Edit]) -> list[Change]:
         """Do several edits at once: all of them, or none."""
-        return await self._apply([self._normalised(edit) for edit in edits])
+        given = [edits] if isinstance(edits, Edit) else edits
+        return await self._apply([self._normalised(edit) for edit in given])
 
     # --- how
 
@@ -481,7 +494,7 @@ class Workspace:
                 size += len(piece)
                 yield piece
 
-        given = data if isinstance(data, bytes) else counted(data)
+        given = counted(data) if isinstance(data, AsyncIterable) else data
         changes = await self._apply([Put(self._normal(path), given, media_type, if_hash)])
         written = changes[-1]
         self._tell(
@@ -550,6 +563,8 @@ class Workspace:
                 return Copy(self._normal(source), self._normal(path))
             case Link(path, target):
                 return Link(self._normal(path), target)
+            case _:  # pyright: ignore[reportUnnecessaryComparison] - users call it
+                raise refusals.unfit(f"apply() takes edits, such as Put(…), not a {type(edit).__name__}.")
 
 
 class ParentWorkspace(Workspace):
