@@ -22,7 +22,7 @@ from ..store.port import AgentStore, Statement, Store
 from ..workspace.port import WorkspaceLimits
 from ..workspace.stored import StoredFiles
 
-__all__ = ["DONE", "OWED", "Parts", "Sweeping", "named_by_history"]
+__all__ = ["DONE", "OWED", "Parts", "Sweeping", "is_due", "named_by_history"]
 
 log = logging.getLogger("everthink.runtime")
 
@@ -48,6 +48,11 @@ class Parts:
     """Leaves nothing of what was deleted in the files of the database."""
 
 
+def is_due(last: int | None, now: int) -> bool:
+    """True when the last sweep, if there was one, is a day ago."""
+    return last is None or now - last >= EVERY_MS
+
+
 class Sweeping:
     """What is owed to the files of one agent."""
 
@@ -61,11 +66,10 @@ class Sweeping:
         self._owed += 1
         return [self._parts.save_value(OWED, True)]
 
-    def start(self, *, is_owed: bool, last: int) -> None:
-        """Do in the background what is due: what is owed, or what is done once a day."""
-        if is_owed or self._parts.now() - last >= EVERY_MS:
-            self._owed += is_owed
-            self._parts.background(self.run())
+    def start(self, *, is_owed: bool) -> None:
+        """Do in the background what is due."""
+        self._owed += is_owed
+        self._parts.background(self.run())
 
     async def after_clear(self) -> None:
         """A conversation was cleared: remove what it leaves behind. What cannot be now is done later."""
@@ -73,12 +77,10 @@ class Sweeping:
         await self.run()
 
     async def run(self) -> None:
-        """Sweep. Does nothing for an agent without files to whom nothing is owed."""
+        """Sweep."""
         parts = self._parts
         async with self._lock:
             owed, files = self._owed, parts.files()
-            if not owed and not await files.has_contents():
-                return
             try:
                 swept = await files.sweep(parts.limits())
                 done = [parts.save_value(DONE, parts.now())]

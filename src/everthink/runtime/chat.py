@@ -40,7 +40,7 @@ from ..journal.ledger import open_calls
 from ..journal.tool_errors import ToolErrors
 from ..journal.turn import SUBMITTED, Turn
 from ..json_values import plain_json, without_objects
-from ..keeping.sweeping import DONE, OWED, Sweeping
+from ..keeping.sweeping import DONE, OWED, Sweeping, is_due
 from ..keeping.sweeping import Parts as SweepingParts
 from ..mcp.servers import McpServers
 from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json
@@ -71,6 +71,7 @@ from ..turn.host import TurnHost
 from ..turn.last_failure import Failure, LastFailure
 from ..workspace.paths import EVICTED_FOLDER, is_below, normal
 from ..workspace.port import WorkspaceLimits
+from ..workspace.queries import ANY as ANY_CONTENTS
 from ..workspace.workspace import ParentWorkspace
 from .cleaning import Cleaning
 from .configured import configured
@@ -110,6 +111,7 @@ class Chat:
         "_parts",
         "_sessions",
         "_sources",
+        "_sweeping",
         "_tools",
         "_windowed",
         "answers",
@@ -124,7 +126,6 @@ class Chat:
         "recovery",
         "requests",
         "submissions",
-        "sweeping",
         "trials",
     )
 
@@ -172,18 +173,7 @@ class Chat:
         self.continuations = Continuations(self.host, self.door, self.browser)
         self.programmatic = Programmatic(self.host, self.door, self.browser, self.answers, self.submissions)
         self.cleaning = Cleaning(parts.store, parts.background)
-        self.sweeping = Sweeping(
-            SweepingParts(
-                id=parts.id,
-                store=parts.store,
-                now=parts.clock.now_ms,
-                files=parts.own_files,
-                limits=self._limits,
-                save_value=parts.save_value,
-                background=parts.background,
-                scrub=lambda: self.cleaning.ask({}),
-            )
-        )
+        self._sweeping: Sweeping | None = None
         self.config: Any = None
         self.degradations: list[Degradation] = []
         """What went wrong at the start without keeping the agent from serving."""
@@ -222,7 +212,10 @@ class Chat:
         rested: list[str] = kept.get(RESTED, list[str]) or []
         await self.attempt("durable-work-recovery", self._waking(rested).wake())
         self.continuations.restore(kept.get("continuation", StoredContinuation))
-        self.sweeping.start(is_owed=OWED in kept, last=kept.get(DONE, int) or 0)
+        if OWED in kept or (
+            is_due(kept.get(DONE, int), self.host.clock.now_ms()) and await self._has_files()
+        ):
+            self.sweeping.start(is_owed=OWED in kept)
 
     async def take_up(self, turn_id: str) -> None:
         """Take up one turn, which was released."""
@@ -374,7 +367,7 @@ class Chat:
         await host.session.refresh_system_prompt("cleared")
         host.feed.publish(Cleared())
         host.emit(MessageClear())
-        await self.sweeping.after_clear()
+        await self._after_clear()
         await self.submissions.skipped([row[0] for row in rows[0] if row[1] in SUBMITTED])
 
     async def _cleared(self) -> list[Any]:
@@ -408,6 +401,33 @@ class Chat:
     # --- sessions
 
     @property
+    def sweeping(self) -> Sweeping:
+        """Deletes bytes of files that nothing names any more."""
+        parts = self._parts
+        self._sweeping = self._sweeping or Sweeping(
+            SweepingParts(
+                id=parts.id,
+                store=parts.store,
+                now=parts.clock.now_ms,
+                files=parts.own_files,
+                limits=self._limits,
+                save_value=parts.save_value,
+                background=parts.background,
+                scrub=lambda: self.cleaning.ask({}),
+            )
+        )
+        return self._sweeping
+
+    async def _has_files(self) -> bool:
+        return bool(await self.host.store.fetch(ANY_CONTENTS))
+
+    def _owes_sweep(self) -> Sequence[Statement]:
+        return self.sweeping.owed()
+
+    async def _after_clear(self) -> None:
+        await self.sweeping.after_clear()
+
+    @property
     def evictor(self) -> Evictor:
         """Takes heavy contents out of old messages."""
         host = self.host
@@ -437,7 +457,7 @@ class Chat:
                 live=lambda: host.session,
                 make=self.make_session,
                 switch=self.switch_session,
-                cleared=self.sweeping.after_clear,
+                cleared=self._after_clear,
             )
         )
         return self._sessions
@@ -452,7 +472,7 @@ class Chat:
         host = self.host
         session = Session(host.store, now=host.clock.now_ms, id=id)
         session.tell_cut = self._tell_cut
-        session.when_cleared = self.sweeping.owed
+        session.when_cleared = self._owes_sweep
         budget = host.hooks.setting("hydration_byte_budget")
         session.limit_hydration(budget if math.isfinite(budget) and budget > 0 else math.inf)
         return await configured(host.hooks, session)

@@ -99,10 +99,6 @@ class StoredFiles:
         """Held by a script that works in them: one waits for the other, whoever of the family runs them."""
         return self._shared.scripts
 
-    async def has_contents(self) -> bool:
-        """True when any bytes are kept: of files, or of what was."""
-        return bool(await self._store.fetch(queries.ANY))
-
     def place_of(self, size: int) -> str:
         """Where the bytes of a file of this size are put."""
         return "object" if self._objects is not None and size >= self._spill_from else "row"
