@@ -111,6 +111,9 @@ class Agent:
     def _browser_home(self) -> Any:
         return self._home.browsers
 
+    def _own_workspace(self) -> Any:
+        return self._home.own_workspace()
+
     @property
     def id(self) -> str:
         """The agent's address: its class and its name, below those of its parents."""

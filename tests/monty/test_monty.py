@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from everthink.monty import workers as monty_workers
 from everthink.monty.advice import blocking
 from everthink.monty.sandbox import MontySandbox
-from everthink.sandbox import monty_workers
 from everthink.sandbox.lock import NEEDED, unsupported
 from everthink.sandbox.port import HostRefused, Job, Limits, NoHost, Outcome, Pause
 from everthink.testing.contracts.sandbox.case import Asked

@@ -304,6 +304,7 @@ FACADES: dict[str, list[str]] = {
         "MemoryFiles",
         "MountedFiles",
         "Move",
+        "ParentWorkspace",
         "Put",
         "ReadOnly",
         "Remove",

@@ -87,7 +87,16 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     from ..plain import plain
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
-    checks = [_python(), _sqlite(), *_extras(), *_sandboxes(), _browser(), *_keys(), _store(store), *_agents()]
+    checks = [
+        _python(),
+        _sqlite(),
+        *_extras(),
+        *_sandboxes(),
+        _browser(),
+        *_keys(),
+        _store(store),
+        *_agents(),
+    ]
     checks += [_port(port)]
     checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
@@ -149,7 +158,9 @@ async def _ran() -> list[Check]:
     from ..sandbox.javascript import JavaScriptSandbox
 
     return [
-        await _tried("code", MontySandbox(), "The tool execute says so when it is called. See docs/sandbox.md"),
+        await _tried(
+            "code", MontySandbox(), "The tool execute says so when it is called. See docs/sandbox.md"
+        ),
         await _tried("bash", BashSandbox(), "Agents do without the tool bash. See docs/sandbox.md"),
         await _tried(
             "javascript", JavaScriptSandbox(), "JavaScript and TypeScript do not run. See docs/sandbox.md"

@@ -40,6 +40,7 @@ from ..errors import (
 from ..fibers import queries as fiber_queries
 from ..journal import queries as turn_queries
 from ..journal.feed import Cleared, FeedEvent, HistoryChanged, MessageUpdated, TurnEnded, TurnStarted
+from ..keeping.objects import erase_objects
 from ..limits import Limits
 from ..mcp.places import Network, Place
 from ..mcp.shared import SharedServers
@@ -180,6 +181,7 @@ class Directory:
                 job_queries.LEFT,
                 child_queries.LEFT,
                 child_queries.OWED,
+                queries.TO_SWEEP,
             ),
             rank=self.trials.rank,
             elsewhere=membership.elsewhere if membership is not None else None,
@@ -791,6 +793,9 @@ class Directory:
         for (id,) in await self.store.fetch(queries.MEMBERS, key.id):
             self.trials.forget(id)
             await self.trials.undo_all(id)  # what is on its way about it comes first
+        below = await self.store.fetch(queries.BELOW, key.id)
+        members = dict([(key.id, key.cls_name), *((row[0], row[1]) for row in below)])
+        await erase_objects(self.store, list(members.items()), self.classes)
         is_claimed = fence.claim is not None and not key.parents
         rows = rows_erased(await fence.apply_last(erased(key.id, is_claimed=is_claimed)))
         self._emit(key, audit)
