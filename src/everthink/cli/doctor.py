@@ -87,17 +87,8 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     from ..plain import plain
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
-    checks = [
-        _python(),
-        _sqlite(),
-        *_extras(),
-        *_sandboxes(),
-        _browser(),
-        *_keys(),
-        _store(store),
-        *_agents(),
-    ]
-    checks += [_port(port)]
+    checks = [_python(), _sqlite(), *_extras(), *_sandboxes(), _browser(), *_keys(), _store(store)]
+    checks += [*_agents(), _port(port)]
     checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
     if as_json:
