@@ -13,7 +13,7 @@ import base64
 import hashlib
 from collections.abc import AsyncIterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from ..media_types import media_type_of, text_of
 from .port import Edit, Put
@@ -102,10 +102,11 @@ async def _whole(edit: Put, most_bytes: int) -> bytes:
         if len(data) > most_bytes:
             raise over(f"{edit.path!r} would have {len(data):,} bytes", "file_bytes", most_bytes, edit.path)
         return data
-    if not isinstance(edit.data, AsyncIterable):
+    if not isinstance(cast("object", edit.data), AsyncIterable):
         raise unfit(f"{edit.path!r} is written as bytes, not as {type(edit.data).__name__}.", edit.path)
     gathered = bytearray()
-    async for piece in edit.data:
+    pieces = cast("AsyncIterable[object]", edit.data)
+    async for piece in pieces:
         if not isinstance(piece, bytes | bytearray | memoryview):
             raise unfit(f"A stream of bytes for {edit.path!r} gave a {type(piece).__name__}.", edit.path)
         gathered += piece
