@@ -21,8 +21,9 @@ from everthink.browser.cdp import NoAnswer
 from everthink.browser.chromium import find_chromium
 from everthink.browser.connector import cdp_tools
 from everthink.browser.pages import Pages
+from everthink.browser.tab import Tab
 from everthink.errors import ToolError
-from everthink.guard.finding import look_up
+from everthink.guard.finding import Resolve, look_up
 from everthink.guard.rules import Rules
 from everthink.tools.context import ToolContext
 
@@ -129,6 +130,27 @@ async def test_a_call_that_is_given_up_leaves_no_page_behind() -> None:
         call.cancel()
         await asyncio.wait([call])
         assert (call.cancelled(), browser.browsers.pages) == (True, 0)
+
+
+async def test_a_page_that_was_given_up_before_it_was_there_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin, half = Tab.begin, asyncio.Event()
+
+    async def begun(self: Tab, resolve: Resolve | None) -> None:
+        self.context = "half"
+        half.set()
+        await asyncio.Event().wait()
+
+    async with web(FINE) as site, hand(site) as browser:
+        monkeypatch.setattr(Tab, "begin", begun)
+        call = asyncio.create_task(browser.call("open", url=f"{site.url}/"))
+        await half.wait()
+        call.cancel()
+        await asyncio.wait([call])
+        monkeypatch.setattr(Tab, "begin", begin)
+        assert browser.browsers.pages == 0
+        assert (await browser.call("open", url=f"{site.url}/"))["title"] == "Fine"
 
 
 async def test_what_nobody_uses_ends_the_page_first_and_then_the_browser(folder: Path) -> None:

@@ -84,6 +84,11 @@ async def test_dialogs_are_dismissed_windows_closed_and_downloads_refused_and_al
         await browser.call("open", url=f"{site.url}/")
         window = await browser.call("click", ref=await browser.ref('"in a window"'))
         assert (window["url"], window["windows"]) == (f"{site.url}/", [f"{site.url}/window"])
+        [running] = browser.browsers._running.values()
+        [tab] = running.users
+        there = (await running.connection.send("Target.getTargets"))["targetInfos"]
+        own = [one for one in there if one.get("browserContextId") == tab.context and one["type"] == "page"]
+        assert [one["url"] for one in own] == [f"{site.url}/"]
         saved = await browser.call("click", ref=await browser.ref('"list"'))
         assert saved["downloadsRefused"] == [f"{site.url}/list.csv"]
         with pytest.raises(

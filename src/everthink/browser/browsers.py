@@ -86,13 +86,13 @@ class Browsers:
         tab = await self._tab(running, key, rules, timeout)
         try:
             async with tab.lock:
-                if not tab.context:
+                if not tab.has_begun:
                     await tab.begin(None if where.cdp_url else resolve)
                 yield tab
         finally:
             if tab in running.users:
                 running.users[tab] -= 1
-            if key is None or tab.is_gone or not tab.context:
+            if key is None or tab.is_gone or not tab.has_begun:
                 await self._ended(running, tab)
             elif not running.users.get(tab, 1):
                 self._later(running, tab)
@@ -150,13 +150,14 @@ class Browsers:
 
     async def _tab(self, running: _Running, key: Hashable | None, rules: Rules, timeout: float) -> Tab:
         """The page of a key, counted as in use."""
-        tab = running.tabs.get(key) if key is not None else None
-        if tab is None or tab.is_gone:
+        while (tab := running.tabs.get(key)) is None or tab.is_gone:
             if len(running.users) >= self._most:
                 await self._make_room(running)
+                continue  # somebody else with this key may have been quicker
             tab = Tab(running.connection, rules, timeout=timeout)
             if key is not None:
                 running.tabs[key] = tab
+            break
         for held in (tab, None):
             if (timer := running.timers.pop(held, None)) is not None:
                 timer.cancel()
@@ -235,7 +236,8 @@ def _told(running: _Running, method: str, params: Mapping[str, Any]) -> None:
 
 def _closed_window(running: _Running, target: Mapping[str, Any]) -> None:
     """A page that a page opened is closed: one is enough, and what it shows can be opened by its address."""
-    if target.get("type") != "page" or not target.get("openerId"):
+    if target.get("type") != "page":
         return
-    if any(tab.context == target.get("browserContextId") for tab in running.users):
-        running.connection.post("Target.closeTarget", {"targetId": target.get("targetId")})
+    for tab in running.users:
+        if tab.has_begun and tab.context == target.get("browserContextId"):
+            running.connection.post("Target.closeTarget", {"targetId": target.get("targetId")})

@@ -52,6 +52,8 @@ class Tab:
         self.proxy: FilterProxy | None = None
         self.lock = asyncio.Lock()
         self.context = self.target = self.session = ""
+        self.has_begun = False
+        """True once its page is there."""
         self.frames: set[str] = set()
         """The frames of the page, of which the first is the page itself."""
         self.url = _BLANK
@@ -89,6 +91,7 @@ class Tab:
         for enabled in ("Page.enable", "Inspector.enable"):
             await self.send(enabled)
         await self.send("Page.setInterceptFileChooserDialog", {"enabled": True})
+        self.has_begun = True
 
     @property
     def is_gone(self) -> bool:
