@@ -130,6 +130,12 @@ class Hooks:
     def format_agent_tool_input(self, input: Any) -> Any:
         """The message that this agent is asked with when it is a tool of another one: a text as it is, other
         values as JSON."""
+        if input is None or (isinstance(input, str) and not input.strip()):
+            raise InvalidSettings(
+                f"run_agent_tool: input is {input!r}, which asks the child nothing.",
+                next_step="Write what it is to do; a child that needs no input says so with"
+                " format_agent_tool_input.",
+            )
         if isinstance(input, str):
             return input
         try:

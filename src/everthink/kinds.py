@@ -157,6 +157,16 @@ def _are_messages(value: Any) -> bool:
     return all(any(base.__name__ in _MESSAGES for base in kind.__mro__) for kind in kinds)
 
 
+def _is_json(value: Any) -> bool:
+    import msgspec  # for those who say it
+
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def _is_output(value: Any) -> bool:
     if isinstance(value, type | Mapping) or _is_one_of(value, "OutputSchema", "Structured"):
         return True
@@ -459,6 +469,7 @@ _RUN_ID = Kind(
         and not any(category(letter) in ("Cc", "Cs") for letter in value)
     ),
 )
+_SHOWN = Kind("a dict of JSON values", lambda value: isinstance(value, Mapping) and _is_json(value))
 _SUBMISSION_ID = id_of("a Submission", "submission_id")
 
 _SERVER = id_of("an McpServer", "id` or `name")
@@ -579,15 +590,15 @@ CALLS: dict[str, dict[str, Kind]] = {
         "parent_tool_call_id": optional(TEXT),
         "signal": optional(Kind("an AbortSignal", lambda value: _is_one_of(value, "AbortSignal"))),
         "input_preview": optional(TEXT),
-        "display": optional(DICT),
+        "display": optional(_SHOWN),
         "display_order": WHOLE,
     },
     "agent_tool": {
         "description": SOME_TEXT,
-        "name": optional(TEXT),
-        "display_name": optional(TEXT),
+        "name": optional(SOME_TEXT),
+        "display_name": optional(SOME_TEXT),
         "icon": optional(TEXT),
-        "display": optional(DICT),
+        "display": optional(_SHOWN),
     },
     "clear_agent_tool_runs": {"older_than": optional(AWARE)},
     "cancel_agent_tool": {"run_id": id_of("an AgentToolRun", "run_id")},

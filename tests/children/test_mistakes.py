@@ -56,6 +56,9 @@ def tool_of(**options: Any) -> Any:
         ({"output": object()}, "agent_tool: output is <object"),
         ({"name": "my tool"}, f"{__file__}:"),
         ({"name": "my tool"}, "agent_tool(name=...)"),
+        ({"name": ""}, "name is ''"),
+        ({"display_name": " "}, "display_name is ' '"),
+        ({"display": {"name": object()}}, "a dict of JSON values"),
         ({"descripton": "x"}, "agent_tool() has no option 'descripton'. Did you mean 'description'?"),
         ({"input_schema": Topic}, "Did you mean 'input'?"),
         ({"timeout": 3}, "There are: description, input, output, name, display_name, icon, display."),
@@ -126,6 +129,13 @@ Asking = Callable[[Any], Awaitable[Any]]
         ),
         (lambda desk: desk.run_agent_tool(Helper, input="x", runid="r"), "Did you mean 'run_id'?"),
         (lambda desk: desk.run_agent_tool(Helper, input="x", notify=True), "detached=Detached(notify=…)"),
+        (
+            lambda desk: desk.run_agent_tool(Helper, input="x", display={"a": object()}),
+            "a dict of JSON values",
+        ),
+        (lambda desk: desk.has_sub_agent("Helpr", "x"), "Did you mean 'Helper'?"),
+        (lambda desk: desk.delete_sub_agent("helpr", "x"), "Did you mean 'helper'?"),
+        (lambda desk: desk.list_sub_agents("Helpr"), "no child of one. Nothing was done."),
         (lambda desk: desk.run_agent_tool(Helper, input="x", detached=5), "detached is 5, an int"),
         (
             lambda desk: desk.run_agent_tool(Helper, input="x", detached={"onfinish": "a"}),
@@ -162,6 +172,9 @@ async def test_an_input_that_json_cannot_hold_is_told_by_its_name(open_app: Open
     desk = (await open_app(Desk)).agent(Desk)
     result = await desk.run_agent_tool(Helper, input=object())
     assert (result.error or "").startswith("run_agent_tool: input is <object")
+    for nothing in (None, "", " "):
+        result = await desk.run_agent_tool(Helper, input=nothing)
+        assert f"input is {nothing!r}, which asks the child nothing." in (result.error or "")
 
 
 async def test_progress_beyond_the_end_is_refused(open_app: OpenApp) -> None:
