@@ -239,7 +239,7 @@ async def test_uploads_that_wait_to_be_stored_are_bounded(tmp_path: Path) -> Non
         async with app.agent(Assistant, "one") as agent:
             async with agent.workspace.files._shared.lock:  # somebody stores something that takes long
                 first = asyncio.create_task(upload(server, ONE, "/a", b"x" * 600_000))
-                await until(lambda: files._Whole.in_all)
+                await until(lambda: files.Whole.in_all)
                 assert await upload(server, ONE, "/b", b"x" * 600_000) == 503
             assert await first == 200
         assert await names(server) == ["a"]

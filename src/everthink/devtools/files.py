@@ -293,7 +293,7 @@ def _put_back(changes: list[Change]) -> Json:
     return {"paths": len({one.path for one in changes}), "before": before, "last": last}
 
 
-class _Whole:
+class Whole:
     """Bytes of bodies that have arrived and are not stored yet, of all agents: there is one memory."""
 
     in_all = 0
@@ -302,14 +302,14 @@ class _Whole:
 @contextmanager
 def _kept(size: int, limits: Limits) -> Generator[None]:
     """Count a body until it is stored. Raises `HTTPException` (503) when too many wait for that."""
-    if _Whole.in_all and _Whole.in_all + size > limits.buffered_bytes:
+    if Whole.in_all and Whole.in_all + size > limits.buffered_bytes:
         text = "Too much is being stored at once. Nothing was stored. Please try again later."
         raise HTTPException(503, text, {"Retry-After": "10"})
-    _Whole.in_all += size
+    Whole.in_all += size
     try:
         yield
     finally:
-        _Whole.in_all -= size
+        Whole.in_all -= size
 
 
 def _most(workspace: Workspace) -> int:
