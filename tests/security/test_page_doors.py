@@ -16,12 +16,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from everthink import Think
+from everthink.devtools import files
 from everthink.server import Limits
+from everthink.server.arriving import Arriving
 from everthink.testing import ScriptedModel, says
 from everthink.workspace import Workspace, WorkspaceLimits
 
 from ..support.agents import live
-from ..support.server import Served, served
+from ..support.hooks import until
+from ..support.server import Served, open_app, served
 from .doors import develop
 
 pytestmark = pytest.mark.anyio
@@ -204,6 +207,53 @@ async def test_a_form_that_is_none_or_too_much_of_one_is_refused_and_no_failure_
         answer = await server.http("/agents/assistant/one", method="POST", headers=form, body=body)
         assert answer.status == 400
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+# --- what runs meanwhile
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_an_upload_that_ends_after_its_agent_was_erased_leaves_nothing_of_it(
+    tmp_path: Path, request: pytest.FixtureRequest, engine: str
+) -> None:
+    options = {"store": request.getfixturevalue("postgres_url")} if engine == "postgres" else {}
+    async with page(tmp_path, **options) as server:
+        app = server.app._loaded.app
+        assert await upload(server, ONE) == 200
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        head = f"POST {ONE}/files/upload?path=/late.txt HTTP/1.1\r\nHost: {server.host}\r\nContent-Length: 9"
+        writer.write(f"{head}\r\nConnection: close\r\n\r\n12345".encode())
+        await writer.drain()
+        await until(lambda: Arriving.in_all)
+        await app.erase(Assistant, "one")
+        writer.write(b"6789")
+        answer = await reader.read()
+        writer.close()
+        assert answer.split()[1] in (b"503", b"404", b"409")
+        assert await names(server) == []
+
+
+async def test_uploads_that_wait_to_be_stored_are_bounded(tmp_path: Path) -> None:
+    async with page(tmp_path, limits=Limits(buffered_bytes=1_000_000)) as server:
+        app = server.app._loaded.app
+        async with app.agent(Assistant, "one") as agent:
+            async with agent.workspace.files._shared.lock:  # somebody stores something that takes long
+                first = asyncio.create_task(upload(server, ONE, "/a", b"x" * 600_000))
+                await until(lambda: files.Whole.in_all)
+                assert await upload(server, ONE, "/b", b"x" * 600_000) == 503
+            assert await first == 200
+        assert await names(server) == ["a"]
+        assert await upload(server, ONE, "/b", b"x" * 600_000) == 200
+
+
+async def test_what_is_for_development_is_not_served_otherwise(tmp_path: Path) -> None:
+    async with served(open_app(tmp_path, Assistant)) as server:
+        await live(server.app.agent(Assistant, "one"))
+        for address in (ONE, f"{ONE}/files", "/everthink/conversations/assistant", "/everthink/agents", "/"):
+            assert (await server.http(address)).status == 404
+        assert await upload(server, ONE) == 404
+        async with server.app.agent(Assistant, "one") as agent:
+            assert await agent.workspace.glob("**") == []
 
 
 # --- two at once

@@ -17,9 +17,11 @@ are, and saved when they are neither a picture, nor a PDF, nor text. Putting bac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -291,6 +293,25 @@ def _put_back(changes: list[Change]) -> Json:
     return {"paths": len({one.path for one in changes}), "before": before, "last": last}
 
 
+class Whole:
+    """Bytes of bodies that have arrived and are not stored yet, of all agents: there is one memory."""
+
+    in_all = 0
+
+
+@contextmanager
+def _kept(size: int, limits: Limits) -> Generator[None]:
+    """Count a body until it is stored. Raises `HTTPException` (503) when too many wait for that."""
+    if Whole.in_all and Whole.in_all + size > limits.buffered_bytes:
+        text = "Too much is being stored at once. Nothing was stored. Please try again later."
+        raise HTTPException(503, text, {"Retry-After": "10"})
+    Whole.in_all += size
+    try:
+        yield
+    finally:
+        Whole.in_all -= size
+
+
 def _most(workspace: Workspace) -> int:
     return min(UPLOAD_BYTES, workspace.limits.file_bytes)
 
@@ -306,6 +327,11 @@ async def _upload(workspace: Workspace, request: Request, limits: Limits) -> Res
             f"{path!r} has {int(declared[:15]):,} bytes, and the page takes {most:,}. Nothing was stored.",
         )
     data = await body_of(request, limits, most)
+    with _kept(len(data), limits):
+        return await _stored(workspace, request, path, data)
+
+
+async def _stored(workspace: Workspace, request: Request, path: str, data: bytes) -> Response:
     replaces = "replace" in request.query_params
     try:
         if not replaces and await workspace.exists(path):

@@ -233,9 +233,13 @@ class Inspector:
             case (("GET" | "HEAD" | "POST"), [room, *_]) if room in memory.ROOMS:
                 return await memory.answer(await self._chat(address), request, rest)
             case (("GET" | "HEAD" | "POST"), [servers.ROOM, *_]):
-                return await servers.answer(await self._actor(address), request, rest)
+                actor = await self._actor(address)
+                with actor.hold():
+                    return await servers.answer(actor, request, rest)
             case (("GET" | "HEAD" | "POST"), [files.ROOM, *_]):
-                return await files.answer(await self._actor(address), request, rest)
+                actor = await self._actor(address)
+                with actor.hold():
+                    return await files.answer(actor, request, rest)
             case "GET" | "HEAD" | "POST", _:
                 return refusal(404, "There is nothing at this address of the inspector.")
             case _:
