@@ -13,10 +13,10 @@ const onPage =
     if (output && typeof output.url !== "string") return null;
     const address = text(output?.url) ?? text(input.url);
     return {
-      title: address !== null && <code>{hostOf(address)}</code>,
+      title: address !== null && webOnly(address) && <code>{hostOf(address)}</code>,
       body: output && (
         <>
-          <Address url={text(output.url)!} title={text(output.title)} />
+          {webOnly(text(output.url)!) && <Address url={text(output.url)!} title={text(output.title)} />}
           {shown(input, output)}
           {text(output.note) && <p className="quiet">{text(output.note)}</p>}
         </>

@@ -4,8 +4,8 @@ import type { ReactNode } from "react";
 import type { ToolPart } from "./tool-card";
 
 export type Fields = Record<string, unknown>;
-/** `title`: what follows the tool's name. `body`: in the place of input and output. */
-export type Shown = { title: ReactNode; body: ReactNode };
+/** `title`: what follows the tool's name. `body`: in the place of input and output. `failed`: it says so itself. */
+export type Shown = { title: ReactNode; body: ReactNode; failed?: boolean };
 /** By the tool's name; `null` for what does not look like that tool. */
 export type Cards = Record<string, (input: Fields, output: Fields | null, part: ToolPart) => Shown | null>;
 

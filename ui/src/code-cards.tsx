@@ -13,6 +13,7 @@ export const CODE_CARDS: Cards = {
     return {
       title: calls.length > 0 && <span className="quiet">{calls.length === 1 ? "1 call" : `${calls.length} calls`}</span>,
       body: <Executed code={code} output={output} calls={calls} isRunning={isRunning} />,
+      failed: output?.status === "error",
     };
   },
 };
@@ -77,7 +78,11 @@ function Executed({ code, output, calls, isRunning }: ExecutedProps) {
         </div>
       )}
       {text(output?.note) && <p className="quiet">{text(output?.note)}</p>}
-      {error !== null && <p className="tool-error">{error}</p>}
+      {error !== null && (
+        <pre className="code wrong" tabIndex={0} aria-label="Error">
+          {error}
+        </pre>
+      )}
       {output && error === null && output.result !== undefined && output.result !== null && (
         <Fold label="Result" lines={pretty(output.result).split("\n").length}>
           <pre className="code" tabIndex={0} aria-label="Result">
