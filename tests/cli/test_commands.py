@@ -278,6 +278,27 @@ def test_doctor_says_whether_scripts_can_run_here_and_why_not(
 
 
 @pytest.mark.slow
+def test_doctor_says_whether_a_browser_starts_here_and_why_not(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def row() -> dict[str, str]:
+        told = json.loads(run.invoke(cli, ["doctor", "--json"]).output)
+        assert told["ok"]
+        return next(check for check in told["checks"] if check["name"] == "browser")
+
+    found = row()
+    assert (found["state"], "starts" in found["found"]) == ("ok", True)
+    broken = tmp_path / "broken-chromium"
+    broken.write_text("#!/bin/sh\necho 'FATAL: nothing works' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr("everthink.browser.chromium.find_chromium", lambda: str(broken))
+    found = row()
+    assert (found["state"], "FATAL: nothing works" in found["found"]) == ("note", True)
+    monkeypatch.setattr("everthink.browser.chromium.find_chromium", lambda: None)
+    assert "no Chromium" in row()["found"]
+
+
+@pytest.mark.slow
 def test_doctor_names_keys_and_never_shows_them(run: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     shown = run.invoke(cli, ["doctor"])

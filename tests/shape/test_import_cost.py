@@ -35,6 +35,8 @@ LATER = [
     "guard.addresses",
     "guard.transport",
     "journal",
+    "machines.port",
+    "machines.sandbox",
     "mcp_endpoint",
     "mcp_server",
     "memory",

@@ -76,7 +76,7 @@ class BashRun(Run):
 
     def answer(self, value: Any) -> tuple[dict[str, Any], bytes]:
         """What the command prints."""
-        return {"value": _as_result(value)}, b""
+        return {"value": as_result(value)}, b""
 
     def ending(self, done: Done) -> Ended:
         """How it ended, as bash says it: in words on standard error and with an exit code."""
@@ -108,7 +108,7 @@ class BashRun(Run):
         self.take("stderr", f"bash: {words}\n".encode())
 
 
-def _as_result(value: Any) -> dict[str, Any]:
+def as_result(value: Any) -> dict[str, Any]:
     """What a command prints, and its exit code: a text as it is, what is said in full, or JSON."""
     result: dict[str, Any] = {"stdout": "", "stderr": "", "exit_code": 0}
     if value is None:

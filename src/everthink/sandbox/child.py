@@ -26,7 +26,7 @@ from ..programs import logged
 from .frames import PREFIX, lengths, packed
 from .lock import NEEDED, unsupported
 
-__all__ = ["Begun", "Call", "CannotStart", "Child", "Done", "Gone", "Out", "Over", "Ready", "Said"]
+__all__ = ["BOOT", "Begun", "Call", "CannotStart", "Child", "Done", "Gone", "Out", "Over", "Ready", "Said"]
 
 log = logging.getLogger("everthink.sandbox")
 
@@ -35,7 +35,7 @@ STARTING = 30.0
 LONGEST_HEAD = 16 * 1024 * 1024
 """Bytes of the JSON of one frame: paths, and what a command is given."""
 
-_BOOT = """
+BOOT = """
 import sys, types
 folder, libraries, guest = sys.argv[1:4]
 del sys.argv[1:4]
@@ -149,7 +149,7 @@ class Child:
         with ExitStack() as stack:
             errors = stack.enter_context(logged(log, f"sandbox {guest}", said.append))
             process = await _started(
-                *("-I", "-S", "-c", _BOOT, os.path.dirname(__file__), folders, guest),
+                *("-I", "-S", "-c", BOOT, os.path.dirname(__file__), folders, guest),
                 *(str(memory), str(os.getpid()), *options),
                 errors=errors,
             )

@@ -12,7 +12,6 @@ In every other case the pool ends it, and nothing that the script wrote is kept.
 from __future__ import annotations
 
 import asyncio
-import codecs
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -22,9 +21,10 @@ from typing import Any
 from ..words import said as on_one_line
 from .checks import BroughtBack, brought_back
 from .child import Begun, Call, Child, Done, Gone, Out, Over
+from .kept import Kept
 from .port import Host, HostRefused, Job, Outcome, Pause, Status, Stream
 
-__all__ = ["NOTHING_WRITTEN", "NO_MEMORY", "OVER_LIMIT", "TIMED_OUT", "NotBegun", "Run"]
+__all__ = ["GRACE", "NOTHING_WRITTEN", "NO_MEMORY", "OVER_LIMIT", "TIMED_OUT", "NotBegun", "Run", "too_long"]
 
 LONGEST_PART = 65_536
 """Bytes of output in one frame, at most."""
@@ -54,9 +54,9 @@ class Run(ABC):
 
     def __init__(self, child: Child, job: Job, host: Host) -> None:
         self._child, self._job, self._host = child, job, host
-        self._streams: dict[Stream, _Kept] = {
-            "stdout": _Kept(job.limits.output),
-            "stderr": _Kept(job.limits.output),
+        self._streams: dict[Stream, Kept] = {
+            "stdout": Kept(job.limits.output),
+            "stderr": Kept(job.limits.output),
         }
         self._has_begun = False
         self._calls = 0
@@ -224,9 +224,7 @@ class Run(ABC):
 
     def too_long(self, limit: str) -> str:
         """`wall` or `cpu` is over."""
-        if limit == "cpu":
-            return f"The script has worked for more than {self._job.limits.cpu:g} seconds (cpu)."
-        return f"The script did not end within {self._job.limits.wall:g} seconds (wall)."
+        return too_long(self._job.limits.cpu if limit == "cpu" else self._job.limits.wall, limit)
 
     def too_much_memory(self) -> str:
         """`memory` is used up."""
@@ -278,26 +276,8 @@ class Run(ABC):
         """Say among the output of the script why it ended, where that is the custom."""
 
 
-class _Kept:
-    """One stream: its beginning as text, and how much was dropped."""
-
-    def __init__(self, most: int) -> None:
-        self._room = most
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._texts: list[str] = []
-        self.dropped = 0
-
-    def take(self, data: bytes) -> str:
-        """The text that is new."""
-        kept = data[: self._room]
-        self._room -= len(kept)
-        self.dropped += len(data) - len(kept)
-        text = self._decoder.decode(kept)
-        self._texts.append(text)
-        return text
-
-    def text(self) -> str:
-        """All of it. Half a character at its end is left out when there would have been more."""
-        if not self.dropped and self._room:
-            self._texts.append(self._decoder.decode(b"", final=True))
-        return "".join(self._texts)
+def too_long(seconds: float, limit: str) -> str:
+    """A script reached its limit of time: which, in a sentence."""
+    if limit == "cpu":
+        return f"The script has worked for more than {seconds:g} seconds (cpu)."
+    return f"The script did not end within {seconds:g} seconds (wall)."
