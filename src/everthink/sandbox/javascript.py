@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..messages import encode_json
 from ..words import said as on_one_line
@@ -94,7 +94,7 @@ class JavaScriptRun(Run):
         args = _decoded(body)
         if not isinstance(args, list):
             raise HostRefused("What a function is given is a list.")
-        return args, {}
+        return cast("list[Any]", args), {}
 
     def answer(self, value: Any) -> tuple[dict[str, Any], bytes]:
         """JSON."""

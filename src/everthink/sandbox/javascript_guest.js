@@ -140,15 +140,15 @@ function pump() {
   }, () => {});
 }
 
-function enter() {
+function enter(where) {
   isLeft = false;
-  host('left', false);
+  host(where);
   pump();
 }
 
-function leave() {
+function leave(how, what) {
   isLeft = true;
-  host('left', true);
+  host(how, what);
 }
 
 function settle(number, words, json) {
@@ -312,32 +312,35 @@ async function finished(isForAll) {
 }
 
 async function ended(run) {
-  enter();
+  enter('ending');
   try {
     value = await (thrown === null ? run() : undefined);
     await finished(settings.style === 'command');
   } catch (error) {
     thrown ??= { error };
   }
-  if (thrown !== null) {
-    let words = 'Uncaught';
-    try { words = thrownInWords(thrown.error); } catch {}
-    host('threw', wellFormed(words));
-  } else if (settings.style === 'command') {
-    host('exit', Math.trunc(Number(globalThis.process?.exitCode)) & 255);
-  } else {
-    try {
-      asked('value', stringify(value) ?? 'null');
-    } catch (error) {
-      host('threw', wellFormed(`What it returns cannot be written as JSON: ${thrownInWords(error)}`));
-    }
+  if (thrown !== null) return leave('threw', inTheirWords(thrown.error));
+  if (settings.style === 'command') return leave('ended', Math.trunc(Number(globalThis.process?.exitCode)) & 255);
+  let json;
+  try {
+    json = stringify(value) ?? 'null';
+  } catch (error) {
+    return leave('threw', `What it returns cannot be written as JSON: ${inTheirWords(error)}`);
   }
-  leave();
+  leave('value', json);
+}
+
+function inTheirWords(error) {
+  try {
+    return wellFormed(thrownInWords(error));
+  } catch {
+    return 'Uncaught';
+  }
 }
 
 Object.defineProperty(globalThis, '__job', { value: Object.freeze({
-  begun: () => { host('begun'); enter(); },
-  left: () => leave(),
+  begun: () => enter('begun'),
+  left: () => leave('left'),
   threw: (error) => { thrown ??= { error }; },
   take: (last) => { value = last; },
   snippet: () => ended(async () => {

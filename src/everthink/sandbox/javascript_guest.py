@@ -205,6 +205,8 @@ class Run(Running):
         self._missing: str | None = None
         self._stopped: str | None = None
         self._exit: int | None = None
+        """The code with which it wants to end at once."""
+        self._exit_code = 0
         self._raised: str | None = None
         self._refused: str | None = None
         self._value: bytes | None = None
@@ -262,7 +264,9 @@ class Run(Running):
             self._streams["stderr"].write(f"{self._raised}\n".encode("utf-8", "replace"))
         head, parts = self._tree.changes()
         head |= {
-            "exit": self._exit if self._exit is not None else int(self._raised is not None),
+            "exit": self._exit
+            if self._exit is not None
+            else int(self._raised is not None) or self._exit_code,
             "raised": self._raised,
             "stopped": self._stopped,
             "value": None,
@@ -472,17 +476,23 @@ class Run(Running):
             case "places", str(words):
                 return _FRAME.sub(self._where, words)
             case ("begun",):
-                self._has_begun = True
-            case "left", bool(is_left):
-                self._is_left = is_left
-                self._news.set()
+                self._has_begun, self._is_left = True, False
+            case ("ending",):
+                self._is_left = False
+            case ("left", *_):
+                self._leave()
             case "timer", int(wait) | float(wait):
                 self._timer = None if wait < 0 else asyncio.get_running_loop().time() + wait / 1_000
                 self._news.set()
             case "value", str(text):
                 self._returned(text.encode("utf-8", "replace"))
+                self._leave()
             case "threw", str(words):
                 self._raised = self._in_words(words)
+                self._leave()
+            case "ended", int(code):
+                self._exit_code = code & 255
+                self._leave()
             case "exit", int(code):
                 self._exit = code & 255
             case "read", str(path), bool(is_text):
@@ -508,9 +518,16 @@ class Run(Running):
                 raise Wrong(f"{what!r} is not known here.")
         return None
 
+    def _leave(self) -> None:
+        """The script has come to its end: nothing is to happen any more."""
+        self._is_left = True
+        self._news.set()
+
     def _returned(self, value: bytes) -> None:
         if len(value) > (most := self._limits["file_bytes"]):
-            raise Wrong(f"it has {len(value):,} bytes, and may have {most:,} (file_bytes)")
+            self._raised = (
+                f"RangeError: What it returns has {len(value):,} bytes, and may have {most:,} (file_bytes)."
+            )
         self._value = value
 
     def _call(self, name: str, given: str) -> int:
