@@ -23,7 +23,7 @@ CRASHED := everthink.testing.crashtest.sample
 SAMPLES := Traveller:sample AskedTraveller:sample Agency:sample_family AskedAgency:sample_family
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox lint types format bench clean
+.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox machines lint types format bench clean
 
 help: ## List what you can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,7 @@ check: lint types ## Check style, types and all that is quick: no processes, no 
 test: lint types ## Check style and types, then run every test (ARGS="-k name", TESTS=tests/turn, JOBS=0)
 	@scripts/ensure-postgres
 	@scripts/ensure-browser
+	@scripts/ensure-bubblewrap
 	@$(call timed,$(PYTEST) $(TESTS) $(ARGS))
 
 crashtest: $(INSTALLED) ## Kill the sample agents at every commit, on SQLite and PostgreSQL (POINTS=sample:40 for a part)
@@ -77,6 +78,10 @@ churn: $(INSTALLED) ## Watch memory while a thousand people come and go for 10 m
 
 sandbox: $(INSTALLED) ## Run 1,500 scripts in one sandbox and look whether memory and descriptors stay flat
 	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/sandbox/test_bash.py -k many_scripts $(ARGS)
+
+machines: $(INSTALLED) ## Run 1,500 jobs in machines of every kind there is here and look whether memory, descriptors and processes stay flat
+	@scripts/ensure-bubblewrap
+	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/machines -k many_jobs --timeout 3600 $(ARGS)
 
 lint: $(INSTALLED) ## Check style and formatting
 	@$(BIN)/ruff check . scripts/cases scripts/llms scripts/reference scripts/with-postgres

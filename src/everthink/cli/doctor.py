@@ -81,7 +81,7 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     from ..plain import plain
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
-    checks = [_python(), _sqlite(), *_extras(), _bash(), *_keys(), _store(store), *_agents()]
+    checks = [_python(), _sqlite(), *_extras(), _bash(), _machines(), *_keys(), _store(store), *_agents()]
     checks += [_port(port)]
     checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
@@ -149,6 +149,33 @@ async def _ran() -> Check:
         await sandbox.aclose()
     without = f", without one of its walls ({'; '.join(missing)})" if missing else ""
     return Check("bash", "ok", f"scripts run in a locked process{without}")
+
+
+def _machines() -> Check:
+    """Whether real processes can be run for a model here: one is."""
+    import asyncio
+
+    return asyncio.run(_spawned())
+
+
+async def _spawned() -> Check:
+    from ..machines.sandbox import MachineSandbox
+    from ..machines.strongest import LOCAL
+
+    problems: list[str] = []
+    for make in LOCAL:
+        sandbox = MachineSandbox(make())
+        try:
+            problem = await sandbox.check()
+        finally:
+            await sandbox.aclose()
+        if problem is None:
+            without = f" ({'; '.join(problems)})" if problems else ""
+            return Check("machines", "ok", f"Python and bash run in a machine: {make.__name__}{without}")
+        problems.append(f"{make.__name__}: {problem.rstrip('.')}")
+    return Check(
+        "machines", "note", "; ".join(problems), "Agents do without real processes. See docs/machines.md"
+    )
 
 
 def _keys() -> Iterator[Check]:

@@ -3,7 +3,8 @@
     locked.py --a line of JSON as argument--> jail.main --exec--> python3, the runner
 
 Started as a program of its own, like the guests in sandbox/: the standard library, `lock.py`, `syscalls.py`.
-It leaves no step out: where one cannot be made, it says why and ends.
+It leaves no step out: where one cannot be made, it says why and ends. It is not killed when the server dies:
+its input ends then, and the runner ends everything, which a dead one could not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..sandbox.lock import become, die_with, killed_first, landlock, no_new_privileges, seccomp
+from ..sandbox.lock import become, killed_first, landlock, no_new_privileges, seccomp
 
 __all__ = ["main"]
 
@@ -32,7 +33,6 @@ def main() -> None:
     steps: list[tuple[str, Callable[[], str]]] = [
         ("memory first", killed_first),
         ("user", lambda: _became(user)),
-        ("parent", lambda: die_with(int(asked["parent"]))),
         ("no new privileges", no_new_privileges),
         ("landlock", lambda: landlock(asked["read"], asked["write"])),
         ("seccomp", lambda: seccomp(base64.b64decode(asked["filter"]))),
