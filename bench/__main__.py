@@ -19,6 +19,7 @@ from typing import Any
 from . import (
     families,
     file_tools,
+    machines,
     mcp,
     memory,
     sandbox,
@@ -69,6 +70,7 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
         take(await mcp.catalogue(folder, turns=100 if quick else 600))
     if importlib.util.find_spec("bashkit") is not None:
         take(await sandbox.scripts(repetitions=3 if quick else 20))
+    take(await machines.jobs(repetitions=2 if quick else 10))
     take(await workspace.workspace(folder, quick=quick))
     take(await file_tools.offered(folder, turns=100 if quick else 600))
     take(standing.imports(packages, repetitions=2 if quick else 10))

@@ -33,11 +33,11 @@ async def scripts(*, repetitions: int) -> list[Row]:
         outcome = await sandbox.run(Job(language="bash", source=source, **options), host)
         assert outcome.status == "done", outcome.error
 
-    start = await _median(started, repetitions)
+    start = await middle(started, repetitions)
     await run("true")
-    small = await _median(lambda: run("echo hi"), repetitions * 10)
-    asking = await _median(lambda: run("for i in $(seq 100); do ask; done", commands=("ask",)), repetitions)
-    many = await _median(lambda: run(EDIT, files=files), repetitions)
+    small = await middle(lambda: run("echo hi"), repetitions * 10)
+    asking = await middle(lambda: run("for i in $(seq 100); do ask; done", commands=("ask",)), repetitions)
+    many = await middle(lambda: run(EDIT, files=files), repetitions)
     await sandbox.aclose()
     return [
         Row("start of a child for bash, its first script and its end", "ms", {"everthink": start}),
@@ -66,7 +66,7 @@ def tree() -> dict[str, bytes]:
     }
 
 
-async def _median(work: Callable[[], Awaitable[None]], times: int) -> float:
+async def middle(work: Callable[[], Awaitable[None]], times: int) -> float:
     calm()
     taken: list[float] = []
     for _ in range(times):

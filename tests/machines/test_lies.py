@@ -57,6 +57,7 @@ TREES: dict[str, str] = {
     "a file that is too large": tree(entry("b", b"x" * 101)),
     "files that are too large together": tree(entry("b", b"x" * 80), entry("c", b"x" * 80)),
     "too many files": tree(*(entry(f"f{number}") for number in range(4))),
+    "a file below a file": tree(entry("b"), entry("b/c")),
     "no tar": base64.b64encode(b"no tar at all" * 100).decode(),
     "half a tar": base64.b64encode(base64.b64decode(tree(entry("b", b"x" * 90)))[:540]).decode(),
 }
@@ -123,7 +124,7 @@ async def test_calls_beyond_the_limit_are_not_made_whatever_the_runner_does() ->
     outcome, pipe = await outcome_of(*asks, line(t="done", exit=0), job=job, host=host)
     assert (outcome.status, outcome.calls) == ("calls", 2)
     assert len(host.calls) <= 2
-    told = [json.loads(one) for one in pipe.written.splitlines()[1:]]
+    told = [json.loads(one) for one in pipe.written.splitlines()]
     assert told.count({"stop": "calls"}) == 1
 
 

@@ -165,19 +165,30 @@ async def test_paths_that_were_named_are_read_and_not_written(make: type[Bubblew
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="everthink-library-") as library:
         os.chmod(library, 0o777)
         Path(library, "own.py").write_text("x = 42")  # noqa: ASYNC240
-        source = f"import sys; sys.path.append({library!r}); import own\nprint(own.x)\nopen({library!r} + '/y', 'w')"
+        source = f"import sys; sys.path.append({library!r}); import own\nprint(own.x)\n"
+        source += f"open({library!r} + '/y', 'w')"
         outcome = await ran(make(read_only=[library]), source)
         assert (outcome.status, outcome.stdout) == ("failed", "42\n"), outcome
         assert os.listdir(library) == ["own.py"]
 
 
 @pytest.mark.slow
-async def test_the_folder_of_a_locked_job_is_removed_however_deep_it_is(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    source = "import os\nfor n in range(3000):\n    os.mkdir('deep'); os.chdir('deep')\nos.chmod('.', 0)"
-    outcome = await ran(Locked(folder=tmp_path), source, collect=("/nothing",))
-    assert outcome.status == "done", outcome
-    assert os.listdir(tmp_path) == []
+async def test_the_folder_of_a_locked_job_is_removed_however_deep_it_is() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="everthink-deep-") as folder:
+        os.chmod(folder, 0o755)
+        source = "import os\nfor n in range(3000):\n    os.mkdir('deep'); os.chdir('deep')\nos.chmod('.', 0)"
+        outcome = await ran(Locked(folder=folder), source, collect=("/nothing",))
+        assert outcome.status == "done", outcome
+        assert os.listdir(folder) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ROOT, reason="only root becomes somebody else")
+async def test_a_folder_that_the_user_of_jobs_cannot_reach_is_told() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        told = await Locked(folder=folder).check() or ""
+        assert "folder: [Errno 13] Permission denied" in told
+        assert os.listdir(folder) == []
 
 
 # --- what cannot run here

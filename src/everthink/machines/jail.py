@@ -29,19 +29,31 @@ def main() -> None:
     asked: dict[str, Any] = json.loads(sys.argv[1])
     user: int | None = asked["user"]
     limit = _used(os.geteuid() if user is None else user) + int(asked["processes"]) + BESIDE
-    os.chdir(asked["home"])
     steps: list[tuple[str, Callable[[], str]]] = [
         ("memory first", killed_first),
         ("user", lambda: _became(user)),
+        ("folder", lambda: _went(asked["home"])),
         ("no new privileges", no_new_privileges),
         ("landlock", lambda: landlock(asked["read"], asked["write"])),
         ("seccomp", lambda: seccomp(base64.b64decode(asked["filter"]))),
     ]
     for name, step in steps:
-        if problem := step():
+        if problem := _tried(step):
             sys.exit(f"cannot be locked in ({name}: {problem})")
     setup = {**asked["setup"], "processes": limit}
     os.execve(asked["argv"][0], asked["argv"], {**asked["env"], "EVERTHINK_MACHINE": json.dumps(setup)})
+
+
+def _tried(step: Callable[[], str]) -> str:
+    try:
+        return step()
+    except (OSError, ValueError) as error:
+        return str(error) or type(error).__name__
+
+
+def _went(home: str) -> str:
+    os.chdir(home)
+    return ""
 
 
 def _became(user: int | None) -> str:
