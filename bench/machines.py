@@ -1,4 +1,4 @@
-"""What a job costs as a real process: with bash, with Python, with calls of the host, with a thousand files."""
+"""What a job costs as a real process: with bash, with Python, with calls of the host, with many files."""
 
 from __future__ import annotations
 
