@@ -17,9 +17,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..messages import encode_json
+from ..sandbox.bash import as_result
 from ..sandbox.checks import BroughtBack, brought_back, parents_of
 from ..sandbox.child import Done as Told
 from ..sandbox.child import Gone
+from ..sandbox.kept import Kept
 from ..sandbox.port import Host, HostRefused, Job, Outcome, Pause, Status, Stream
 from ..sandbox.running import (
     GRACE,
@@ -27,8 +29,6 @@ from ..sandbox.running import (
     NOTHING_WRITTEN,
     OVER_LIMIT,
     TIMED_OUT,
-    Kept,
-    as_result,
     too_long,
 )
 from ..words import said as on_one_line

@@ -16,9 +16,9 @@ import platform
 import signal
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from .syscalls import CLONE, CLONE3, DENIED, PRCTL, SECCOMP, TGKILL, Numbers
+from .syscalls import CLONE, CLONE3, DENIED, PRCTL, SECCOMP, TGKILL, TO_BEGIN, Numbers
 
 __all__ = [
     "NEEDED",
@@ -69,10 +69,12 @@ def unsupported() -> str | None:
     return None
 
 
-def lock_down(*, memory: int, parent: int) -> dict[str, str]:
+def lock_down(*, memory: int, parent: int, program: Sequence[str] = ()) -> dict[str, str]:
     """Give up every right that can be given up. Each step with what went wrong; "" for those that hold.
 
     `memory` is in bytes, beyond what this process has by now; `parent` the process that it must not outlive.
+    `program`: this process becomes another one next. These files, and what is in these folders, it may read
+    and run; where the kernel has no Landlock, it may read what its user may.
     """
     if (problem := unsupported()) is not None:
         return dict.fromkeys(NEEDED, problem)
@@ -83,8 +85,8 @@ def lock_down(*, memory: int, parent: int) -> dict[str, str]:
         "user": _become_nobody,
         "parent": lambda: die_with(parent),
         "no new privileges": no_new_privileges,
-        "landlock": landlock,
-        "seccomp": _seccomp,
+        "landlock": lambda: landlock(program),
+        "seccomp": lambda: _seccomp(TO_BEGIN if program else frozenset()),
     }
     return {name: _tried(step) for name, step in steps.items()}
 
@@ -267,8 +269,9 @@ def no_new_privileges() -> str:
     return _prctl(_SET_NO_NEW_PRIVS, 1)
 
 
-def _seccomp() -> str:
-    return seccomp(b"".join(struct.pack("HBBI", *step) for step in _filter(platform.machine(), os.getpid())))
+def _seccomp(kept: Collection[str]) -> str:
+    steps = _filter(platform.machine(), os.getpid(), kept)
+    return seccomp(b"".join(struct.pack("HBBI", *step) for step in steps))
 
 
 def seccomp(program: bytes) -> str:
@@ -281,7 +284,7 @@ def seccomp(program: bytes) -> str:
     return "" if done == 0 else _refusal("seccomp")
 
 
-def _filter(machine: str, pid: int) -> Iterator[Step]:
+def _filter(machine: str, pid: int, kept: Collection[str] = ()) -> Iterator[Step]:
     """What a child of ours may do: what is not refused is allowed."""
     column, _ = _ARCHITECTURES[machine]
     rules = [
@@ -289,7 +292,8 @@ def _filter(machine: str, pid: int) -> Iterator[Step]:
         *only_if(PRCTL[column], [(_EQUAL, _SET_NAME), (_EQUAL, _GET_NAME)]),
         *only_if(TGKILL[column], [(_EQUAL, pid)]),
     ]
-    yield from filter_of(machine, DENIED, rules)
+    denied = {name: numbers for name, numbers in DENIED.items() if name not in kept}
+    yield from filter_of(machine, denied, rules)
 
 
 def filter_of(machine: str, denied: Mapping[str, Numbers], rules: Sequence[Step]) -> Iterator[Step]:
