@@ -23,7 +23,7 @@ CRASHED := everthink.testing.crashtest.sample
 SAMPLES := Traveller:sample AskedTraveller:sample Agency:sample_family AskedAgency:sample_family
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox files lint types format bench clean
+.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox machines files lint types format bench clean
 
 help: ## List what you can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,7 @@ check: lint types ## Check style, types and all that is quick: no processes, no 
 test: lint types ## Check style and types, then run every test (ARGS="-k name", TESTS=tests/turn, JOBS=0)
 	@scripts/ensure-postgres
 	@scripts/ensure-browser
+	@scripts/ensure-bubblewrap
 	@$(call timed,$(PYTEST) $(TESTS) $(ARGS))
 
 crashtest: $(INSTALLED) ## Kill the sample agents at every commit, on SQLite and PostgreSQL (POINTS=sample:40 for a part)
@@ -82,6 +83,10 @@ sandbox: $(INSTALLED) ## Run 1,500 scripts in a child of every engine and look w
 files: $(INSTALLED) ## Kill a process at every commit while it works in files, takes a turn back and brings it back, on both databases
 	@scripts/ensure-postgres
 	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/crash/test_files_killed.py tests/crash/test_workspace_killed.py $(ARGS)
+
+machines: $(INSTALLED) ## Run 1,500 jobs in machines of every kind there is here and look whether memory, descriptors and processes stay flat
+	@scripts/ensure-bubblewrap
+	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/machines -k many_jobs --timeout 3600 $(ARGS)
 
 lint: $(INSTALLED) ## Check style and formatting
 	@$(BIN)/ruff check . scripts/cases scripts/llms scripts/reference scripts/with-postgres

@@ -23,6 +23,7 @@ from . import (
     browser,
     families,
     file_tools,
+    machines,
     mcp,
     memory,
     sandbox,
@@ -73,6 +74,7 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
         take(await mcp.catalogue(folder, turns=100 if quick else 600))
     if importlib.util.find_spec("bashkit") is not None:
         take(await sandbox.scripts(repetitions=3 if quick else 20))
+    take(await machines.jobs(repetitions=2 if quick else 10))
     if importlib.util.find_spec("html_to_markdown") is not None and find_chromium() is not None:
         take(await browser.pages(repetitions=3 if quick else 20))
     take(await workspace.workspace(folder, quick=quick))

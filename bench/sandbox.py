@@ -39,11 +39,11 @@ async def _bash(repetitions: int) -> list[Row]:
         outcome = await sandbox.run(Job(language="bash", source=source, **options), host)
         assert outcome.status == "done", outcome.error
 
-    start = await _median(lambda: started(BashSandbox()), repetitions)
+    start = await middle(lambda: started(BashSandbox()), repetitions)
     await run("true")
-    small = await _median(lambda: run("echo hi"), repetitions * 10)
-    asking = await _median(lambda: run("for i in $(seq 100); do ask; done", commands=("ask",)), repetitions)
-    many = await _median(lambda: run(EDIT, files=files), repetitions)
+    small = await middle(lambda: run("echo hi"), repetitions * 10)
+    asking = await middle(lambda: run("for i in $(seq 100); do ask; done", commands=("ask",)), repetitions)
+    many = await middle(lambda: run(EDIT, files=files), repetitions)
     await sandbox.aclose()
     return [
         Row("start of a child for bash, its first script and its end", "ms", {"everthink": start}),
@@ -62,14 +62,14 @@ async def _javascript(repetitions: int) -> list[Row]:
         outcome = await sandbox.run(Job(language=language, source=source, **options), host)
         assert outcome.status == "done", outcome.error
 
-    start = await _median(lambda: started(JavaScriptSandbox()), repetitions)
+    start = await middle(lambda: started(JavaScriptSandbox()), repetitions)
     await run("1")
-    small = await _median(lambda: run("[1, 2].map((n) => n + 1)"), repetitions * 10)
+    small = await middle(lambda: run("[1, 2].map((n) => n + 1)"), repetitions * 10)
     asks = "for (let n = 0; n < 100; n++) await tools.ask(n)"
-    asking = await _median(lambda: run(asks, names={"tools.ask": ""}), repetitions)
+    asking = await middle(lambda: run(asks, names={"tools.ask": ""}), repetitions)
     modules = {"b.ts": "export const b: number = 1"}
     source = "import { b } from './b'; enum A { X = 1 } export default b + A.X"
-    typed = await _median(lambda: run(source, "typescript", modules=modules), repetitions * 10)
+    typed = await middle(lambda: run(source, "typescript", modules=modules), repetitions * 10)
     await sandbox.aclose()
     return [
         Row("start of a child for JavaScript, its first script and its end", "ms", {"everthink": start}),
@@ -95,7 +95,7 @@ def tree() -> dict[str, bytes]:
     }
 
 
-async def _median(work: Callable[[], Awaitable[None]], times: int) -> float:
+async def middle(work: Callable[[], Awaitable[None]], times: int) -> float:
     calm()
     taken: list[float] = []
     for _ in range(times):

@@ -299,6 +299,26 @@ def test_doctor_says_whether_a_browser_starts_here_and_why_not(
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_doctor_says_which_machine_works_here_and_what_the_others_lack(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found() -> dict[str, str]:
+        told = json.loads(run.invoke(cli, ["doctor", "--json"]).output)
+        (row,) = (check for check in told["checks"] if check["name"] == "machines")
+        return row
+
+    monkeypatch.setattr("everthink.machines.bubblewrap.shutil.which", lambda *args, **rest: None)
+    assert "apt install bubblewrap" in found()["found"]
+
+    # Where none works that is a note, and everything else is well
+    monkeypatch.setattr("everthink.machines.locked.landlock_version", lambda: 0)
+    row = found()
+    assert row["state"] == "note"
+    assert "Bubblewrap: bubblewrap is not installed" in row["found"]
+    assert "Locked: This kernel has no Landlock." in row["found"]
+
+
 def test_doctor_names_keys_and_never_shows_them(run: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     shown = run.invoke(cli, ["doctor"])

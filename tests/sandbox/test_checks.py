@@ -43,6 +43,7 @@ JOB = Job(
         ({"folders": ["/out/x/.."]}, b""),
         ({"folders": [f"/out/{number}" for number in range(4)]}, b""),
         ({"folders": ["/out/x"], "changed": [("/out/x", 0)]}, b""),
+        ({"changed": [("/out/x", 0), ("/out/x/y", 0)]}, b""),
     ],
 )
 def test_what_a_job_cannot_have_done_is_not_believed(said: dict[str, Any], body: bytes) -> None:

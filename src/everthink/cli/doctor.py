@@ -87,8 +87,8 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     from ..plain import plain
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
-    checks = [_python(), _sqlite(), *_extras(), *_sandboxes(), _browser(), *_keys(), _store(store)]
-    checks += [*_agents(), _port(port)]
+    checks = [_python(), _sqlite(), *_extras(), *_sandboxes(), _machines(), _browser(), *_keys()]
+    checks += [_store(store), *_agents(), _port(port)]
     checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
     if as_json:
@@ -201,6 +201,33 @@ async def _browsed() -> Check:
         quiet.setLevel(level)
     without = ", without its own sandbox since this is root" if needs_no_sandbox() else ""
     return Check("browser", "ok", f"{version.get('product', 'Chromium')} ({found}) starts{without}")
+
+
+def _machines() -> Check:
+    """Whether real processes can be run for a model here: one is."""
+    import asyncio
+
+    return asyncio.run(_spawned())
+
+
+async def _spawned() -> Check:
+    from ..machines.sandbox import MachineSandbox
+    from ..machines.strongest import LOCAL
+
+    problems: list[str] = []
+    for make in LOCAL:
+        sandbox = MachineSandbox(make())
+        try:
+            problem = await sandbox.check()
+        finally:
+            await sandbox.aclose()
+        if problem is None:
+            without = f" ({'; '.join(problems)})" if problems else ""
+            return Check("machines", "ok", f"Python and bash run in a machine: {make.__name__}{without}")
+        problems.append(f"{make.__name__}: {problem.rstrip('.')}")
+    return Check(
+        "machines", "note", "; ".join(problems), "Agents do without real processes. See docs/machines.md"
+    )
 
 
 def _keys() -> Iterator[Check]:

@@ -39,7 +39,7 @@ _KERNEL: dict[str, Numbers] = {
     "iopl": OLD["iopl"],
     "ioperm": OLD["ioperm"],
 }
-"""Refused everywhere: the kernel's less walked ways, memory that no limit counts, looks at other processes."""
+"""Refused everywhere: the kernel's less walked ways, memory that nothing counts, looks at others."""
 _OTHERS: dict[str, Numbers] = {
     **{name: PROGRAMS[name] for name in ("setsid", "setpgid", "pidfd_open", "pidfd_send_signal")},
     **{name: PROGRAMS[name] for name in ("rt_sigqueueinfo", "rt_tgsigqueueinfo")},

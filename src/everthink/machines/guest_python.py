@@ -48,9 +48,9 @@ class Python:
 
     def run(self) -> int:
         """Its exit code. What else there is to say goes to the runner."""
-        said, style = self._said, self._said["style"]
-        scope, name = self._prepared()
+        said, style, name = self._said, self._said["style"], ""
         try:
+            scope, name = self._prepared()
             if style == "snippet":
                 if said["input"] is not None:
                     scope["input"] = said["input"]
@@ -74,11 +74,12 @@ class Python:
         import linecache
 
         said, path = self._said, self._said["path"]
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-                encoding="utf-8", errors="backslashreplace", line_buffering=True
-            )
+        # Anew: those that there are remember what was at their descriptors when Python began.
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+        sys.stdout, sys.stderr = (
+            open(place, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+            for place in (1, 2)
+        )
         sys.dont_write_bytecode = True
         name = self._tree.place(path) if path.startswith("/") else path
         sys.argv = [name, *said["args"]]

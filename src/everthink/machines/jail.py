@@ -3,7 +3,8 @@
     locked.py --a line of JSON as argument--> jail.main --exec--> python3, the runner
 
 Started as a program of its own, like the guests in sandbox/: the standard library, `lock.py`, `syscalls.py`.
-It leaves no step out: where one cannot be made, it says why and ends.
+It leaves no step out: where one cannot be made, it says why and ends. It is not killed when the server dies:
+its input ends then, and the runner ends everything, which a dead one could not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..sandbox.lock import become, die_with, killed_first, landlock, no_new_privileges, seccomp
+from ..sandbox.lock import become, killed_first, landlock, no_new_privileges, seccomp
 
 __all__ = ["main"]
 
@@ -28,20 +29,31 @@ def main() -> None:
     asked: dict[str, Any] = json.loads(sys.argv[1])
     user: int | None = asked["user"]
     limit = _used(os.geteuid() if user is None else user) + int(asked["processes"]) + BESIDE
-    os.chdir(asked["home"])
     steps: list[tuple[str, Callable[[], str]]] = [
         ("memory first", killed_first),
         ("user", lambda: _became(user)),
-        ("parent", lambda: die_with(int(asked["parent"]))),
+        ("folder", lambda: _went(asked["home"])),
         ("no new privileges", no_new_privileges),
         ("landlock", lambda: landlock(asked["read"], asked["write"])),
         ("seccomp", lambda: seccomp(base64.b64decode(asked["filter"]))),
     ]
     for name, step in steps:
-        if problem := step():
+        if problem := _tried(step):
             sys.exit(f"cannot be locked in ({name}: {problem})")
     setup = {**asked["setup"], "processes": limit}
     os.execve(asked["argv"][0], asked["argv"], {**asked["env"], "EVERTHINK_MACHINE": json.dumps(setup)})
+
+
+def _tried(step: Callable[[], str]) -> str:
+    try:
+        return step()
+    except (OSError, ValueError) as error:
+        return str(error) or type(error).__name__
+
+
+def _went(home: str) -> str:
+    os.chdir(home)
+    return ""
 
 
 def _became(user: int | None) -> str:

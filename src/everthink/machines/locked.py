@@ -92,7 +92,7 @@ class Locked:
         if (version := landlock_version()) == 0:
             raise CannotSpawn(
                 "This kernel has no Landlock.",
-                next_step="Use Linux 5.13 or newer with Landlock switched on (lsm=landlock), or Bubblewrap().",
+                next_step="Use Linux 5.13 or newer with Landlock switched on, or Bubblewrap().",
             )
         if self._user is not None and self._user != os.geteuid() and not may_become_another():
             raise CannotSpawn(f"This server may not run anything as user {self._user}.")
@@ -101,7 +101,6 @@ class Locked:
         home, scratch = f"{base}/work", f"{base}/tmp"
         asked = {
             "user": self._user,
-            "parent": os.getpid(),
             "home": home,
             "processes": limits.processes,
             "read": list(python.read_only),
@@ -113,6 +112,7 @@ class Locked:
             "env": {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "TMPDIR": scratch},
             "setup": {
                 "alone": version >= _SIGNALS_STAY,
+                "own_group": True,
                 "guarded": version >= _SIGNALS_STAY,
                 "watched": [home, scratch],
                 "disk": 2 * limits.tree_bytes,

@@ -394,7 +394,7 @@ def main() -> None:
 
     def end_all() -> None:
         job.kill()
-        if setup.get("alone"):
+        if setup.get("alone") or setup.get("own_group"):
             os.kill(0, signal.SIGKILL)
         os._exit(1)
 

@@ -21,7 +21,7 @@ from .engine import ChildSandbox
 from .port import Host, Isolation, Job, Language
 from .running import NO_MEMORY, OVER_LIMIT, TIMED_OUT, Ended, Run
 
-__all__ = ["BashRun", "BashSandbox"]
+__all__ = ["BashRun", "BashSandbox", "as_result"]
 
 BAD_SYNTAX = 2
 """The exit code of a script that cannot be read."""

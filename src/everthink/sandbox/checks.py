@@ -114,7 +114,7 @@ def brought_back(done: Done, body: bytes, job: Job) -> BroughtBack:
         raise Gone("too many folders")
     for path in (*deleted, *folders):
         _check_path(path, job)
-    if not folders.isdisjoint(changed):
+    if not (folders | parents_of(changed)).isdisjoint(changed):
         raise Gone("a path that is both a file and a folder")
     return BroughtBack(changed, tuple(sorted(deleted)), folders)
 
