@@ -40,7 +40,7 @@ Leaves = Literal["process", "alone", "erased"]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TurnHost:
-    """The turn host: parts that turns work with. Nothing of a single one is in here: that is in its `Turn`."""
+    """The turn host: parts that turns work with. Nothing of a single one is here: that is in its `Turn`."""
 
     id: str
     store: AgentStore
