@@ -105,6 +105,15 @@ class Agent:
     def _bash_sandbox(self) -> Any:
         return self._home.sandboxes.bash()
 
+    def _executions(self) -> Any:
+        return self._home.executions
+
+    def _browser_home(self) -> Any:
+        return self._home.browsers
+
+    def _own_workspace(self) -> Any:
+        return self._home.own_workspace()
+
     @property
     def id(self) -> str:
         """The agent's address: its class and its name, below those of its parents."""

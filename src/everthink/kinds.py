@@ -481,7 +481,46 @@ _PLAY = Kind(
     lambda value: callable(value) or _is_one_of(value, "Play"),
 )
 
+_PLACE = Kind(
+    "a place for files, such as DiskFiles or MemoryFiles (not a Workspace)",
+    lambda value: (
+        not isinstance(value, type)
+        and all(callable(getattr(value, verb, None)) for verb in ("apply", "list", "scan", "stream"))
+    ),
+)
+
+
+def _is_dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def is_so(value: Any) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        given = cast("Mapping[Any, Any]", value)
+        return all(isinstance(path, str) and fits(one) for path, one in given.items())
+
+    return is_so
+
+
 CALLS: dict[str, dict[str, Kind]] = {
+    "Workspace": _optional(
+        {
+            "files": _PLACE,
+            "limits": Kind("a WorkspaceLimits", lambda value: _is_one_of(value, "WorkspaceLimits")),
+            "objects": Kind("a store of obstore, such as S3Store", lambda v: not isinstance(v, str | type)),
+            "prefix": TEXT,
+            "spill_from": at_least(1),
+            "on_change": Kind("a function", lambda value: callable(value) and not isinstance(value, type)),
+        }
+    ),
+    "MountedFiles": {
+        "mounts": Kind(f"a dict of paths, each with {_PLACE.words}", _is_dict_of(_PLACE.fits)),
+    },
+    "MemoryFiles": {
+        "files": optional(
+            Kind("a dict of paths and texts or bytes", _is_dict_of(lambda v: isinstance(v, str | bytes)))
+        ),
+    },
+    "restore": {"seq": at_least(0)},
+    "read_file_bytes": {"start": at_least(0), "length": optional(at_least(0))},
     "tool": _optional({"description": TEXT, "title": TEXT, "strict": YES_NO}),
     "@exposed": {"description": optional(TEXT), "streaming": YES_NO, "reads": YES_NO},
     "connect": {

@@ -163,6 +163,7 @@ FACADES: dict[str, list[str]] = {
         "FiberRecovery",
         "FiberRecoveryContext",
     ],
+    "browser": ["Browsers", "create_browser_tools"],
     "file_tools": [
         "BashOperations",
         "BashOptions",
@@ -303,6 +304,7 @@ FACADES: dict[str, list[str]] = {
         "MemoryFiles",
         "MountedFiles",
         "Move",
+        "ParentWorkspace",
         "Put",
         "ReadOnly",
         "Remove",

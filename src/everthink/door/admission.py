@@ -51,7 +51,7 @@ from ..store.port import Statement
 from ..tools.tool import Tool
 from ..turn.attempt import perform
 from ..turn.ending import close, end_unstarted
-from ..turn.host import Host, interrupted
+from ..turn.host import TurnHost, interrupted
 from ..turn.outcome import Outcome, Postponed
 from .numbers import TurnNumbers
 from .queue import Ticket, TurnQueue
@@ -111,7 +111,7 @@ class Door:
         "queue",
     )
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: TurnHost) -> None:
         self._host = host
         self.queue = TurnQueue()
         self._numbers = TurnNumbers(host.save_value)

@@ -45,7 +45,7 @@ from ..settings import check_call
 from ..store.port import Statement
 from ..surface import check_words
 from ..turn.attempt import with_stamps
-from ..turn.host import Host, interrupted
+from ..turn.host import TurnHost, interrupted
 from .admission import Door, Record
 from .browser import Browser
 from .submission import Status, Submission
@@ -85,7 +85,7 @@ class Submissions:
 
     __slots__ = ("_acceptances", "_browser", "_door", "_held", "_host", "_open")
 
-    def __init__(self, host: Host, door: Door, browser: Browser) -> None:
+    def __init__(self, host: TurnHost, door: Door, browser: Browser) -> None:
         self._host, self._door, self._browser = host, door, browser
         self._acceptances = Acceptances[Submission]()
         # Accepted, but the hook is still being told: they queue up after that, in this order.

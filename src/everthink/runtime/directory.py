@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..address import Address, check_name, check_place, kebab
+from ..browser.browsers import Browsers
 from ..children import queries as child_queries
 from ..children.declared import with_children
 from ..children.parts import Child, Kin
@@ -39,6 +40,7 @@ from ..errors import (
 from ..fibers import queries as fiber_queries
 from ..journal import queries as turn_queries
 from ..journal.feed import Cleared, FeedEvent, HistoryChanged, MessageUpdated, TurnEnded, TurnStarted
+from ..keeping.objects import erase_objects
 from ..limits import Limits
 from ..mcp.places import Network, Place
 from ..mcp.shared import SharedServers
@@ -49,7 +51,6 @@ from ..observe.events import Audit, Destroy, EventBody, Released, SetAside, Task
 from ..recovery import suspects
 from ..recovery.suspects import Suspect
 from ..recovery.trials import Trial, Trials
-from ..sandbox.sandboxes import Sandboxes
 from ..schedules import alarm_queries, job_queries
 from ..store.port import Store
 from ..tasks import begin
@@ -61,6 +62,7 @@ from .claims import Claims
 from .erasing import erased, rows_erased
 from .introduced import Introduced
 from .retention import Retention
+from .sandboxes import Sandboxes
 from .waker import Waker
 
 __all__ = ["Directory", "new_id"]
@@ -127,12 +129,13 @@ class Directory:
             mcp_servers or {}, network, store=store, clock=clock, tell=lambda failed: bus.emit("", "", failed)
         )
         """The MCP servers that every agent may use."""
-        self._sandboxes = Sandboxes()
+        self._sandboxes, self._browsers = Sandboxes(), Browsers()
         self._parts |= {
             "network": network,
             "shared_servers": self.shared_servers,
             "kin": self._kin(handle),
             "sandboxes": self._sandboxes,
+            "browsers": self._browsers,
         }
         self.store, self._clock, self._bus = store, clock, bus
         self.membership = membership
@@ -178,6 +181,7 @@ class Directory:
                 job_queries.LEFT,
                 child_queries.LEFT,
                 child_queries.OWED,
+                queries.TO_SWEEP,
             ),
             rank=self.trials.rank,
             elsewhere=membership.elsewhere if membership is not None else None,
@@ -789,6 +793,9 @@ class Directory:
         for (id,) in await self.store.fetch(queries.MEMBERS, key.id):
             self.trials.forget(id)
             await self.trials.undo_all(id)  # what is on its way about it comes first
+        below = await self.store.fetch(queries.BELOW, key.id)
+        members = dict([(key.id, key.cls_name), *((row[0], row[1]) for row in below)])
+        await erase_objects(self.store, list(members.items()), self.classes)
         is_claimed = fence.claim is not None and not key.parents
         rows = rows_erased(await fence.apply_last(erased(key.id, is_claimed=is_claimed)))
         self._emit(key, audit)
@@ -840,6 +847,7 @@ class Directory:
         await asyncio.gather(*starting, return_exceptions=True)
         await self.shared_servers.close()
         await self._sandboxes.close()
+        await self._browsers.close()
         await self.trials.undo_all()
         self._claims.retire_all()
         await self._give_all_back()

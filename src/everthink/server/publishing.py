@@ -34,7 +34,7 @@ from ..journal.feed import (
 from ..journal.feed_state import Ended, FeedState, Said
 from ..journal.turn import Turn
 from ..session.compaction import CompactionFailed, SessionNews
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from ..wire import frames as wire
 from .audience import ChatAudience
 from .connections import Connection
@@ -51,7 +51,7 @@ clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink
 class Publisher:
     """Tells the audience of one agent what happens."""
 
-    def __init__(self, host: Host, audience: ChatAudience, state: FeedState) -> None:
+    def __init__(self, host: TurnHost, audience: ChatAudience, state: FeedState) -> None:
         self._host, self._audience, self._state = host, audience, state
 
     def see(self, shown: FeedEvent) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "COMPACTION",
     "COMPACTIONS",
     "COMPACTIONS_ENDING",
+    "CONTENTS",
     "COUNTS",
     "DEEPEST",
     "IS_KEPT",
@@ -96,6 +97,12 @@ COUNTS = "SELECT agent, COUNT(*) AS messages FROM messages GROUP BY agent"
 LAST = "SELECT MAX(created_at) FROM messages WHERE agent = ?"
 
 IS_KEPT = "SELECT 1 FROM messages WHERE agent = :agent AND id = ? LIMIT 1"
+CONTENTS = (
+    "SELECT session, seq, content FROM messages WHERE agent = :agent AND (session, seq) > (?, ?)"
+    " ORDER BY session, seq LIMIT 16"
+)
+"""What is said in all sessions, a few messages at a time."""
+
 PLACE = "SELECT seq FROM messages WHERE agent = :agent AND session = ? AND id = ?"
 
 # A child is always stored after its parent, so the newest row is the tip, and a path is found by going

@@ -1,6 +1,6 @@
 """What the turns of one conversation work with: parts, each made once for its agent.
 
-runtime/chat --makes--> Host --> turn/, door/, recovery/ take from it what they use
+runtime/chat --makes--> TurnHost --> turn/, door/, recovery/ take from it what they use
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from .last_failure import LastFailure
 if TYPE_CHECKING:
     from .outcome import Recoverer
 
-__all__ = ["Host", "Leaves", "interrupted"]
+__all__ = ["Leaves", "TurnHost", "interrupted"]
 
 Leaves = Literal["process", "alone", "erased"]
 """What an agent leaves memory for."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Host:
-    """The parts that a turn works with. Nothing of a single turn is in here: that is in its `Turn`."""
+class TurnHost:
+    """The turn host: parts that turns work with. Nothing of a single one is in here: that is in its `Turn`."""
 
     id: str
     store: AgentStore
@@ -89,8 +89,14 @@ class Host:
     recovery: Recoverer = field(init=False)
     """Decides whether an interrupted turn goes on."""
 
+    def drop_views(self) -> None:
+        """Between turns, keep no more pictures in memory than may be: the next prompt makes them again."""
+        if self.views.are_many:
+            self.views.forget()
+            self.converter.forget()
 
-def interrupted(host: Host, request_id: str) -> TurnInterrupted:
+
+def interrupted(host: TurnHost, request_id: str) -> TurnInterrupted:
     """What whoever waits for a turn is told when its agent leaves memory."""
     match host.leaves:
         case "process":
