@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .. import chunks as ui
-from ..errors import AgentError
+from ..errors import AgentError, NotConnected
 from ..messages import Part, tool_name
 from .address import socket_address
 from .conversation import Conversation
@@ -28,6 +28,8 @@ __all__ = ["Asking", "Below"]
 
 log = logging.getLogger("everthink.client")
 
+AGAIN = 0.5
+"""Seconds after which an answer is brought again to a server that is away."""
 PATIENCE = 10.0
 """Seconds for which a child is looked for that does not answer."""
 
@@ -114,8 +116,15 @@ class Below:
         self, asking: Asking, give: Callable[[Conversation, str], Coroutine[Any, Any, object]]
     ) -> None:
         self.leave(asking)
-        async with self._conversation(asking.url) as room:
-            await give(room, asking.part["toolCallId"])
+        while True:
+            try:
+                async with self._conversation(asking.url) as room:
+                    await give(room, asking.part["toolCallId"])
+                return
+            except NotConnected as error:
+                if error.status is not None or error.code is not None:
+                    raise
+                await asyncio.sleep(AGAIN)  # the server is away, and the question with it
 
     def _conversation(self, url: str) -> Conversation:
         return Conversation(url, headers=self._headers, patience=PATIENCE)
