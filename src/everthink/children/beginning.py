@@ -24,7 +24,7 @@ from ..messages import encode_json
 from ..models.structured import Structured, structured
 from ..store.port import AgentStore, Statement
 from . import queries
-from .following import Windows, stored_pieces
+from .following import Windows, last_of
 from .parts import Child, Parts
 from .queries import RunRow
 from .telling import DELETED, OPEN, Ended, result_of, started, stored, stored_result, tell, terminal
@@ -220,7 +220,7 @@ class Beginning:
         parts, now = self._parts, self._parts.clock.now_ms()
         is_owed = row.detached is None and is_heard(parts)
         await parts.store.apply([stored(row.run_id, ended, now=now, is_owed=is_owed)])
-        said = await stored_pieces(AgentStore(parts.store.database, row.child), row.run_id)
-        tell(parts.feed, row, len(said) + 1, terminal(row.run_id, ended))
+        last = await last_of(AgentStore(parts.store.database, row.child), row.run_id)
+        tell(parts.feed, row, last + 1, terminal(row.run_id, ended))
         await finished(parts, row, ended, now)
         return result_of(row, ended)

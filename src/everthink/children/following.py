@@ -5,7 +5,8 @@
 It listens before anything is accepted or read, so nothing falls between what was stored and what comes live.
 A run is the turn that the parent asked for, and those with which the child goes on after a person's answer,
 until somebody says something else to it.
-Piece `k` of it has the number `k + 1`, told live or read again from the child's journal.
+Piece `k` of it has the number `k + 1`, told live or read again from the child's journal. A turn that begins
+anew counts on: no two pieces of a run have one number, though those from before are not kept.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
 
 from .. import chunks as ui
 from ..clock import Clock
 from ..journal import turn_rows
-from ..journal.feed import AgentLeft, ChunksStored, FeedEvent, RunProgressed, TurnRewound, TurnStarted
-from ..journal.read import has_open_answer, texts_of
+from ..journal.feed import AgentLeft, ChunksStored, FeedEvent, RunProgressed, TurnStarted
+from ..journal.read import extent_of, has_open_answer, numbered
 from ..journal.segments import readable
 from ..journal.turn import Turn
 from ..journal.turn_rows import TurnRow
@@ -28,7 +28,7 @@ from ..store.port import AgentStore
 from .parts import Child
 from .values import InterruptedReason
 
-__all__ = ["Following", "Windows", "stored_pieces", "turns_of"]
+__all__ = ["Following", "Windows", "last_of", "pieces_of", "turns_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class Following:
         self.is_stopped = False
         """True when the child was told to stop: nobody waits for a person's answer then."""
         self._is_answered = False
-        self._offsets: dict[str, int] = {}
-        self._told: dict[str, int] = {}
-        # Live pieces that wait until what was stored before them is told.
-        self._parked: list[ChunksStored] | None = None
+        # The number before the first piece of each turn.
+        self._before: dict[str, int] = {}
+        # Live pieces that wait until what was stored before them is told: turn, first number in it, bodies.
+        self._parked: list[tuple[str, int, Sequence[str]]] | None = None
         self._moved, self._heard = asyncio.Event(), asyncio.Event()
         # True while somebody measures how long the child is silent: nobody else is woken by a piece.
         self._is_timed = False
@@ -88,14 +88,12 @@ class Following:
             case TurnStarted(turn=turn) if self._is_anothers(turn):
                 self._is_overtaken = True
             case ChunksStored(turn=turn) if self._is_ours(turn):
+                said = (turn.id, turn.rewound + event.first_seq, event.bodies)
                 if self._parked is None:
-                    self._take(turn.id, event.first_seq, event.bodies)
+                    self._take(*said)
                 else:
-                    self._parked.append(event)
+                    self._parked.append(said)
                 self._note_life()
-            case TurnRewound(turn) if turn.id in self._offsets:
-                # It begins anew; its pieces get new numbers.
-                self._offsets[turn.id], self._told[turn.id] = self.last, 0
             case RunProgressed(run_id) if run_id == self.run_id:
                 self._note(event)
                 self._note_life()
@@ -120,13 +118,12 @@ class Following:
         return is_later and not turn.continuation and turn.id != self.run_id
 
     def _take(self, turn: str, first: int, bodies: Sequence[str]) -> None:
-        offset = self._offsets.setdefault(turn, self.last)
-        told = self._told.get(turn, 0)
-        for number, body in enumerate(bodies, first):
-            if number >= told:
-                self.last = offset + number + 1
-                self._tell(self.last, body)
-        self._told[turn] = max(told, first + len(bodies))
+        before = self._before.setdefault(turn, self.last) + first
+        for number, body in enumerate(bodies, before + 1):
+            if number > self.last:
+                self.last = number
+                self._tell(number, body)
+        self.last = max(self.last, before)
 
     async def catch_up(self) -> None:
         """Tell what was said before we came, then what came meanwhile."""
@@ -136,11 +133,11 @@ class Following:
             for row in rows:
                 if row.id == self.run_id:
                     self._seq = row.seq
-                self._take(row.id, 0, await _bodies(self.child.store, row.id))
+                self._take(row.id, *await pieces_of(self.child.store, row.id))
         finally:
             parked, self._parked, self.is_catching_up = self._parked, None, False
-            for event in parked:
-                self._take(event.turn.id, event.first_seq, event.bodies)
+            for said in parked:
+                self._take(*said)
 
     # --- how it ends
 
@@ -220,11 +217,13 @@ async def _turns_of(store: AgentStore, run_id: str) -> tuple[list[TurnRow], bool
     return [first, *own], len(own) < len(later)
 
 
-async def stored_pieces(store: AgentStore, run_id: str) -> list[str]:
-    """All that was said in a run, each piece as JSON text."""
-    return [body for row in await turns_of(store, run_id) for body in await _bodies(store, row.id)]
+async def last_of(store: AgentStore, run_id: str) -> int:
+    """The number of the last piece of a run, without reading what was said; 0: there is none."""
+    extents = [await extent_of(store, row.id) for row in await turns_of(store, run_id)]
+    return sum(extent.before + extent.chunks for extent in extents)
 
 
-async def _bodies(store: AgentStore, turn: str) -> list[str]:
-    found: list[Any] = readable(await texts_of(store, turn))
-    return [ui.encode(chunk) for chunk in found]
+async def pieces_of(store: AgentStore, turn: str) -> tuple[int, list[str]]:
+    """What is kept of a turn, each piece as JSON text, and how many there were before those."""
+    said = await numbered(store, turn)
+    return said.before, [ui.encode(chunk) for chunk in readable(said.texts)]

@@ -49,4 +49,5 @@ MIGRATIONS = (
     Migration(17, "families", (*runtime.FAMILIES, *children.TABLES)),
     Migration(18, "files", workspace.TABLES),
     Migration(19, "the order of paths", workspace.BYTE_ORDER, only="postgres"),
+    Migration(20, "turns that begin anew", turn.STARTING_OVER),
 )
