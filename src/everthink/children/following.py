@@ -12,9 +12,11 @@ anew counts on: no two pieces of a run have one number, though those from before
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 
 from .. import chunks as ui
 from ..clock import Clock
@@ -28,15 +30,24 @@ from ..store.port import AgentStore
 from .parts import Child
 from .values import InterruptedReason
 
-__all__ = ["Following", "Windows", "last_of", "pieces_of", "turns_of"]
+__all__ = ["Following", "Windows", "first_of", "last_of", "pieces_of", "turns_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How long a child is waited for that was begun by an earlier process. Seconds; infinite: for ever."""
+    """How long a child is waited for that a restart has cut off. Infinite: for ever."""
 
     no_progress: float
+    """Seconds without a word."""
     in_all: float
+    """Seconds from when it was joined, whatever it says."""
+    since: float
+    """When it was, by the clock."""
+
+    @property
+    def until(self) -> float:
+        """When it is waited for no longer."""
+        return self.since + self.in_all
 
 
 class Following:
@@ -54,7 +65,7 @@ class Following:
         """True while it tells what was said before it came."""
         self.last = 0
         """The number of the last piece that was told."""
-        self.is_left = False
+        self.is_left = child.feed.is_over
         """True once the child has left memory: it is followed no longer."""
         self.is_stopped = False
         """True when the child was told to stop: nobody waits for a person's answer then."""
@@ -68,7 +79,7 @@ class Following:
         self._is_timed = False
         # The number of the turn that was asked for, once it is known.
         self._seq: int | None = None
-        self._is_overtaken = False
+        self._overtaken = asyncio.Event()
         self._leave = child.feed.join(self._see)
 
     def close(self) -> None:
@@ -86,7 +97,9 @@ class Following:
         self._heard.set()
         match event:
             case TurnStarted(turn=turn) if self._is_anothers(turn):
-                self._is_overtaken = True
+                self._overtaken.set()
+            case TurnStarted(turn=turn) if self._is_ours(turn):
+                self._note_life()  # somebody has answered it: from now on it may be silent again
             case ChunksStored(turn=turn) if self._is_ours(turn):
                 said = (turn.id, turn.rewound + event.first_seq, event.bodies)
                 if self._parked is None:
@@ -111,7 +124,7 @@ class Following:
         if turn.id == self.run_id:
             self._seq = turn.seq
             return True
-        return self._seq is not None and turn.continuation and not self._is_overtaken
+        return self._seq is not None and turn.continuation and not self._overtaken.is_set()
 
     def _is_anothers(self, turn: Turn) -> bool:
         is_later = self._seq is not None and turn.seq > self._seq
@@ -129,7 +142,9 @@ class Following:
         """Tell what was said before we came, then what came meanwhile."""
         self._parked, self.is_catching_up = [], True
         try:
-            rows, self._is_overtaken = await _turns_of(self.child.store, self.run_id)
+            rows, is_overtaken = await _turns_of(self.child.store, self.run_id)
+            if is_overtaken:
+                self._overtaken.set()
             for row in rows:
                 if row.id == self.run_id:
                     self._seq = row.seq
@@ -148,40 +163,53 @@ class Following:
         """
         ending = asyncio.ensure_future(self._at_rest())
         self._is_timed = windows is not None
-        until = None if windows is None else clock.monotonic() + windows.in_all
         try:
             while not (ending.done() or self.is_left or self._waits_in_vain()):
                 self._moved.clear()
+                left, why = self._left(clock, windows)
                 moved = asyncio.ensure_future(self._moved.wait())
-                waits = [ending, moved]
-                if windows is not None and until is not None:
-                    silence = min(windows.no_progress, until - clock.monotonic())
-                    if self.child.waits_for_person():
-                        silence = until - clock.monotonic()  # it is no silence of the child
-                    if silence != float("inf"):
-                        waits.append(asyncio.ensure_future(clock.sleep(max(0.0, silence))))
                 try:
-                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                    if not (ending.done() or moved.done()) and until is not None:
-                        return "window-exceeded" if clock.monotonic() >= until else "no-progress"
+                    is_heard = await first_of(clock, left, ending, moved)
                 finally:
-                    for wait in waits[1:]:
-                        wait.cancel()
+                    moved.cancel()
+                if not is_heard and self._is_cut_off():
+                    return why
             if ending.done():
                 ending.result()
             return None
         finally:
             ending.cancel()
 
+    def _left(self, clock: Clock, windows: Windows | None) -> tuple[float, InterruptedReason]:
+        """Seconds for which it may say nothing, and why it is not waited for after them."""
+        if windows is None or not self._is_cut_off():
+            return math.inf, "no-progress"
+        in_all = windows.until - clock.monotonic()
+        if in_all <= windows.no_progress:
+            return in_all, "window-exceeded"
+        return windows.no_progress, "no-progress"
+
+    def _is_cut_off(self) -> bool:
+        """True while the child works at what a restart has cut off. Waiting for a person is no work, and what
+        follows their answer was cut off by nothing."""
+        return self.child.has_found_turns() and not self.child.waits_for_person()
+
+    async def is_over(self) -> bool:
+        """True when the child has come to its end, and goes on with nothing."""
+        turn = await turn_rows.one(self.child.store, self.run_id)
+        if turn is not None and (turn.ended_at is None or self.child.is_to_go_on()):
+            return False
+        return not await self._has_unheard_answer()
+
     async def _at_rest(self) -> None:
         child = self.child
         await child.submissions.wait(self.run_id)
         self._is_answered = True
         # It may have asked a person something: then it goes on when they have answered, and that was heard.
-        while not self._waits_in_vain():
+        while not (self._waits_in_vain() or self._overtaken.is_set()):
             self._heard.clear()
             if child.is_to_go_on():
-                await child.until_stable(None)
+                await _either(child.until_stable(None), self._overtaken.wait())
             elif await self._has_unheard_answer():
                 await self._heard.wait()
             else:
@@ -189,8 +217,8 @@ class Following:
 
     async def _has_unheard_answer(self) -> bool:
         """True when somebody answers, or has, and the model is not told of it yet."""
-        rows = await turns_of(self.child.store, self.run_id)
-        last = rows[-1] if rows and not self._is_overtaken else None
+        rows, is_overtaken = await _turns_of(self.child.store, self.run_id)
+        last = rows[-1] if rows and not is_overtaken else None
         if last is None or last.status != "completed" or last.ended_at is None:
             return False
         return await has_open_answer(self.child.store, last.id, ended_at=last.ended_at)
@@ -215,6 +243,28 @@ async def _turns_of(store: AgentStore, run_id: str) -> tuple[list[TurnRow], bool
     later = [row for row in rows if row.seq > first.seq and row.started_at is not None]
     own = list(takewhile(lambda row: row.continuation, later))
     return [first, *own], len(own) < len(later)
+
+
+async def first_of(clock: Clock, seconds: float, *waits: asyncio.Future[Any]) -> bool:
+    """True once one of these is done; False when none is within so many seconds. Infinite: for ever."""
+    if seconds <= 0:
+        return any(wait.done() for wait in waits)
+    limits = [] if math.isinf(seconds) else [asyncio.ensure_future(clock.sleep(seconds))]
+    try:
+        await asyncio.wait([*waits, *limits], return_when=asyncio.FIRST_COMPLETED)
+        return any(wait.done() for wait in waits)
+    finally:
+        for limit in limits:
+            limit.cancel()
+
+
+async def _either(*waits: Awaitable[Any]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def last_of(store: AgentStore, run_id: str) -> int:

@@ -109,5 +109,6 @@ class Parts:
     """Accept a message for its conversation, if it chats: answered when its time has come."""
     add: Callable[..., Awaitable[Any]] | None
     """Write to its conversation, if it chats."""
-    ended_here: set[str] = field(default_factory=set[str])
-    """The runs that ended in this process: what their parent is to hear of it is on its way."""
+    ended_here: dict[str, bool] = field(default_factory=dict[str, bool])
+    """The runs that ended in this process: what their parent is to hear of it is on its way. True once it was
+    told of an end for good."""
