@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from everthink.children import following, replaying
 from everthink.children.replaying import replayed
 from everthink.journal.feed import RunTold
 from everthink.recovery import RecoveryDecision
-from everthink.testing import ManualClock, ScriptedModel, says
+from everthink.testing import ManualClock, ScriptedModel, says, waits
 from tests.conftest import OpenApp
 from tests.runtime.conftest import BOTH, Open
 from tests.support.agents import live
@@ -137,6 +138,68 @@ async def test_a_turn_that_begins_anew_while_it_is_joined_is_told_in_order(
         joined.close()
         await tab.until(lambda: ends(tab))
         assert [number for number, _ in told] == list(pieces(tab))
+
+
+@pytest.mark.agent_case(315)
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_what_a_child_says_while_it_is_joined_is_told_once(
+    open_app: OpenApp, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Before its journal is read it is in the journal as well; after that it is not."""
+    gate, spoke = asyncio.Event(), asyncio.Event()
+    cls, child = family(says("one ").waits(gate).says("two ").then_hangs())
+    agent: Any = (await open_app(cls)).agent(cls, "room")
+    await agent.run_agent_tool(child, input="Go", run_id="r", detached=True)
+    await child.model.until_silent()  # type: ignore[union-attr]
+    home = (await live(agent))._home
+    below = await home._kin.child(home.address.child("Helper", "r"))
+    below.feed.join(lambda event: spoke.set() if "two " in str(event) else None)
+    real = following.pieces_of
+
+    async def meanwhile(store: Any, turn: str) -> tuple[int, list[str]]:
+        if when == "after":
+            found = await real(store, turn)
+        gate.set()
+        await spoke.wait()
+        return found if when == "after" else await real(store, turn)
+
+    monkeypatch.setattr(following, "pieces_of", meanwhile)
+    told: list[tuple[int, str]] = []
+    joined = following.Following(below, "r", lambda *piece: told.append(piece), lambda _: None)
+    await joined.catch_up()
+    joined.close()
+    assert [number for number, _ in told] == list(range(1, len(told) + 1))
+    deltas = [json.loads(body).get("delta", "") for _, body in told]
+    assert "".join(deltas) == "one two "
+    await agent.cancel_agent_tool("r")
+
+
+@BOTH_ENGINES
+@pytest.mark.agent_case(320, 378)
+async def test_after_a_restart_what_the_child_says_in_its_run_is_told_and_nothing_else(start: Open) -> None:
+    gate = asyncio.Event()
+    cls, child = family(says("Half ").then_hangs(), waits(gate).says("whole."), says("None of yours."))
+    app = await start(cls)
+    async with served(app) as server:
+        before = await server.connect(cls)
+        await app.agent(cls, "room").run_agent_tool(child, input="Go", run_id="r", detached=True)
+        await before.until(lambda: "Half" in text_of(before))
+    app = await start(cls)
+    agent: Any = app.agent(cls, "room")
+    async with served(app) as server:
+        after = await server.connect(cls)
+        await after.until(lambda: "Half" in text_of(after))
+        assert pieces(after) == pieces(before)
+        gate.set()
+        await after.until(lambda: bool(ends(after)))
+        below: Any = await agent.sub_agent(child, "r")
+        assert (await below.save_messages("And you?")).text == "None of yours."
+        late = await server.connect(cls)
+        await late.until(lambda: bool(ends(late)))
+        for tab in (after, late):
+            assert text_of(tab) == "Half whole."
+            numbers = [frame["sequence"] for frame in run_frames(tab)]
+            assert numbers == list(range(len(numbers)))
 
 
 # --- how much

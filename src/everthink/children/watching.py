@@ -19,12 +19,15 @@ from typing import Any, TypeVar
 from ..abort import AbortSignal
 from ..current import current_connection, step_outside
 from ..errors import AgentError, StoreError, StructuredOutputError
+from ..journal import turn_rows
 from ..journal.feed import RunProgressed
+from ..journal.read import is_asking
 from ..messages import Part, encode_json, text_of
 from ..models.structured import Structured
-from ..store.port import Statement
+from ..store.port import AgentStore, Statement
 from ..tools.output import jsonable
 from . import queries
+from .family import BELOW
 from .following import Following, Windows, first_of, turns_of
 from .parts import Child, Parts
 from .progress import milestone_in, progress_of
@@ -298,7 +301,7 @@ async def child_of(parts: Parts, row: RunRow) -> Child | None:
 async def reached(parts: Parts, row: RunRow, windows: Windows | None) -> Child | Ended:
     """The same within these windows; how the run ended when its child is gone, or does not start."""
     patience = math.inf
-    if windows is not None:
+    if windows is not None and await _is_cut_off(parts, row):
         patience = max(START, min(windows.no_progress, windows.until - parts.clock.monotonic()))
     starting = asyncio.ensure_future(child_of(parts, row))
     try:
@@ -307,6 +310,16 @@ async def reached(parts: Parts, row: RunRow, windows: Windows | None) -> Child |
         return await starting or Ended("error", error=DELETED)
     finally:
         starting.cancel()
+
+
+async def _is_cut_off(parts: Parts, row: RunRow) -> bool:
+    """True when something of the run is left to do, and nobody is asked anything first."""
+    database = parts.store.database
+    turn = await turn_rows.one(AgentStore(database, row.child), row.run_id)
+    if turn is None or turn.ended_at is not None:
+        return False
+    below = await parts.store.fetch(BELOW, row.child)
+    return not any([await is_asking(AgentStore(database, agent)) for (agent,) in below])
 
 
 async def _offered(parts: Parts, row: RunRow) -> type[Any]:
