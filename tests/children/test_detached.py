@@ -417,8 +417,8 @@ async def test_a_method_that_raises_is_called_again_after_a_minute(
     assert diary.lines == [("completed", "found")] * 3
     assert [str(error) for error in diary.errors] == ["no", "still no"]
     assert [event.payload for event in told] == [
-        {"runId": "r", "slot": "finish", "error": "no"},
-        {"runId": "r", "slot": "finish", "error": "still no"},
+        {"runId": "r", "kind": "finish", "status": "completed", "callback": "done", "error": "no"},
+        {"runId": "r", "kind": "finish", "status": "completed", "callback": "done", "error": "still no"},
     ]
 
 

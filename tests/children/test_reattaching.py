@@ -127,6 +127,10 @@ async def test_a_silent_child_is_waited_for_no_longer_than_two_minutes_and_goes_
     found = office(diary, says("Half ").then_hangs(), waits(gate).says("whole."))
     await left_behind(start, found)
     app = await start(found.boss)
+    events: list[Any] = []
+    app.events.subscribe(
+        lambda event: events.append((event.type, event.payload)), channel="agents:agent_tool"
+    )
     agent = found.agent(app)
     async with served(app) as server:
         tab = await server.connect(found.boss)
@@ -156,6 +160,9 @@ async def test_a_silent_child_is_waited_for_no_longer_than_two_minutes_and_goes_
         await diary.until(1)
         assert diary.lines == [(RUN, "interrupted", "no-progress", True)]
         assert await row_of(agent) == ("interrupted", "no-progress", 1)
+        whose = {"runId": RUN, "agentType": "Helper"}
+        row = {**whose, "status": "interrupted", "reason": "no-progress", "elapsedMs": 120_000}
+        assert ("agent_tool:recovery:row", row) in events
         # … and the child is still at work
         assert await turn_of(found, agent) == "running"
         gate.set()

@@ -157,8 +157,7 @@ async def test_what_a_child_says_while_it_is_joined_is_told_once(
     real = following.pieces_of
 
     async def meanwhile(store: Any, turn: str) -> tuple[int, list[str]]:
-        if when == "after":
-            found = await real(store, turn)
+        found = await real(store, turn)
         gate.set()
         await spoke.wait()
         return found if when == "after" else await real(store, turn)

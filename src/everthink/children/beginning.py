@@ -23,6 +23,7 @@ from ..errors import AgentElsewhere, AgentError, StoreError
 from ..holds import Hold
 from ..messages import encode_json
 from ..models.structured import Structured, structured
+from ..observe.run_events import AgentToolRecoveryReattach
 from ..store.port import AgentStore, Statement
 from . import queries
 from .following import Windows, last_of
@@ -216,6 +217,10 @@ class Beginning:
         if row.status not in OPEN:
             return stored_result(row)
         parts, windows = self._parts, self._windows(row)
+        since = None if windows is None or row.run_id in self._watched else windows.since
+        if windows is not None and since is not None:
+            silence = None if math.isinf(windows.no_progress) else round(windows.no_progress * 1000)
+            parts.emit(AgentToolRecoveryReattach(run_id=row.run_id, agent_type=row.cls, budget_ms=silence))
         tell(parts.feed, row, 0, started(row))  # windows know it; others here see that a child is waited for
         if row.start_owed:
             await began(parts, row)
@@ -225,12 +230,14 @@ class Beginning:
             log.warning("%s", error)
             # Code that names the class may yet ask for it again; nobody asks for a detached one.
             status: RunStatus = "interrupted" if row.detached is None else "error"
-            return await self._seal(row, Ended(status, error=str(error), is_left=row.detached is None))
+            left = Ended(status, error=str(error), is_left=row.detached is None)
+            return await self._seal(row, left, since)
         if isinstance(child, Ended):
-            return await self._seal(row, child)
+            return await self._seal(row, child, since)
         if row.run_id in self._watched or not child.has_found_turns():
             windows = None  # somebody here waits for it already, or nothing has cut it off
-        wanted = Wanted(output=output or structured(child.expected()), windows=windows, alive=alive)
+        output = output or structured(child.expected())
+        wanted = Wanted(output=output, windows=windows, alive=alive, since=since)
         watch = Watch(parts, self._watched, row, child, wanted)
         try:
             await watch.following.catch_up()
@@ -247,12 +254,12 @@ class Beginning:
         silence = setting("agent_tool_reattach_no_progress_timeout")
         return Windows(silence, setting("agent_tool_reattach_max_window"), now)
 
-    async def _seal(self, row: RunRow, ended: Ended) -> AgentToolResult:
+    async def _seal(self, row: RunRow, ended: Ended, since: float | None) -> AgentToolResult:
         """End a run whose child is gone, or does not start, or whom nobody can reach."""
         parts, now = self._parts, self._parts.clock.now_ms()
         is_owed = row.detached is None and is_heard(parts)
         await parts.store.apply([stored(row.run_id, ended, now=now, is_owed=is_owed)])
         last = await last_of(AgentStore(parts.store.database, row.child), row.run_id)
-        if tell_end(parts, row, ended, number=last + 1):
+        if tell_end(parts, row, ended, number=last + 1, since=since):
             await finished(parts, row, ended, now)
         return result_of(row, ended)

@@ -219,10 +219,10 @@ def milestone_of(row: MilestoneRow) -> AgentToolProgress:
 
 def is_report(body: str) -> bool:
     """True when a piece of a child is how far it is: told as it passes, without a number of its own."""
-    if f'"{PROGRESS}"' not in body:
+    if f'"{RUN_PROGRESS}"' not in body:
         return False
     chunk = ui.decode(body)
-    return isinstance(chunk, ui.Data) and chunk.type == PROGRESS
+    return isinstance(chunk, ui.Data) and chunk.type == RUN_PROGRESS
 
 
 def milestone_in(body: str) -> AgentToolProgress | None:

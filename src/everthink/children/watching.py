@@ -24,6 +24,7 @@ from ..journal.feed import RunProgressed
 from ..journal.read import is_asking
 from ..messages import Part, encode_json, text_of
 from ..models.structured import Structured
+from ..observe.run_events import AgentToolRecoveryRow
 from ..store.port import AgentStore, Statement
 from ..tools.output import jsonable
 from . import queries
@@ -83,6 +84,8 @@ class Wanted:
     """How long it is waited for."""
     alive: Callable[[], object] | None = None
     """Told of each piece: the turn that waits does not hang."""
+    since: float | None = None
+    """When a parent that came back joined it, by the clock; `None`: it was there all the time."""
 
 
 class Watched:
@@ -209,7 +212,8 @@ class Watch:
         parts.ended_here.setdefault(row.run_id, False)
 
         def told() -> None:
-            if tell_end(parts, row, ended, number=self.following.last + 1):
+            number, since = self.following.last + 1, self._wanted.since
+            if tell_end(parts, row, ended, number=number, since=since):
                 parts.background(finished(parts, row, ended, now))
 
         return stored(row.run_id, ended, now=now, is_owed=is_heard(parts)), told
@@ -443,12 +447,23 @@ async def began(parts: Parts, row: RunRow) -> None:
         await parts.store.apply([queries.start_told(row.run_id)])
 
 
-def tell_end(parts: Parts, row: RunRow, ended: Ended, *, number: int) -> bool:
-    """Tell windows how a run ended. False when somebody else has who waited for it too."""
+def tell_end(parts: Parts, row: RunRow, ended: Ended, *, number: int, since: float | None) -> bool:
+    """Tell windows how a run ended, and report it when it was joined. False when somebody else has who waited
+    for it too."""
     if parts.ended_here.get(row.run_id):
         return False
     parts.ended_here[row.run_id] = ended.status not in OPEN
     tell(parts.feed, row, number, terminal(row.run_id, ended))
+    if since is not None:
+        parts.emit(
+            AgentToolRecoveryRow(
+                run_id=row.run_id,
+                agent_type=row.cls,
+                status=ended.status,
+                reason=ended.reason,
+                elapsed_ms=round((parts.clock.monotonic() - since) * 1000),
+            )
+        )
     return True
 
 
