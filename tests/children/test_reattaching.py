@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from everthink import App, Think, agent_tool, tool
+from everthink.abort import AbortController
 from everthink.children import AgentToolResult, AgentToolRun, watching
 from everthink.errors import StoreClosed
 from everthink.store.port import Statement
@@ -289,6 +290,45 @@ async def test_in_the_process_that_began_it_a_silent_child_is_waited_for(
 def readers(home: Any) -> int:
     """How many listen to the child of the only run."""
     return len(next(iter(home._home.children.runs.watched)).following.child.feed)
+
+
+async def test_a_run_that_a_call_and_code_wait_for_ends_once(start: Open, diary: Diary) -> None:
+    gate = asyncio.Event()
+    found = office(diary, waits(gate).says("Late."))
+    agent = found.agent(await start(found.boss))
+    await agent.submit_messages("Go", submission_id="s")
+    await until(lambda: followed(agent))
+    alone = readers(await live(agent))
+    again = asyncio.ensure_future(agent.run_agent_tool(found.child, input="x", run_id=RUN))
+    home = await live(agent)
+    await until(lambda: readers(home) == alone + 1)
+    gate.set()
+    assert (await again).summary == "Late."
+    assert await answer_of(agent) == "Never mind."
+    await diary.until(1)
+    await settled(agent)
+    assert diary.lines == [(RUN, "completed", None, False)]
+
+
+async def test_whoever_stops_a_run_that_waits_for_a_person_stops_it_for_all_who_wait(
+    start: Open, diary: Diary
+) -> None:
+    stop = AbortController()
+    found = office(diary, calls("sure", query="x"), child=asking())
+    agent = found.agent(await start(found.boss))
+    first = asyncio.ensure_future(agent.run_agent_tool(found.child, input="x", run_id="r"))
+    await question_of(agent, found, "r")
+    home = await live(agent)
+    alone = readers(home)
+    asked = agent.run_agent_tool(found.child, input="x", run_id="r", signal=stop.signal)
+    second = asyncio.ensure_future(asked)
+    await until(lambda: readers(home) == alone + 1)
+    stop.abort("enough")
+    results = await asyncio.gather(first, second)
+    assert [(result.status, result.error) for result in results] == [("aborted", "enough")] * 2
+    await diary.until(1)
+    await settled(agent)
+    assert diary.lines == [("r", "aborted", None, False)]
 
 
 async def settled(agent: Any) -> None:
@@ -596,10 +636,17 @@ async def test_asking_again_joins_a_run_that_was_left_and_puts_it_right(
         tab = await server.connect(found.boss)
         await tab.until(lambda: bool(ends(tab, RUN)))
         # When somebody asks again, and the child comes to its end
+        events: list[Any] = []
+        app.events.subscribe(events.append, channel="agents:agent_tool")
         again = asyncio.ensure_future(agent.run_agent_tool(found.child, input="x", run_id=RUN))
         await until(lambda: followed(agent))
         gate.set()
         result = await again
+        whose = {"runId": RUN, "agentType": "Helper"}
+        assert [(event.type, event.payload) for event in events] == [
+            ("agent_tool:recovery:reattach", {**whose, "budgetMs": 120_000}),
+            ("agent_tool:recovery:row", {**whose, "status": "completed", "elapsedMs": 0}),
+        ]
         assert (result.status, result.summary, result.reason) == ("completed", "Half whole.", None)
         # Then that is how it ended, everywhere, and nothing is left of the cause
         assert await columns(agent, RUN, "status", "reason", "is_left", "error") == (
