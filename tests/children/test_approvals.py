@@ -109,6 +109,7 @@ async def output_of(app: App) -> Any:
     return part.get("output", part.get("errorText"))
 
 
+@pytest.mark.agent_case(358)
 @pytest.mark.parametrize("restarts", [0, 1, 2])
 @pytest.mark.parametrize("approved", [True, False], ids=["approved", "denied"])
 async def test_a_child_asks_and_the_answer_of_the_parent_follows(

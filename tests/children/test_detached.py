@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from everthink import Agent, Think, ToolContext, tool
 from everthink.abort import AbortController
-from everthink.calling import awaited
 from everthink.children import AgentToolProgress, AgentToolResult, AgentToolRun, Detached, detached
 from everthink.errors import AgentError, InvalidCallback, InvalidSettings
 from everthink.store.port import Statement
 from everthink.testing import ManualClock, ScriptedModel, calls, fails, says, waits
 from tests.runtime.conftest import BOTH, Open
+from tests.support.runs import columns as row_of
+from tests.support.runs import ends, until_shown
 from tests.support.server import served
 from tests.support.timers import Diary
 
@@ -68,17 +68,6 @@ async def until_over(agent: Any) -> AgentToolRun:
         return (await live.list_agent_tool_runs())[0]
 
 
-async def until(live: Any, is_so: Callable[[], Any]) -> None:
-    """Return once that is so, which may be after whatever the agent shows."""
-    changed = asyncio.Event()
-    leave = live._home.feed.join(lambda _: changed.set())
-    try:
-        while changed.clear() or not await awaited(is_so()):
-            await changed.wait()
-    finally:
-        leave()
-
-
 async def write(live: Any, statement: str) -> None:
     """Change what is stored."""
     await live._home.store.apply([Statement(statement)])
@@ -88,16 +77,13 @@ async def until_it_spoke(child: Any) -> None:
     """Return once the child has said something."""
     async with child as live:
         turns = live._home.chat.host.turns
-        await until(live, lambda: turns.answer is not None and turns.answer.parts)
+        await until_shown(live, lambda: turns.answer is not None and turns.answer.parts)
 
 
 async def columns(agent: Any, *names: str) -> tuple[Any, ...]:
     """What the row of the only run says."""
-    async with agent as live:
-        (row,) = await live._home.store.fetch(
-            f"SELECT {', '.join(names)} FROM child_runs WHERE agent = :agent"
-        )
-    return row
+    (run,) = await agent.list_agent_tool_runs()
+    return await row_of(agent, run.run_id, *names)
 
 
 # --- beginning
@@ -132,7 +118,7 @@ async def test_stopping_the_parent_lets_a_detached_run_go_on(start: Open, diary:
     agent = (await start(cls)).agent(cls)
     asked = asyncio.ensure_future(agent.save_messages("Go"))
     async with agent as live:
-        await until(live, live.list_agent_tool_runs)
+        await until_shown(live, live.list_agent_tool_runs)
         await live.abort_all_requests("enough")
         assert (await asked).status == "aborted"
         assert (await live.list_agent_tool_runs())[0].status == "running"
@@ -166,7 +152,7 @@ async def test_a_run_that_somebody_waits_for_cannot_be_detached(start: Open, dia
     agent = (await start(cls)).agent(cls)
     async with agent as live:
         waited = asyncio.ensure_future(live.run_agent_tool(child, input="Go", run_id="r"))
-        await until(live, live.list_agent_tool_runs)
+        await until_shown(live, live.list_agent_tool_runs)
         with pytest.raises(AgentError, match="cannot be detached"):
             await live.run_agent_tool(child, input="Go", run_id="r", detached=True)
         gate.set()
@@ -233,6 +219,7 @@ async def test_a_signal_stops_no_detached_run_which_is_said(
     assert (await until_over(agent)).status == "completed"
 
 
+@pytest.mark.agent_case(327, 328)
 async def test_detached_runs_count_among_those_that_may_run_at_once(start: Open, diary: Diary) -> None:
     gate = asyncio.Event()
     child = helper(waits(gate).says("one"), says("two"))
@@ -268,6 +255,7 @@ async def test_very_many_detached_runs_are_told_once(
 # --- after a restart
 
 
+@pytest.mark.agent_case(335, 363)
 @BOTH_ENGINES
 async def test_a_detached_run_is_taken_up_by_the_next_process_without_anybody_asking(
     start: Open, diary: Diary
@@ -429,8 +417,8 @@ async def test_a_method_that_raises_is_called_again_after_a_minute(
     assert diary.lines == [("completed", "found")] * 3
     assert [str(error) for error in diary.errors] == ["no", "still no"]
     assert [event.payload for event in told] == [
-        {"runId": "r", "slot": "finish", "error": "no"},
-        {"runId": "r", "slot": "finish", "error": "still no"},
+        {"runId": "r", "kind": "finish", "status": "completed", "callback": "done", "error": "no"},
+        {"runId": "r", "kind": "finish", "status": "completed", "callback": "done", "error": "still no"},
     ]
 
 
@@ -462,9 +450,8 @@ async def test_a_run_that_takes_too_long_is_given_up_and_stopped_and_both_are_to
         assert run.status == "aborted"
         row = await columns(agent, "give_up_claimed_at", "give_up_delivered_at", "finish_delivered_at")
         assert None not in row
-        await tab.until(lambda: kinds(tab)[-1:] == ["aborted"])
-        ends = [event for event in run_events(tab) if event["kind"] not in ("started", "chunk")]
-        assert ends == [
+        await tab.until(lambda: len(ends(tab)) == 2)
+        assert ends(tab) == [
             {
                 "kind": "interrupted",
                 "runId": "r",
@@ -474,16 +461,6 @@ async def test_a_run_that_takes_too_long_is_given_up_and_stopped_and_both_are_to
             },
             {"kind": "aborted", "runId": "r", "reason": why},
         ]
-
-
-def run_events(tab: Any) -> list[dict[str, Any]]:
-    """What a window was told of runs."""
-    return [frame["event"] for frame in tab.frames if frame["type"] == "agent-tool-event"]
-
-
-def kinds(tab: Any) -> list[str]:
-    """The same in a word each."""
-    return [event["kind"] for event in run_events(tab)]
 
 
 @pytest.mark.agent_case(366, 367)
@@ -522,6 +499,7 @@ async def test_a_child_that_falls_silent_after_a_report_is_given_up(
     assert "said nothing for too long" in diary.lines[0][1]
 
 
+@pytest.mark.agent_case(364)
 async def test_an_end_is_told_though_whoever_was_told_of_the_giving_up_raised(
     start: Open, diary: Diary, clock: ManualClock
 ) -> None:
@@ -550,6 +528,7 @@ async def test_an_end_is_told_though_whoever_was_told_of_the_giving_up_raised(
     assert (await agent.list_agent_tool_runs())[0].status == "aborted"
 
 
+@pytest.mark.agent_case(365)
 @BOTH_ENGINES
 async def test_a_giving_up_that_was_stored_is_told_by_the_next_process(start: Open, diary: Diary) -> None:
     child = helper(says("half").then_hangs(), says("whole").then_hangs())
@@ -576,19 +555,25 @@ async def test_a_giving_up_that_was_stored_is_told_by_the_next_process(start: Op
 
 
 @BOTH_ENGINES
+@pytest.mark.agent_case(373)
 async def test_stopping_a_detached_run_is_told(start: Open, diary: Diary) -> None:
     child = helper(says("half").then_hangs())
     cls = boss(diary, child)
-    agent = (await start(cls)).agent(cls)
-    await agent.run_agent_tool(child, input="Go", run_id="r", detached=Detached(on_finish="done"))
-    await agent.cancel_agent_tool("r")
-    await diary.until(1)
-    run = await until_over(agent)
-    assert diary.lines == [("aborted", "cancelled by parent")]
-    assert run.status == "aborted"
-    await agent.cancel_agent_tool("r")
-    await agent.cancel_agent_tool("unknown")
-    assert len(diary.lines) == 1
+    app = await start(cls)
+    agent = app.agent(cls)
+    async with served(app) as server:
+        tab = await server.connect(cls, "default")
+        await agent.run_agent_tool(child, input="Go", run_id="r", detached=Detached(on_finish="done"))
+        await agent.cancel_agent_tool("r")
+        await diary.until(1)
+        run = await until_over(agent)
+        assert diary.lines == [("aborted", "cancelled by parent")]
+        assert run.status == "aborted"
+        await agent.cancel_agent_tool("r")
+        await agent.cancel_agent_tool("unknown")
+        assert len(diary.lines) == 1
+        await tab.until(lambda: bool(ends(tab)))
+        assert ends(tab) == [{"kind": "aborted", "runId": "r", "reason": "cancelled by parent"}]
 
 
 @pytest.mark.agent_case(371)
@@ -598,7 +583,7 @@ async def test_stopping_a_run_that_is_waited_for_delivers_nothing(start: Open, d
     agent = (await start(cls)).agent(cls)
     async with agent as live:
         waited = asyncio.ensure_future(live.run_agent_tool(child, input="Go", run_id="r"))
-        await until(live, live.list_agent_tool_runs)
+        await until_shown(live, live.list_agent_tool_runs)
         await live.cancel_agent_tool("r", "enough")
         assert (await waited).status == "aborted"
     assert await columns(agent, "give_up_claimed_at", "give_up_delivered_at") == (None, None)
@@ -731,12 +716,12 @@ async def test_milestones_that_nobody_was_there_for_are_told_by_the_next_process
         live._home.children.runs.detached.forget("r")
     async with await agent.sub_agent(child, "r") as live:
         passed = "SELECT 1 FROM milestones WHERE agent = :agent"
-        await until(live, lambda: live._home.store.fetch(passed))
+        await until_shown(live, lambda: live._home.store.fetch(passed))
     await agent.clear_messages()
     app = await start(cls)
     agent = app.agent(cls)
     async with agent as live:
-        await until(live, live.get_messages)
+        await until_shown(live, live.get_messages)
     # Forgotten by people, but told
     await agent.clear_messages()
     agent = (await start(cls)).agent(cls)

@@ -112,6 +112,7 @@ async def test_data_is_kept_when_that_is_asked_for(start: Open) -> None:
     assert run.progress.data == {"page": 3}
 
 
+@pytest.mark.agent_case(316)
 async def test_a_window_that_comes_late_sees_how_far_a_child_is(start: Open) -> None:
     reported, gate = asyncio.Event(), asyncio.Event()
 
@@ -340,6 +341,7 @@ async def test_what_cannot_be_reported_is_refused_where_it_was_written(
 # --- a parent that waits does not hang
 
 
+@pytest.mark.agent_case(357)
 @pytest.mark.parametrize("by", ["model", "code"])
 async def test_what_a_child_says_keeps_the_turn_of_its_parent_from_stalling(
     start: Open, clock: ManualClock, by: str
@@ -379,6 +381,7 @@ async def test_what_a_child_says_keeps_the_turn_of_its_parent_from_stalling(
     assert (result.status, result.text, stalls) == ("completed", "Done.", [])
 
 
+@pytest.mark.agent_case(357)
 async def test_a_silent_child_does_not(start: Open, clock: ManualClock) -> None:
     class Helper(Think):
         model = ScriptedModel(says("one ").then_hangs())

@@ -37,6 +37,7 @@ def events(client: Any) -> list[tuple[int, str, bool]]:
     return [(one["sequence"], one["event"]["kind"], one.get("replay", False)) for one in found]
 
 
+@pytest.mark.agent_case(378)
 async def test_windows_are_told_of_a_run_live_and_later_in_the_same_numbers(open_app: OpenApp) -> None:
     parent, _ = family(calls("delegate", query="x"), says("Done."), child=(says("Hel", "lo"),))
     app = await open_app(parent)
@@ -150,6 +151,7 @@ async def test_a_window_is_told_of_the_fifty_latest_runs_in_their_order(open_app
         )
 
 
+@pytest.mark.agent_case(331, 332)
 async def test_runs_of_a_grandchild_are_told_to_the_windows_of_its_own_parent(open_app: OpenApp) -> None:
     class Leaf(Think):
         model = ScriptedModel(says("leaf"))

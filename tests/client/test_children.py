@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from everthink import Think, agent_tool
+from everthink import Think, agent_tool, tool
 from everthink.client import connect
 from everthink.client.address import is_of_child, misled, socket_address
 from everthink.client.received import check_frame
@@ -79,6 +80,7 @@ BEGUN = told(0, "started", agentType="Helper", order=2, inputPreview="x", displa
 OPEN = told(1, "chunk", body='{"type":"text-start","id":"t"}')
 
 
+@pytest.mark.agent_case(375)
 def test_a_run_is_folded_from_what_is_told_of_it_each_piece_once() -> None:
     runs = Runs()
     frames = [BEGUN, OPEN, said(2, "a"), BEGUN, OPEN, said(2, "a"), said(3, "b")]
@@ -94,6 +96,119 @@ def test_a_run_is_folded_from_what_is_told_of_it_each_piece_once() -> None:
     assert runs.take(end) is None
 
 
+@pytest.mark.agent_case(375)
+def test_what_was_handed_out_stays_as_it_was() -> None:
+    runs = Runs()
+    events = [runs.take(frame) for frame in (BEGUN, OPEN, said(2, "a"), said(3, "b"))]
+    before = runs.all
+    events += [runs.take(frame) for frame in (said(4, "c"), told(5, "finished", summary="abc"))]
+    assert [event.run.text for event in events if event] == ["", "", "a", "ab", "abc", "abc"]
+    assert [(run.text, run.status) for run in before] == [("ab", "running")]
+    # And once more, in whichever order somebody looks
+    assert [event.run.text for event in reversed(events) if event] == ["abc", "abc", "ab", "a", "", ""]
+
+
+def test_a_child_that_begins_its_answer_anew_has_said_what_it_says_then() -> None:
+    def starts(sequence: int, message: str | None) -> AgentToolEvent:
+        body = {"type": "start"} if message is None else {"type": "start", "messageId": message}
+        return told(sequence, "chunk", body=json.dumps(body))
+
+    def opens(sequence: int) -> AgentToolEvent:
+        return told(sequence, "chunk", body='{"type":"text-start","id":"t"}')
+
+    runs = Runs()
+    first = [BEGUN, starts(1, "m1"), opens(2), said(3, "wrong")]
+    anew = [starts(4, "m2"), opens(5), said(6, "right")]
+    for frame in (*first, *anew):
+        runs.take(frame)
+    assert [run.text for run in runs.all] == ["right"]
+    # Told again after a lost connection there is nothing new in it
+    assert [runs.take(frame) for frame in (BEGUN, *anew)] == [None] * 4
+    # What follows a person's answer goes on from there
+    for frame in (starts(7, None), opens(8), said(9, " now")):
+        runs.take(frame)
+    assert [run.text for run in runs.all] == ["right now"]
+
+
+@pytest.mark.agent_case(374)
+def test_the_runs_of_a_call_are_together_in_their_order_and_those_of_code_apart() -> None:
+    runs = Runs()
+    begun = [("a", "c1", 1), ("b", "c1", 0), ("d", None, 0), ("e", "c2", 0), ("f", "c1", 0)]
+    for run_id, call, order in begun:
+        event = {"kind": "started", "runId": run_id, "agentType": "Helper", "order": order}
+        runs.take(AgentToolEvent(0, event, call))
+    assert [run.run_id for run in runs.all] == ["a", "b", "d", "e", "f"]
+    assert [run.run_id for run in runs.of_call("c1")] == ["b", "f", "a"]
+    assert [run.run_id for run in runs.of_call(None)] == ["d"]
+    assert runs.of_call("c9") == []
+
+
+@pytest.mark.agent_case(376)
+def test_reports_make_no_part_and_milestones_are_each_there_once_in_order() -> None:
+    def data(sequence: int, kind: str, given: Any) -> AgentToolEvent:
+        body = {"type": f"data-agent-{kind}", "data": given, "transient": True}
+        return told(sequence, "chunk", body=json.dumps(body))
+
+    runs = Runs()
+    for frame in (BEGUN, OPEN, said(2, "a")):
+        runs.take(frame)
+    half = data(2, "progress", {"fraction": 0.5, "message": "half"})
+    assert runs.take(half) is not None
+    assert runs.take(half) is None  # how far it is, is known
+    second = data(3, "milestone", {"name": "read", "sequence": 2, "at": 5})
+    for frame in (second, data(4, "milestone", {"name": "found", "sequence": 1, "at": 4})):
+        event = runs.take(frame)
+        assert event is not None
+        assert event.chunk is not None
+    assert runs.take(second) is None
+    assert runs.take(said(5, "b")) is not None  # nothing that follows is hidden by it
+    (run,) = runs.all
+    assert run.progress == {"fraction": 0.5, "message": "half"}
+    assert [(one["sequence"], one["name"]) for one in run.milestones] == [(1, "found"), (2, "read")]
+    assert [part["type"] for part in run.message.parts] == ["text"]
+    assert run.text == "ab"
+    # What is called so and is none is a chunk like any other
+    for given in ("soon", {"name": "x"}, {"name": "x", "sequence": "1"}):
+        assert runs.take(data(runs._seen["r"].last + 1, "milestone", given)) is not None
+    assert len(runs.all[0].milestones) == 2
+
+
+@pytest.mark.agent_case(377)
+@pytest.mark.parametrize(
+    ("kind", "fields", "shown"),
+    [
+        ("finished", {"summary": "ab"}, ("completed", "ab", None, None, False)),
+        ("error", {"error": "broken"}, ("error", None, "broken", None, False)),
+        ("aborted", {"reason": "enough"}, ("aborted", None, None, "enough", False)),
+        ("aborted", {}, ("aborted", None, None, None, False)),
+        (
+            "interrupted",
+            {"error": "quiet", "reason": "no-progress", "childStillRunning": True},
+            ("interrupted", None, "quiet", "no-progress", True),
+        ),
+        (
+            "interrupted",
+            {"error": "long", "reason": "window-exceeded", "childStillRunning": False},
+            ("interrupted", None, "long", "window-exceeded", False),
+        ),
+        ("interrupted", {"error": "left"}, ("interrupted", None, "left", None, False)),
+    ],
+)
+def test_each_end_has_its_own_state(kind: str, fields: dict[str, Any], shown: tuple[Any, ...]) -> None:
+    runs = Runs()
+    for frame in (BEGUN, OPEN, said(2, "ab")):
+        runs.take(frame)
+    event = runs.take(told(3, kind, **fields))
+    assert event is not None
+    run = event.run
+    assert (run.status, run.summary, run.error, run.reason, run.child_still_running) == shown
+    assert run.text == "ab"
+    # A start that is told again changes nothing of it
+    assert runs.take(BEGUN) is None
+    assert runs.all == [run]
+
+
+@pytest.mark.agent_case(377)
 def test_a_run_that_was_interrupted_goes_on() -> None:
     runs = Runs()
     for frame in (BEGUN, OPEN, said(2, "a")):
@@ -104,6 +219,7 @@ def test_a_run_that_was_interrupted_goes_on() -> None:
     runs.take(said(3, "b"))  # with the number that the end had
     (run,) = runs.all
     assert (run.status, run.text, run.reason) == ("running", "ab", None)
+    assert not run.child_still_running
 
 
 def test_what_is_of_an_unknown_run_or_kind_is_passed_over() -> None:
@@ -173,6 +289,33 @@ async def test_a_parent_that_refuses_is_told_of(serve: Serve, enter: Enter) -> N
     with pytest.raises(NotConnected) as refused:
         await enter(server, Strict, sub=[(Helper, "x")])
     assert refused.value.code == 4403
+
+
+@pytest.mark.agent_case(374, 376)
+async def test_how_far_a_child_is_comes_with_its_run(serve: Serve, enter: Enter) -> None:
+    class Helper(Think):
+        model = ScriptedModel(calls("work"), says("Done."))
+
+        @tool
+        async def work(self) -> str:
+            """Work."""
+            await self.report_progress(fraction=0.5, message="half", milestone="found")
+            return "worked"
+
+    class Assistant(Think):
+        model = ScriptedModel(calls("delegate", query="x", id="c1"), says("ok"))
+        delegate = agent_tool(Helper, description="Ask the helper.")
+
+    server = await serve(Assistant)
+    room = await enter(server, Assistant)
+    await room.ask("Go")
+    (run,) = room.runs_of("c1")
+    assert run.progress == {"fraction": 0.5, "message": "half"}
+    assert [one["name"] for one in run.milestones] == ["found"]
+    assert room.runs_of(None) == []
+    late = await enter(server, Assistant)
+    (again,) = late.runs
+    assert (again.message, again.milestones, again.status) == (run.message, run.milestones, "completed")
 
 
 async def test_a_run_is_told_once_over_a_lost_connection(

@@ -12,6 +12,7 @@ from tests.crash.nursery import Nursery, commits_of
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.agent_case(363)
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_a_detached_run_comes_to_its_end_whenever_the_process_dies(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -21,14 +21,16 @@ from ..address import Address
 from ..current import identity_within
 from ..door.submissions import AcceptedRun
 from ..errors import AgentElsewhere, AgentError, RunConflict, StoreError
+from ..holds import Hold
 from ..messages import encode_json
 from ..models.structured import Structured, structured
+from ..observe.run_events import AgentToolRecoveryReattach
 from ..store.port import AgentStore, Statement
 from . import queries
-from .following import Windows, stored_pieces
+from .following import Windows, last_of
 from .parts import Child, Parts
 from .queries import RunRow
-from .telling import DELETED, OPEN, Ended, result_of, started, stored, stored_result, tell, terminal
+from .telling import OPEN, Ended, result_of, started, stored, stored_result, tell
 from .values import AgentToolResult, RunStatus, preview_of
 from .watching import (
     UnknownChild,
@@ -36,14 +38,15 @@ from .watching import (
     Watch,
     Watched,
     began,
-    child_of,
     finished,
     in_words,
     is_heard,
     of_hook,
+    reached,
+    tell_end,
 )
 
-__all__ = ["TOOL_OUTPUT", "Asked", "Beginning"]
+__all__ = ["TOOL_OUTPUT", "Asked", "Beginning", "Started"]
 
 log = logging.getLogger("everthink.children")
 
@@ -67,6 +70,26 @@ class Asked:
     """What the answer is to be."""
     detached: str | None = None
     """What becomes of it when nobody waits: see `DetachedRuns.planned`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The child of a run that is to begin: in memory, or why it is not."""
+
+    address: Address
+    child: Child | None = None
+    hold: Hold | None = None
+    error: str = ""
+
+    def is_at(self, address: Address) -> bool:
+        """True when it is the one at this address, and has not left memory since."""
+        has_left = self.child is not None and self.child.feed.is_over
+        return self.address == address and not has_left
+
+    def let_go(self) -> None:
+        """It may leave memory again."""
+        if self.hold is not None:
+            self.hold.release()
 
 
 class Beginning:
@@ -108,22 +131,32 @@ class Beginning:
 
     # --- a new one
 
-    async def begin(
-        self, cls: type[Any], asked: Asked, address: Address, alive: Callable[[], object] | None
-    ) -> Watch | AgentToolResult:
-        """Begin a run. A result when there are too many."""
-        parts = self._parts
-        await parts.mark()
+    async def room(self, cls: type[Any], asked: Asked, address: Address) -> RunRow | AgentToolResult:
+        """The row of a run that may begin. A result when there are too many."""
+        await self._parts.mark()
         row = self._row(cls, asked, address.id)
-        if (error := await self._over_cap()) is not None:
-            return await self._refused(row, error)
+        error = await self._over_cap()
+        return row if error is None else await self._refused(row, error)
+
+    async def start(self, address: Address) -> Started:
+        """Have the child of a run that is to begin in memory."""
         try:
-            child = await parts.kin.child(address)
+            child = await self._parts.kin.child(address)
         except (StoreError, AgentElsewhere):
             raise
         except Exception as error:
-            log.error("%s could not start for run %s", address, row.run_id, exc_info=error)
-            return await self._refused(row, f"{cls.__name__} could not start: {in_words(error)}")
+            log.error("%s could not start for a run", address, exc_info=error)
+            return Started(address, error=f"{address.cls_name} could not start: {in_words(error)}")
+        return Started(address, child, child.hold())
+
+    async def begin(
+        self, started: Started, row: RunRow, asked: Asked, alive: Callable[[], object] | None
+    ) -> Watch | AgentToolResult:
+        """Begin a run. A result when its child could not start, or refuses what it is asked."""
+        if (child := started.child) is None:
+            return await self._refused(row, started.error)
+        parts = self._parts
+        parts.ended_here.pop(row.run_id, None)  # that was another one, which was cleared
         wanted = Wanted(output=asked.output, alive=alive)
         watch = Watch(parts, self._watched, row, child, wanted)  # it listens before anything is accepted
         try:
@@ -199,21 +232,28 @@ class Beginning:
         """Follow a run where it is. Its result when it is over."""
         if row.status not in OPEN:
             return stored_result(row)
-        parts = self._parts
+        parts, windows = self._parts, self._windows(row)
+        since = None if windows is None or row.run_id in self._watched else windows.since
+        if windows is not None and since is not None:
+            silence = None if math.isinf(windows.no_progress) else round(windows.no_progress * 1000)
+            parts.emit(AgentToolRecoveryReattach(run_id=row.run_id, agent_type=row.cls, budget_ms=silence))
         tell(parts.feed, row, 0, started(row))  # windows know it; others here see that a child is waited for
         if row.start_owed:
             await began(parts, row)
         try:
-            child = await child_of(parts, row)
+            child = await reached(parts, row, windows)
         except UnknownChild as error:
             log.warning("%s", error)
             # Code that names the class may yet ask for it again; nobody asks for a detached one.
             status: RunStatus = "interrupted" if row.detached is None else "error"
-            return await self._seal(row, Ended(status, error=str(error), is_left=row.detached is None))
-        if child is None:
-            return await self._seal(row, Ended("error", error=DELETED))
+            left = Ended(status, error=str(error), is_left=row.detached is None)
+            return await self._seal(row, left, since)
+        if isinstance(child, Ended):
+            return await self._seal(row, child, since)
+        if row.run_id in self._watched or not child.has_found_turns():
+            windows = None  # somebody here waits for it already, or nothing has cut it off
         output = output or structured(child.expected())
-        wanted = Wanted(output=output, windows=self._windows(row, child), alive=alive)
+        wanted = Wanted(output=output, windows=windows, alive=alive, since=since)
         watch = Watch(parts, self._watched, row, child, wanted)
         try:
             await watch.following.catch_up()
@@ -222,23 +262,22 @@ class Beginning:
             raise
         return watch
 
-    def _windows(self, row: RunRow, child: Child) -> Windows | None:
-        """How long it is waited for: one that has budgets of its own, or was cut off by nothing, for ever."""
-        if row.detached is not None or not child.has_found_turns():
+    def _windows(self, row: RunRow) -> Windows | None:
+        """How long a run is waited for that is joined now; one that has budgets of its own: for ever."""
+        if row.detached is not None:
             return None
-        setting = self._parts.hooks.setting
-        return Windows(
-            setting("agent_tool_reattach_no_progress_timeout"), setting("agent_tool_reattach_max_window")
-        )
+        setting, now = self._parts.hooks.setting, self._parts.clock.monotonic()
+        silence = setting("agent_tool_reattach_no_progress_timeout")
+        return Windows(silence, setting("agent_tool_reattach_max_window"), now)
 
-    async def _seal(self, row: RunRow, ended: Ended) -> AgentToolResult:
-        """End a run whose child is gone, or whom nobody can reach."""
+    async def _seal(self, row: RunRow, ended: Ended, since: float | None) -> AgentToolResult:
+        """End a run whose child is gone, or does not start, or whom nobody can reach."""
         parts, now = self._parts, self._parts.clock.now_ms()
         is_owed = row.detached is None and is_heard(parts)
         await parts.store.apply([stored(row.run_id, ended, now=now, is_owed=is_owed)])
-        said = await stored_pieces(AgentStore(parts.store.database, row.child), row.run_id)
-        tell(parts.feed, row, len(said) + 1, terminal(row.run_id, ended))
-        await finished(parts, row, ended, now)
+        last = await last_of(AgentStore(parts.store.database, row.child), row.run_id)
+        if tell_end(parts, row, ended, number=last + 1, since=since):
+            await finished(parts, row, ended, now)
         return result_of(row, ended)
 
 

@@ -102,7 +102,14 @@ class Delivering:
                 failures += 1
                 pause = backoff(failures, first=FIRST_PAUSE, most=LONGEST_PAUSE)
                 words = str(error) or type(error).__name__
-                parts.emit(AgentToolDetachedDeliveryFailed(run_id=row.run_id, slot=slot, error=words))
+                told = AgentToolDetachedDeliveryFailed(
+                    run_id=row.run_id,
+                    kind=slot,
+                    status=ended.status,
+                    callback=Plan.of(row).on_finish,
+                    error=words,
+                )
+                parts.emit(told)
                 await parts.hooks.on_error(error)
             else:
                 await parts.store.apply([queries.delivered(row.run_id, slot, now=parts.clock.now_ms())])

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ..errors import AgentError
-from ..journal import turn_rows
 from ..messages import encode_json
 from ..observe.run_events import AgentToolDetachedLiveCountWarning
 from ..schedules.callbacks import callback_name
@@ -24,6 +23,7 @@ from ..settings import as_settings
 from . import queries
 from .beginning import Beginning
 from .delivering import SOURCE, Delivering, Plan
+from .following import first_of
 from .parts import Parts
 from .queries import RunRow
 from .telling import OPEN, WHY, Ended, ended_of
@@ -167,7 +167,7 @@ class DetachedRuns:
         ending = asyncio.ensure_future(watch.end())
         try:
             await self._delivering.milestones(watch.row)
-            if await self._is_over(watch):
+            if await watch.following.is_over():
                 await ending  # it was in time, however late we come
             kept.watch = watch
             while not ending.done():
@@ -175,27 +175,12 @@ class DetachedRuns:
                 if left <= 0:
                     self._give_up(watch, kept, why)
                 else:
-                    await self._rest(ending, left)
+                    await first_of(self._parts.clock, left, ending)
             return await ending
         finally:
             kept.watch = None
             ending.cancel()
             watch.close()
-
-    async def _is_over(self, watch: Watch) -> bool:
-        child = watch.following.child
-        turn = await turn_rows.one(child.store, watch.row.run_id)
-        return (turn is None or turn.ended_at is not None) and not child.is_to_go_on()
-
-    async def _rest(self, ending: asyncio.Future[Ended], seconds: float) -> None:
-        waits: list[asyncio.Future[Any]] = [ending]
-        if not math.isinf(seconds):
-            waits.append(asyncio.ensure_future(self._parts.clock.sleep(seconds)))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits[1:]:
-                wait.cancel()
 
     # --- giving it up
 

@@ -5,13 +5,15 @@
 It listens before anything is accepted or read, so nothing falls between what was stored and what comes live.
 A run is the turn that the parent asked for, and those with which the child goes on after a person's answer,
 until somebody says something else to it.
-Piece `k` of it has the number `k + 1`, told live or read again from the child's journal.
+Piece `k` of it has the number `k + 1`, told live or read again from the child's journal. A turn that begins
+anew counts on: no two pieces of a run have one number, though those from before are not kept.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -20,8 +22,8 @@ from .. import chunks as ui
 from ..clock import Clock
 from ..errors import TurnInterrupted
 from ..journal import turn_rows
-from ..journal.feed import AgentLeft, ChunksStored, FeedEvent, RunProgressed, TurnRewound, TurnStarted
-from ..journal.read import has_open_answer, texts_of
+from ..journal.feed import AgentLeft, ChunksStored, FeedEvent, RunProgressed, TurnStarted
+from ..journal.read import extent_of, has_open_answer, numbered
 from ..journal.segments import readable
 from ..journal.turn import Turn
 from ..journal.turn_rows import TurnRow
@@ -29,15 +31,24 @@ from ..store.port import AgentStore
 from .parts import Child
 from .values import InterruptedReason
 
-__all__ = ["Following", "Windows", "stored_pieces", "turns_of"]
+__all__ = ["Following", "Windows", "first_of", "last_of", "pieces_of", "turns_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How long a child is waited for that was begun by an earlier process. Seconds; infinite: for ever."""
+    """How long a child is waited for that a restart has cut off. Infinite: for ever."""
 
     no_progress: float
+    """Seconds without a word."""
     in_all: float
+    """Seconds from when it was joined, whatever it says."""
+    since: float
+    """When it was, by the clock."""
+
+    @property
+    def until(self) -> float:
+        """When it is waited for no longer."""
+        return self.since + self.in_all
 
 
 class Following:
@@ -55,21 +66,21 @@ class Following:
         """True while it tells what was said before it came."""
         self.last = 0
         """The number of the last piece that was told."""
-        self.is_left = False
+        self.is_left = child.feed.is_over
         """True once the child has left memory: it is followed no longer."""
         self.is_stopped = False
         """True when the child was told to stop: nobody waits for a person's answer then."""
         self._is_answered = False
-        self._offsets: dict[str, int] = {}
-        self._told: dict[str, int] = {}
-        # Live pieces that wait until what was stored before them is told.
-        self._parked: list[ChunksStored] | None = None
+        # The number before the first piece of each turn.
+        self._before: dict[str, int] = {}
+        # Live pieces that wait until what was stored before them is told: turn, first number in it, bodies.
+        self._parked: list[tuple[str, int, Sequence[str]]] | None = None
         self._moved, self._heard = asyncio.Event(), asyncio.Event()
         # True while somebody measures how long the child is silent: nobody else is woken by a piece.
         self._is_timed = False
         # The number of the turn that was asked for, once it is known.
         self._seq: int | None = None
-        self._is_overtaken = False
+        self._overtaken = asyncio.Event()
         self._leave = child.feed.join(self._see)
 
     def close(self) -> None:
@@ -87,16 +98,16 @@ class Following:
         self._heard.set()
         match event:
             case TurnStarted(turn=turn) if self._is_anothers(turn):
-                self._is_overtaken = True
+                self._overtaken.set()
+            case TurnStarted(turn=turn) if self._is_ours(turn):
+                self._note_life()  # somebody has answered it: from now on it may be silent again
             case ChunksStored(turn=turn) if self._is_ours(turn):
+                said = (turn.id, turn.rewound + event.first_seq, event.bodies)
                 if self._parked is None:
-                    self._take(turn.id, event.first_seq, event.bodies)
+                    self._take(*said)
                 else:
-                    self._parked.append(event)
+                    self._parked.append(said)
                 self._note_life()
-            case TurnRewound(turn) if turn.id in self._offsets:
-                # It begins anew; its pieces get new numbers.
-                self._offsets[turn.id], self._told[turn.id] = self.last, 0
             case RunProgressed(run_id) if run_id == self.run_id:
                 self._note(event)
                 self._note_life()
@@ -114,34 +125,35 @@ class Following:
         if turn.id == self.run_id:
             self._seq = turn.seq
             return True
-        return self._seq is not None and turn.continuation and not self._is_overtaken
+        return self._seq is not None and turn.continuation and not self._overtaken.is_set()
 
     def _is_anothers(self, turn: Turn) -> bool:
         is_later = self._seq is not None and turn.seq > self._seq
         return is_later and not turn.continuation and turn.id != self.run_id
 
     def _take(self, turn: str, first: int, bodies: Sequence[str]) -> None:
-        offset = self._offsets.setdefault(turn, self.last)
-        told = self._told.get(turn, 0)
-        for number, body in enumerate(bodies, first):
-            if number >= told:
-                self.last = offset + number + 1
-                self._tell(self.last, body)
-        self._told[turn] = max(told, first + len(bodies))
+        before = self._before.setdefault(turn, self.last) + first
+        for number, body in enumerate(bodies, before + 1):
+            if number > self.last:
+                self.last = number
+                self._tell(number, body)
+        self.last = max(self.last, before)
 
     async def catch_up(self) -> None:
         """Tell what was said before we came, then what came meanwhile."""
         self._parked, self.is_catching_up = [], True
         try:
-            rows, self._is_overtaken = await _turns_of(self.child.store, self.run_id)
+            rows, is_overtaken = await _turns_of(self.child.store, self.run_id)
+            if is_overtaken:
+                self._overtaken.set()
             for row in rows:
                 if row.id == self.run_id:
                     self._seq = row.seq
-                self._take(row.id, 0, await _bodies(self.child.store, row.id))
+                self._take(row.id, *await pieces_of(self.child.store, row.id))
         finally:
             parked, self._parked, self.is_catching_up = self._parked, None, False
-            for event in parked:
-                self._take(event.turn.id, event.first_seq, event.bodies)
+            for said in parked:
+                self._take(*said)
 
     # --- how it ends
 
@@ -152,30 +164,43 @@ class Following:
         """
         ending = asyncio.ensure_future(self._at_rest())
         self._is_timed = windows is not None
-        until = None if windows is None else clock.monotonic() + windows.in_all
         try:
             while not (ending.done() or self.is_left or self._waits_in_vain()):
                 self._moved.clear()
+                left, why = self._left(clock, windows)
                 moved = asyncio.ensure_future(self._moved.wait())
-                waits = [ending, moved]
-                if windows is not None and until is not None:
-                    silence = min(windows.no_progress, until - clock.monotonic())
-                    if self.child.waits_for_person():
-                        silence = until - clock.monotonic()  # it is no silence of the child
-                    if silence != float("inf"):
-                        waits.append(asyncio.ensure_future(clock.sleep(max(0.0, silence))))
                 try:
-                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                    if not (ending.done() or moved.done()) and until is not None:
-                        return "window-exceeded" if clock.monotonic() >= until else "no-progress"
+                    is_heard = await first_of(clock, left, ending, moved)
                 finally:
-                    for wait in waits[1:]:
-                        wait.cancel()
+                    moved.cancel()
+                if not is_heard and self._is_cut_off():
+                    return why
             if ending.done():
                 ending.result()
             return None
         finally:
             ending.cancel()
+
+    def _left(self, clock: Clock, windows: Windows | None) -> tuple[float, InterruptedReason]:
+        """Seconds for which it may say nothing, and why it is not waited for after them."""
+        if windows is None or not self._is_cut_off():
+            return math.inf, "no-progress"
+        in_all = windows.until - clock.monotonic()
+        if in_all <= windows.no_progress:
+            return in_all, "window-exceeded"
+        return windows.no_progress, "no-progress"
+
+    def _is_cut_off(self) -> bool:
+        """True while the child works at what a restart has cut off. Waiting for a person is no work, and what
+        follows their answer was cut off by nothing."""
+        return self.child.has_found_turns() and not self.child.waits_for_person()
+
+    async def is_over(self) -> bool:
+        """True when the child has come to its end, and goes on with nothing."""
+        turn = await turn_rows.one(self.child.store, self.run_id)
+        if turn is not None and (turn.ended_at is None or self.child.is_to_go_on()):
+            return False
+        return not await self._has_unheard_answer()
 
     async def _at_rest(self) -> None:
         child = self.child
@@ -185,10 +210,10 @@ class Following:
             await asyncio.Event().wait()  # `is_left` says the same, to whoever waits for this
         self._is_answered = True
         # It may have asked a person something: then it goes on when they have answered, and that was heard.
-        while not self._waits_in_vain():
+        while not (self._waits_in_vain() or self._overtaken.is_set()):
             self._heard.clear()
             if child.is_to_go_on():
-                await child.until_stable(None)
+                await _either(child.until_stable(None), self._overtaken.wait())
             elif await self._has_unheard_answer():
                 await self._heard.wait()
             else:
@@ -196,8 +221,8 @@ class Following:
 
     async def _has_unheard_answer(self) -> bool:
         """True when somebody answers, or has, and the model is not told of it yet."""
-        rows = await turns_of(self.child.store, self.run_id)
-        last = rows[-1] if rows and not self._is_overtaken else None
+        rows, is_overtaken = await _turns_of(self.child.store, self.run_id)
+        last = rows[-1] if rows and not is_overtaken else None
         if last is None or last.status != "completed" or last.ended_at is None:
             return False
         return await has_open_answer(self.child.store, last.id, ended_at=last.ended_at)
@@ -224,11 +249,35 @@ async def _turns_of(store: AgentStore, run_id: str) -> tuple[list[TurnRow], bool
     return [first, *own], len(own) < len(later)
 
 
-async def stored_pieces(store: AgentStore, run_id: str) -> list[str]:
-    """All that was said in a run, each piece as JSON text."""
-    return [body for row in await turns_of(store, run_id) for body in await _bodies(store, row.id)]
+async def first_of(clock: Clock, seconds: float, *waits: asyncio.Future[Any]) -> bool:
+    """True once one of these is done; False when none is within so many seconds. Infinite: for ever."""
+    if seconds <= 0:
+        return any(wait.done() for wait in waits)
+    limits = [] if math.isinf(seconds) else [asyncio.ensure_future(clock.sleep(seconds))]
+    try:
+        await asyncio.wait([*waits, *limits], return_when=asyncio.FIRST_COMPLETED)
+        return any(wait.done() for wait in waits)
+    finally:
+        for limit in limits:
+            limit.cancel()
 
 
-async def _bodies(store: AgentStore, turn: str) -> list[str]:
-    found: list[Any] = readable(await texts_of(store, turn))
-    return [ui.encode(chunk) for chunk in found]
+async def _either(*waits: Awaitable[Any]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def last_of(store: AgentStore, run_id: str) -> int:
+    """The number of the last piece of a run, without reading what was said; 0: there is none."""
+    extents = [await extent_of(store, row.id) for row in await turns_of(store, run_id)]
+    return sum(extent.before + extent.chunks for extent in extents)
+
+
+async def pieces_of(store: AgentStore, turn: str) -> tuple[int, list[str]]:
+    """What is kept of a turn, each piece as JSON text, and how many there were before those."""
+    said = await numbered(store, turn)
+    return said.before, [ui.encode(chunk) for chunk in readable(said.texts)]

@@ -113,5 +113,6 @@ class Parts:
     """Whether a message of it is kept, if it chats."""
     forgot: Callable[[], Statement]
     """What stores that no run of a cleared conversation is left."""
-    ended_here: set[str] = field(default_factory=set[str])
-    """The runs that ended in this process: what their parent is to hear of it is on its way."""
+    ended_here: dict[str, bool] = field(default_factory=dict[str, bool])
+    """The runs that ended in this process: what their parent is to hear of it is on its way. True once it was
+    told of an end for good."""

@@ -27,6 +27,7 @@ from ..json_values import plain_json
 from ..messages import decode_json, encode_json
 from ..settings import check_call
 from ..store.port import Statement
+from ..wire.frames import RUN_MILESTONE, RUN_PROGRESS
 from . import queries
 from .parts import Parts
 from .queries import MilestoneRow
@@ -36,7 +37,6 @@ __all__ = ["Reports", "chunk_of", "is_report", "milestone_in", "milestone_of", "
 
 log = logging.getLogger("everthink.children")
 
-PROGRESS, MILESTONE = "data-agent-progress", "data-agent-milestone"
 APART = 0.2
 """Seconds between two reports that are told."""
 
@@ -132,7 +132,7 @@ class Reports:
         self._numbers[run_id] = number = self._numbers[run_id] + 1
         now = self._parts.clock.now_ms()
         turn.say(
-            ui.Data(MILESTONE, {"name": name, "sequence": number, "at": now, **said}, transient=True),
+            ui.Data(RUN_MILESTONE, {"name": name, "sequence": number, "at": now, **said}, transient=True),
             queries.milestone(run_id, number, name, encode_json(said).decode(), now=now),
             self._kept(run_id, progress, persist, now),
         )
@@ -192,7 +192,7 @@ class Reports:
 def chunk_of(said: Mapping[str, Any]) -> str:
     """Progress as windows are told it. Its id tells one report from the next."""
     shown = {name: value for name, value in said.items() if name != "at"}
-    return ui.encode(ui.Data(PROGRESS, shown, id=secrets.token_hex(8), transient=True))
+    return ui.encode(ui.Data(RUN_PROGRESS, shown, id=secrets.token_hex(8), transient=True))
 
 
 # --- reading it
@@ -219,15 +219,15 @@ def milestone_of(row: MilestoneRow) -> AgentToolProgress:
 
 def is_report(body: str) -> bool:
     """True when a piece of a child is how far it is: told as it passes, without a number of its own."""
-    if f'"{PROGRESS}"' not in body:
+    if f'"{RUN_PROGRESS}"' not in body:
         return False
     chunk = ui.decode(body)
-    return isinstance(chunk, ui.Data) and chunk.type == PROGRESS
+    return isinstance(chunk, ui.Data) and chunk.type == RUN_PROGRESS
 
 
 def milestone_in(body: str) -> AgentToolProgress | None:
     """The milestone that a piece of a child is, if it is one."""
-    if f'"{MILESTONE}"' not in body:
+    if f'"{RUN_MILESTONE}"' not in body:
         return None
     chunk = ui.decode(body)
-    return progress_of(chunk.data) if isinstance(chunk, ui.Data) and chunk.type == MILESTONE else None
+    return progress_of(chunk.data) if isinstance(chunk, ui.Data) and chunk.type == RUN_MILESTONE else None

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, get_args
 
 from ..abort import AbortSignal
+from ..address import Address
 from ..clock import ms_of
 from ..current import current_turn
 from ..errors import AgentError
@@ -27,7 +28,7 @@ from ..settings import check_call
 from ..store.port import AgentStore, Statement
 from ..surface import check_words
 from . import queries
-from .beginning import Asked, Beginning
+from .beginning import Asked, Beginning, Started
 from .detached import CANCELLED_BY_PARENT, DetachedRuns
 from .family import BELOW
 from .parts import Parts
@@ -61,7 +62,7 @@ class Runs:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self.watched: Watched = {}
+        self.watched = Watched()
         """Those that somebody here waits for, or brings to their end."""
         self._beginning = Beginning(parts, self.watched)
         # One run is begun, or looked for, at a time.
@@ -136,26 +137,57 @@ class Runs:
     async def _begin(
         self, cls: type[Any], asked: Asked, alive: Callable[[], object] | None
     ) -> Watch | AgentToolResult:
-        async with self._lock:
-            row, asked = await self._beginning.known(asked)
-            if asked.turn is not None:
-                self._turns.add(asked.turn)
-            address = self._beginning.address(cls, asked)  # of a known run as well: from here on its class is
-            if isinstance(address, AgentToolResult):
-                return address
-            if row is not None:
-                self._beginning.check_same(cls, asked, row)
-            if row is not None and (asked.detached is not None or row.detached is not None):
-                return self._known_detached(row)
-            if row is not None:
-                return await self._beginning.join(row, asked.output, alive)
-            begun = await self._beginning.begin(cls, asked, address, alive)
-            if isinstance(begun, AgentToolResult):
-                return begun
-            if begun.row.detached is not None:
-                self.detached.watch(begun)
+        child: Started | None = None
+        try:
+            while True:
+                async with self._lock:
+                    row, asked = await self._beginning.known(asked)
+                    if asked.turn is not None:
+                        self._turns.add(asked.turn)
+                    # Of a known run as well: from here on its class is known.
+                    address = self._beginning.address(cls, asked)
+                    if isinstance(address, AgentToolResult):
+                        return address
+                    if row is not None:
+                        self._beginning.check_same(cls, asked, row)
+                    if row is not None and (asked.detached is not None or row.detached is not None):
+                        return self._known_detached(row)
+                    if row is None:
+                        begun = await self._new(cls, asked, address, child, alive)
+                        if begun is not None:
+                            break
+                # Outside: a child whose start takes long holds up no other.
+                if row is not None:
+                    return await self._beginning.join(row, asked.output, alive)
+                if child is not None:
+                    child.let_go()
+                child = await self._beginning.start(address)
+        finally:
+            if child is not None:
+                child.let_go()
+        if isinstance(begun, AgentToolResult):
+            return begun
         tell(self._parts.feed, begun.row, 0, started(begun.row))
         await began(self._parts, begun.row)
+        return begun
+
+    async def _new(
+        self,
+        cls: type[Any],
+        asked: Asked,
+        address: Address,
+        child: Started | None,
+        alive: Callable[[], object] | None,
+    ) -> Watch | AgentToolResult | None:
+        """Begin a run that nobody has begun. `None`: its child is to be started first."""
+        row = await self._beginning.room(cls, asked, address)
+        if isinstance(row, AgentToolResult):
+            return row
+        if child is None or not child.is_at(address):
+            return None
+        begun = await self._beginning.begin(child, row, asked, alive)
+        if isinstance(begun, Watch) and row.detached is not None:
+            self.detached.watch(begun)
         return begun
 
     def _known_detached(self, row: RunRow) -> AgentToolResult:
@@ -185,8 +217,8 @@ class Runs:
         text = None if reason is None else str(reason)
         if text is None and row.detached is not None:
             text = CANCELLED_BY_PARENT
-        if (watch := self.watched.get(run_id)) is not None:
-            await watch.stop(text)
+        if watches := self.watched.of(run_id):
+            await watches[0].stop(text)
         elif row.detached is not None:
             with contextlib.suppress(UnknownChild):  # its end is told all the same
                 if (child := await child_of(self._parts, row)) is not None:
@@ -284,13 +316,12 @@ class Runs:
 
     def rests(self, turn_id: str, call_id: str) -> bool:
         """True when a call of a turn waits for a run in which nothing happens before a person answers."""
-        own = [watch for watch in self.watched.values() if watch.row.turn == turn_id]
+        own = [watch for watch in self.watched if watch.row.turn == turn_id]
         return any(watch.row.call_id == call_id and watch.is_at_rest() for watch in own)
 
     def is_at_rest(self, run_id: str) -> bool:
         """True when nothing happens in a run before a person answers."""
-        watch = self.watched.get(run_id)
-        return watch is not None and watch.is_at_rest()
+        return any(watch.is_at_rest() for watch in self.watched.of(run_id))
 
     def leave(self) -> None:
         """The parent leaves memory: see that it is back when something is due."""

@@ -18,18 +18,12 @@ from ..journal.feed import RunTold
 from ..messages import decode_json
 from ..store.port import AgentStore
 from ..wire.frames import AgentToolEvent, ServerFrame
-from . import queries
-from .following import stored_pieces
-from .progress import chunk_of
-from .telling import ended_of, piece, started, terminal
+from .replaying import replayed
 
 __all__ = ["RunViews"]
 
 R = TypeVar("R")
 """A connected client."""
-
-REPLAYED = 50
-"""So many runs a window is told of when it connects."""
 
 
 @dataclass(slots=True)
@@ -70,7 +64,7 @@ class RunViews(Generic[R]):
         self._parked[reader] = []
         frames: list[ServerFrame] = []
         try:
-            for told in await _replayed(store):
+            for told in await replayed(store):
                 if self._is_new(reader, told):
                     frames.append(_frame(told, replay=True))
         finally:
@@ -96,22 +90,6 @@ class RunViews(Generic[R]):
             case _:
                 is_new, known.end = told.event != known.end, told.event
         return is_new
-
-
-async def _replayed(store: AgentStore) -> list[RunTold]:
-    """What a window that comes late is told: the latest runs, with all that was said in them."""
-    found: list[RunTold] = []
-    for row in await queries.newest(store, REPLAYED):
-        told: list[dict[str, Any]] = [started(row)]
-        for body in await stored_pieces(AgentStore(store.database, row.child), row.run_id):
-            told.append(piece(row.run_id, body))
-        if row.ended_at is not None:
-            told.append(terminal(row.run_id, ended_of(row)))
-        found += [RunTold(row.run_id, row.call_id, number, event) for number, event in enumerate(told)]
-        if row.progress is not None and row.ended_at is None:
-            last = piece(row.run_id, chunk_of(decode_json(row.progress)))
-            found.append(RunTold(row.run_id, row.call_id, len(told) - 1, last, is_passing=True))
-    return found
 
 
 def _frame(told: RunTold, *, replay: bool = False) -> AgentToolEvent:

@@ -158,7 +158,7 @@ def _in_terms_of_tools(read: Callable[[], T]) -> T:
 def _read(result: AgentToolResult, is_structured: bool) -> Any:
     """What the model reads of a run."""
     if result.status == "completed":
-        return result.output if is_structured or result.output is not None else result.summary or ""
+        return result.output if is_structured else result.summary or ""
     told: dict[str, Any] = {
         "ok": False,
         "status": result.status,

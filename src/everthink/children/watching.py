@@ -11,26 +11,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..abort import AbortSignal
 from ..current import current_connection, step_outside
 from ..errors import AgentError, StoreError, StructuredOutputError
+from ..journal import turn_rows
 from ..journal.feed import RunProgressed
+from ..journal.read import is_asking
 from ..messages import Part, encode_json, text_of
 from ..models.structured import Structured
-from ..store.port import Statement
+from ..observe.run_events import AgentToolRecoveryRow
+from ..store.port import AgentStore, Statement
 from ..tools.output import jsonable
 from . import queries
-from .following import Following, Windows, turns_of
+from .family import BELOW
+from .following import Following, Windows, first_of, turns_of
 from .parts import Child, Parts
 from .progress import milestone_in, progress_of
 from .queries import RunRow
 from .telling import (
     DELETED,
     NO_OUTPUT,
+    OPEN,
     SKIPPED,
     WHY,
     Ended,
@@ -55,15 +61,17 @@ __all__ = [
     "is_heard",
     "of_hook",
     "outside",
+    "reached",
     "reason_of",
     "stop_child",
+    "tell_end",
 ]
 
 log = logging.getLogger("everthink.children")
 
 T = TypeVar("T")
-Watched = dict[str, "Watch"]
-"""The runs of one parent that are seen through here, by their ids."""
+START = 2.0
+"""Seconds that a child which is joined may take to start, however short its silence may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +84,40 @@ class Wanted:
     """How long it is waited for."""
     alive: Callable[[], object] | None = None
     """Told of each piece: the turn that waits does not hang."""
+    since: float | None = None
+    """When a parent that came back joined it, by the clock; `None`: it was there all the time."""
+
+
+class Watched:
+    """The runs of one parent that are seen through here. Several may wait for the same one."""
+
+    def __init__(self) -> None:
+        self._by_run: dict[str, list[Watch]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_run)
+
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._by_run
+
+    def __iter__(self) -> Iterator[Watch]:
+        return iter([watch for watches in self._by_run.values() for watch in watches])
+
+    def of(self, run_id: str) -> Sequence[Watch]:
+        """Those who see a run through."""
+        return tuple(self._by_run.get(run_id, ()))
+
+    def add(self, watch: Watch) -> None:
+        """Somebody sees a run through."""
+        self._by_run.setdefault(watch.row.run_id, []).append(watch)
+
+    def drop(self, watch: Watch) -> None:
+        """They do no longer."""
+        watches = self._by_run.get(watch.row.run_id, [])
+        if watch in watches:
+            watches.remove(watch)
+            if not watches:
+                del self._by_run[watch.row.run_id]
 
 
 class Watch:
@@ -95,13 +137,12 @@ class Watch:
         self._is_stopped = False
         self._reason: str | None = None
         self.following, self._hold = self._follow(child), child.hold()
-        watched[row.run_id] = self
+        watched.add(self)
 
     def close(self) -> None:
         """See it through no longer. The child notices nothing."""
         self._let_go()
-        if self._watched.get(self.row.run_id) is self:
-            del self._watched[self.row.run_id]
+        self._watched.drop(self)
 
     def _let_go(self) -> None:
         self.following.close()
@@ -168,11 +209,12 @@ class Watch:
     def ending(self, ended: Ended) -> tuple[Statement, Callable[[], None]]:
         """What stores how it ended, and what is to be done once that is durable."""
         parts, row, now = self._parts, self.row, self._parts.clock.now_ms()
-        parts.ended_here.add(row.run_id)
+        parts.ended_here.setdefault(row.run_id, False)
 
         def told() -> None:
-            tell(parts.feed, row, self.following.last + 1, terminal(row.run_id, ended))
-            parts.background(finished(parts, row, ended, now))
+            number, since = self.following.last + 1, self._wanted.since
+            if tell_end(parts, row, ended, number=number, since=since):
+                parts.background(finished(parts, row, ended, now))
 
         return stored(row.run_id, ended, now=now, is_owed=is_heard(parts)), told
 
@@ -189,9 +231,13 @@ class Watch:
 
     async def stop(self, reason: str | None) -> None:
         """Stop the child. Its end is seen by whoever sees the run through."""
+        for watch in (self, *self._watched.of(self.row.run_id)):  # nobody else is to wait in vain
+            watch._note_stop(reason)
+        await stop_child(self.following.child, self.row.run_id, reason)
+
+    def _note_stop(self, reason: str | None) -> None:
         self._is_stopped, self._reason = True, reason
         self.following.stop()
-        await stop_child(self.following.child, self.row.run_id, reason)
 
     async def stopped(self, reason: str | None) -> None:
         """Stop a run that nobody waits for any more, see it to its end, and store that."""
@@ -211,8 +257,8 @@ class Watch:
                     await self.stop(WHY[why])
                 return Ended("interrupted", error=WHY[why], reason=why, is_left=is_left)
             if self.following.is_left:
-                if not await self._followed_again():
-                    return Ended("error", error=DELETED)
+                if (ended := await self._followed_again()) is not None:
+                    return ended
                 continue
             child = self.following.child
             if self._is_stopped and child.is_to_go_on():  # were a person to answer
@@ -221,18 +267,18 @@ class Watch:
                 return ended
             # It went on just now.
 
-    async def _followed_again(self) -> bool:
-        """The child left memory in the middle, and goes on when it is reached: so it is. False: it is
-        gone."""
+    async def _followed_again(self) -> Ended | None:
+        """The child left memory in the middle, and goes on when it is reached: so it is. How the run ended
+        when it is gone, or does not start."""
         last, _ = self.following.last, self._let_go()
-        child = await child_of(self._parts, self.row)
-        if child is None:
-            return False
+        child = await reached(self._parts, self.row, self._wanted.windows)
+        if isinstance(child, Ended):
+            return child
         self.following, self._hold = self._follow(child), child.hold()
         self.following.is_stopped = self._is_stopped
         await self.following.catch_up()
         log.debug("run %s is followed again, from %d on", self.row.run_id, last)
-        return True
+        return None
 
 
 # --- the child of a run
@@ -254,6 +300,30 @@ async def child_of(parts: Parts, row: RunRow) -> Child | None:
     cls = parts.kin.classes().get(row.cls) or await _offered(parts, row)
     address = parts.kin.address(cls, row.run_id, parts.address)
     return await parts.kin.child(address) if await parts.kin.exists(address) else None
+
+
+async def reached(parts: Parts, row: RunRow, windows: Windows | None) -> Child | Ended:
+    """The same within these windows; how the run ended when its child is gone, or does not start."""
+    patience = math.inf
+    if windows is not None and await _is_cut_off(parts, row):
+        patience = max(START, min(windows.no_progress, windows.until - parts.clock.monotonic()))
+    starting = asyncio.ensure_future(child_of(parts, row))
+    try:
+        if not await first_of(parts.clock, patience, starting):
+            return Ended("interrupted", error=WHY["no-progress"], reason="no-progress", is_left=True)
+        return await starting or Ended("error", error=DELETED)
+    finally:
+        starting.cancel()
+
+
+async def _is_cut_off(parts: Parts, row: RunRow) -> bool:
+    """True when something of the run is left to do, and nobody is asked anything first."""
+    database = parts.store.database
+    turn = await turn_rows.one(AgentStore(database, row.child), row.run_id)
+    if turn is None or turn.ended_at is not None:
+        return False
+    below = await parts.store.fetch(BELOW, row.child)
+    return not any([await is_asking(AgentStore(database, agent)) for (agent,) in below])
 
 
 async def _offered(parts: Parts, row: RunRow) -> type[Any]:
@@ -375,6 +445,26 @@ async def began(parts: Parts, row: RunRow) -> None:
     await parts.hooks.on_agent_tool_start(described(row))
     if row.start_owed:
         await parts.store.apply([queries.start_told(row.run_id)])
+
+
+def tell_end(parts: Parts, row: RunRow, ended: Ended, *, number: int, since: float | None) -> bool:
+    """Tell windows how a run ended, and report it when it was joined. False when somebody else has who waited
+    for it too."""
+    if parts.ended_here.get(row.run_id):
+        return False
+    parts.ended_here[row.run_id] = ended.status not in OPEN
+    tell(parts.feed, row, number, terminal(row.run_id, ended))
+    if since is not None:
+        parts.emit(
+            AgentToolRecoveryRow(
+                run_id=row.run_id,
+                agent_type=row.cls,
+                status=ended.status,
+                reason=ended.reason,
+                elapsed_ms=round((parts.clock.monotonic() - since) * 1000),
+            )
+        )
+    return True
 
 
 async def finished(parts: Parts, row: RunRow, ended: Ended, now: int) -> None:

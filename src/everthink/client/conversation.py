@@ -161,6 +161,11 @@ class Conversation:
         """The runs of the agent's children, as they are now: the latest when we came, and those since."""
         return self._exchange.runs.all
 
+    def runs_of(self, call_id: str | None) -> list[ChildRun]:
+        """The runs that a call of the model asked for, in the order in which they are shown; `None`: those
+        that the agent's code did."""
+        return self._exchange.runs.of_call(call_id)
+
     async def run_events(self) -> AsyncIterator[RunEvent]:
         """What happens in the runs of the agent's children from now on, each thing once."""
         with self._exchange.watch_runs() as queue:

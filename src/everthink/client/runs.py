@@ -2,8 +2,9 @@
 
     AgentToolEvent --take--> Runs --> ChildRun, as it is now; RunEvent, what is new
 
-Pure. A piece is told by its number, which is the same live and told again after a lost connection: what is
-known is passed over. A run that was interrupted may go on.
+A piece is told by its number, which is the same live and told again after a lost connection: what is known is
+passed over. What was handed out stays as it was; what comes next makes another value. A run that was
+interrupted may go on, and a child may begin its answer anew.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Literal, cast, get_args
 from .. import chunks as ui
 from ..journal.fold import Accumulator
 from ..messages import Message
-from ..wire.frames import AgentToolEvent
+from ..wire.frames import RUN_MILESTONE, RUN_PROGRESS, AgentToolEvent
 
 __all__ = ["ChildRun", "RunEvent", "RunKind", "RunState", "Runs"]
 
@@ -28,6 +29,32 @@ _STATES: dict[str, RunState] = {
     "aborted": "aborted",
     "interrupted": "interrupted",
 }
+
+
+class _Said:
+    """All that a child has said in a run. What it made at one moment is folded when somebody looks."""
+
+    __slots__ = ("_chunks", "_fold", "_folded", "_id")
+
+    def __init__(self, id: str) -> None:
+        self._id, self._chunks = id, list[ui.Chunk]()
+        self._fold, self._folded = Accumulator(id), 0
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def add(self, chunk: ui.Chunk) -> None:
+        """It said more."""
+        self._chunks.append(chunk)
+
+    def message(self, count: int) -> Message:
+        """What its first so many chunks made."""
+        if count < self._folded:  # somebody looks back
+            self._fold, self._folded = Accumulator(self._id), 0
+        for chunk in self._chunks[self._folded : count]:
+            self._fold.apply(chunk)
+        self._folded = count
+        return self._fold.message()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +79,17 @@ class ChildRun:
     """Why it was interrupted, or stopped."""
     child_still_running: bool = False
     """True when it was interrupted and the child goes on by itself."""
-    _said: Accumulator = field(repr=False, compare=False)
+    progress: dict[str, Any] | None = None
+    """How far the child last said it was: `fraction`, `message`, `phase`, `data`, what there is of them."""
+    milestones: tuple[dict[str, Any], ...] = ()
+    """The milestones that it has passed, in order: `name`, `sequence`, `at`, and what was said of them."""
+    _said: _Said = field(repr=False, compare=False)
+    _count: int = field(default=0, repr=False, compare=False)
 
     @property
     def message(self) -> Message:
         """What the child has said in it up to now."""
-        return self._said.message()
+        return self._said.message(self._count)
 
     @property
     def text(self) -> str:
@@ -88,9 +120,11 @@ class _Seen:
     """One run, and what was told of it."""
 
     run: ChildRun
-    said: Accumulator
+    said: _Said
     last: int = 0
     """The number of the last piece."""
+    answer: str | None = None
+    """The id of the answer that is being said."""
     end: dict[str, Any] | None = None
 
 
@@ -105,6 +139,11 @@ class Runs:
         """Those that were told of, in the order in which they began."""
         return [seen.run for seen in self._seen.values()]
 
+    def of_call(self, call_id: str | None) -> list[ChildRun]:
+        """Those that a call asked for, in the order in which they are shown; `None`: that code did."""
+        found = [run for run in self.all if run.call_id == call_id]
+        return sorted(found, key=lambda run: (run.order, run.run_id))
+
     def take(self, frame: AgentToolEvent) -> RunEvent | None:
         """What is new in a frame; `None`: nothing, or it is of a run whose start was not told."""
         event = frame.event
@@ -115,7 +154,7 @@ class Runs:
         if kind == "started":
             if seen is not None:
                 return None
-            said = Accumulator(event["runId"])
+            said = _Said(event["runId"])
             seen = self._seen[event["runId"]] = _Seen(_begun(frame, said), said)
         elif seen is None:
             return None
@@ -133,19 +172,41 @@ class Runs:
     @staticmethod
     def _said(seen: _Seen, frame: AgentToolEvent) -> ui.Chunk | None:
         chunk = ui.decode(frame.event["body"])
-        if not getattr(
-            chunk, "transient", None
-        ):  # how far it is: told as it passes, with no number of its own
-            if frame.sequence <= seen.last:
-                return None
-            seen.last, seen.end = frame.sequence, None
-            seen.said.apply(chunk)
-            if seen.run.status != "running":
-                seen.run = replace(seen.run, status="running", error=None, reason=None)
+        if (reported := _reported(seen.run, chunk)) is not None:
+            is_new, seen.run = reported != seen.run, reported
+            return chunk if is_new else None
+        if frame.sequence <= seen.last:
+            return None
+        seen.last, seen.end = frame.sequence, None
+        if isinstance(chunk, ui.Start) and chunk.message_id is not None:
+            if seen.answer not in (None, chunk.message_id):  # it begins anew
+                seen.said = _Said(seen.run.run_id)
+            seen.answer = chunk.message_id
+        seen.said.add(chunk)
+        seen.run = replace(seen.run, _said=seen.said, _count=len(seen.said))
+        if seen.run.status != "running":
+            seen.run = replace(seen.run, status="running", error=None, reason=None, child_still_running=False)
         return chunk
 
 
-def _begun(frame: AgentToolEvent, said: Accumulator) -> ChildRun:
+def _reported(run: ChildRun, chunk: ui.Chunk) -> ChildRun | None:
+    """The run with what the child reports, which is no part of what it says; `None`: it says something.
+
+    Reports have no number of their own, and milestones one in their run: what is known changes nothing.
+    """
+    given: object = chunk.data if isinstance(chunk, ui.Data) else None
+    if not isinstance(chunk, ui.Data) or not isinstance(given, dict):
+        return None
+    data = cast("dict[str, Any]", given)
+    if chunk.type == RUN_PROGRESS:
+        return replace(run, progress=data)
+    if chunk.type != RUN_MILESTONE or not isinstance(data.get("sequence"), int):
+        return None
+    passed = {data["sequence"]: data} | {one["sequence"]: one for one in run.milestones}
+    return replace(run, milestones=tuple(passed[number] for number in sorted(passed)))
+
+
+def _begun(frame: AgentToolEvent, said: _Said) -> ChildRun:
     event = frame.event
     return ChildRun(
         run_id=event["runId"],

@@ -196,6 +196,8 @@ class Feed:
     def __init__(self) -> None:
         self._readers: dict[int, Reader] = {}
         self._next = 0
+        self.is_over = False
+        """True once the agent has left memory: who joins now is told nothing."""
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -209,6 +211,8 @@ class Feed:
 
     def publish(self, shown: FeedEvent) -> None:
         """Tell every reader."""
+        if isinstance(shown, AgentLeft):
+            self.is_over = True
         for key, reader in list(self._readers.items()):
             try:
                 reader(shown)

@@ -25,9 +25,11 @@ __all__ = [
     "CALLS",
     "CHUNKS",
     "CLIENT",
+    "EXTENT",
     "IS_ASKING",
     "LAST",
     "LAST_CHUNK",
+    "NUMBERED",
     "OPEN_ANSWER",
     "OPEN_CALLS",
     "TABLES",
@@ -137,6 +139,9 @@ QUESTIONS = ("ALTER TABLE calls ADD COLUMN question TEXT",)
 # Migration 14: how a turn fails for which people have not been told anything yet.
 FAILING = ("ALTER TABLE turns ADD COLUMN failing TEXT",)
 
+# Migration 20: how many chunks a turn had said before it began anew.
+STARTING_OVER = ("ALTER TABLE turns ADD COLUMN rewound BIGINT NOT NULL DEFAULT 0",)
+
 CallState = Literal["asked", "approved", "started", "done", "failed", "denied", "unknown"]
 CLIENT = "client"
 """What the ledger notes instead of a policy for a call that runs in a browser."""
@@ -157,6 +162,17 @@ JOURNAL = "SELECT chunks, written_at FROM segments WHERE agent = :agent AND turn
 ANY_CHUNKS = "SELECT 1 FROM segments LIMIT 1"
 ANY_OPEN = "SELECT 1 FROM turns WHERE agent = ? AND ended_at IS NULL LIMIT 1"
 LAST = "SELECT MAX(COALESCE(ended_at, created_at)) FROM turns WHERE agent = ?"
+# A turn and what it has said, of one moment: one row without chunks for a turn that has said nothing.
+NUMBERED = (
+    "SELECT t.rewound, s.chunks FROM turns t LEFT JOIN segments s ON s.agent = t.agent AND s.turn = t.id"
+    " WHERE t.agent = :agent AND t.id = ? ORDER BY s.first_seq"
+)
+# How long that is, without reading it.
+EXTENT = (
+    "SELECT t.rewound, COALESCE(MAX(s.last_seq), -1) + 1, COALESCE(SUM(LENGTH(s.chunks)), 0) FROM turns t"
+    " LEFT JOIN segments s ON s.agent = t.agent AND s.turn = t.id"
+    " WHERE t.agent = :agent AND t.id = ? GROUP BY t.rewound"
+)
 # How far a turn has come, without reading what it said.
 LAST_CHUNK = "SELECT COALESCE(MAX(last_seq), -1) FROM segments WHERE agent = :agent AND turn = ?"
 # Which agents have work that a process left: the index of open turns holds nothing else.
@@ -266,11 +282,19 @@ def picked_up(id: str) -> Statement:
 
 
 def rewound(id: str, *, message_id: str) -> list[Statement]:
-    """The turn starts over under another message: what it has said is forgotten."""
+    """The turn starts over under another message: what it has said is forgotten, but not how much that was.
+
+    The first statement returns how many chunks it has said up to now, in all its beginnings.
+    """
     return [
+        Statement(
+            "UPDATE turns SET message_id = ?, rewound = rewound + (SELECT COALESCE(MAX(last_seq), -1) + 1"
+            " FROM segments WHERE agent = :agent AND turn = ?)"
+            " WHERE agent = :agent AND id = ? RETURNING rewound",
+            (message_id, id, id),
+        ),
         Statement("DELETE FROM segments WHERE agent = :agent AND turn = ?", (id,)),
         Statement("DELETE FROM calls WHERE agent = :agent AND turn = ?", (id,)),
-        Statement("UPDATE turns SET message_id = ? WHERE agent = :agent AND id = ?", (message_id, id)),
     ]
 
 

@@ -28,12 +28,16 @@ from .segments import unpack
 __all__ = [
     "Below",
     "CallRow",
+    "Extent",
     "Journal",
+    "Numbered",
     "calls_of",
+    "extent_of",
     "has_open_answer",
     "is_asking",
     "keep_answer",
     "last_chunk",
+    "numbered",
     "read_journal",
     "texts_of",
     "worked_at",
@@ -145,6 +149,37 @@ async def is_asking(store: AgentStore) -> bool:
 async def texts_of(store: AgentStore, turn_id: str) -> list[str]:
     """The segments of a turn in order, packed: see `segments.py`."""
     return [text for text, _ in await store.fetch(queries.JOURNAL, turn_id)]
+
+
+class Numbered(NamedTuple):
+    """What a turn has said, as far as it is kept."""
+
+    before: int
+    """How many chunks it had said before it began anew: those are not kept."""
+    texts: list[str]
+    """Its segments in order, packed."""
+
+
+async def numbered(store: AgentStore, turn_id: str) -> Numbered:
+    """The segments of a turn, and from which number of all that it ever said they count."""
+    rows = await store.fetch(queries.NUMBERED, turn_id)
+    return Numbered(rows[0][0] if rows else 0, [text for _, text in rows if text is not None])
+
+
+class Extent(NamedTuple):
+    """How much a turn has said."""
+
+    before: int = 0
+    """Chunks from before it began anew."""
+    chunks: int = 0
+    length: int = 0
+    """The length of what is kept of it, packed."""
+
+
+async def extent_of(store: AgentStore, turn_id: str) -> Extent:
+    """How much a turn has said, without reading it."""
+    rows = await store.fetch(queries.EXTENT, turn_id)
+    return Extent(*rows[0]) if rows else Extent()
 
 
 async def last_chunk(store: AgentStore, turn_id: str) -> int:

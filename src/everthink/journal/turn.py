@@ -94,6 +94,8 @@ class Turn:
     """Asked when the turn's time has come; False skips it (a newer message took its place)."""
     watch: Callable[[str, str | None], Awaitable[None]] | None = None
     """Told `running` and the final status with its error (submissions)."""
+    rewound: int = 0
+    """How many chunks it had said before it began anew."""
     question: str | None = None
     """The message it answers: the tip of the conversation when it began."""
     failing: Failing | None = None

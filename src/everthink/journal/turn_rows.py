@@ -53,6 +53,8 @@ class TurnRow(NamedTuple):
     stop: str | None
     """Why somebody stopped it, empty for no reason; `None` when nobody did."""
     failing: str | None
+    rewound: int
+    """How many chunks it had said before it began anew; 0 when it never did."""
 
     @classmethod
     def of(cls, row: Row) -> TurnRow:

@@ -128,7 +128,7 @@ class Waking:
             metadata=stored.metadata,
         )
         turn.message_id, turn.seq = row.answer_id, row.seq
-        turn.question, turn.created_at = row.question, row.created_at
+        turn.question, turn.created_at, turn.rewound = row.question, row.created_at, row.rewound
         turn.is_applied, turn.is_readonly = stored.is_applied, stored.is_readonly
         turn.answers, turn.identity, turn.tools_by = stored.answers, stored.identity, stored.tools_by
         turn.message_ids = stored.brought

@@ -54,4 +54,5 @@ MIGRATIONS = (
     Migration(21, "attachments are files", attachments.MOVED["sqlite"], only="sqlite"),
     Migration(22, "attachments are files", attachments.MOVED["postgres"], only="postgres"),
     Migration(23, "one place for files", (*attachments.DROPPED, *runtime.SWEEPS)),
+    Migration(24, "turns that begin anew", turn.STARTING_OVER),
 )

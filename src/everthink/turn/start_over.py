@@ -22,7 +22,9 @@ async def start_over(host: TurnHost, turn: Turn, *, at_once: bool = False) -> Jo
     """Forget what a turn has said; its answer gets another id. `at_once`: it goes on without a pause."""
     copy = await host.session.plan_removal(turn.message_id)
     turn.message_id = host.new_id()
-    await host.store.apply([*copy, *queries.rewound(turn.id, message_id=turn.message_id)])
+    rewound = queries.rewound(turn.id, message_id=turn.message_id)
+    [*_, said, _, _] = await host.store.apply([*copy, *rewound])
+    [(turn.rewound,)] = said
     if copy:
         await host.session.removed()
         host.feed.publish(HistoryChanged())

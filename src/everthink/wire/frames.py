@@ -14,6 +14,8 @@ import msgspec
 from ..messages import Message
 
 __all__ = [
+    "RUN_MILESTONE",
+    "RUN_PROGRESS",
     "AgentToolEvent",
     "ApprovalAnswered",
     "CallMethod",
@@ -260,6 +262,10 @@ class SessionError(_Frame, tag="cf_agent_session_error"):
     """The conversation could not be shortened."""
 
     error: str
+
+
+RUN_PROGRESS, RUN_MILESTONE = "data-agent-progress", "data-agent-milestone"
+"""The types of chunks in which a child says how far it is with a run."""
 
 
 class AgentToolEvent(_Frame, tag="agent-tool-event"):
