@@ -50,6 +50,7 @@ async def test_without_the_extra_it_says_what_to_install(
     assert "pip install 'everthink[sandbox]'" in (await sandbox.check() or "")
 
 
+@pytest.mark.memory_case(392)
 async def test_a_call_gets_its_arguments_and_gives_its_answer(sandbox: MontySandbox) -> None:
     async def answer(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return {"sum": sum(args) + sum(kwargs.values()), "data": b"\x00"}
