@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import (
+    codemode,
     families,
     file_tools,
     mcp,
@@ -69,6 +70,8 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
         take(await mcp.catalogue(folder, turns=100 if quick else 600))
     if importlib.util.find_spec("bashkit") is not None:
         take(await sandbox.scripts(repetitions=3 if quick else 20))
+    if importlib.util.find_spec("pydantic_monty") is not None:
+        take(await codemode.code(repetitions=3 if quick else 20))
     take(await workspace.workspace(folder, quick=quick))
     take(await file_tools.offered(folder, turns=100 if quick else 600))
     take(standing.imports(packages, repetitions=2 if quick else 10))

@@ -104,12 +104,26 @@ ROOMS: dict[str, set[str]] = {
     "sandbox": {"programs"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
+    # Code that a model writes, and that calls its tools.
+    "codemode": {
+        "models.port",
+        "store.port",
+        "tools",
+        "journal.ledger",
+        "journal.tool_errors",
+        "turn.inner",
+        "workspace",
+        "file_tools.place",
+        "sandbox.port",
+        "sandbox.monty_advice",
+    },
     "cluster": {"store", "postgres"},
     "runtime": {
         "cluster",
         "workspace",
         "sandbox",
         "file_tools",
+        "codemode",
         "store",
         "models",
         "tools",

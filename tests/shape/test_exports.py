@@ -161,6 +161,7 @@ FACADES: dict[str, list[str]] = {
         "FiberRecovery",
         "FiberRecoveryContext",
     ],
+    "codemode": ["Executions", "Made", "Past", "Pending", "create_execute_tool"],
     "file_tools": [
         "BashOperations",
         "BashOptions",
