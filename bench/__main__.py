@@ -21,6 +21,7 @@ from everthink.browser.chromium import find_chromium
 from . import (
     bounds,
     browser,
+    codemode,
     families,
     file_tools,
     machines,
@@ -77,6 +78,8 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
     take(await machines.jobs(repetitions=2 if quick else 10))
     if importlib.util.find_spec("html_to_markdown") is not None and find_chromium() is not None:
         take(await browser.pages(repetitions=3 if quick else 20))
+    if importlib.util.find_spec("pydantic_monty") is not None:
+        take(await codemode.code(repetitions=3 if quick else 20))
     take(await workspace.workspace(folder, quick=quick))
     take(await file_tools.offered(folder, turns=100 if quick else 600))
     take(standing.imports(packages, repetitions=2 if quick else 10))

@@ -21,6 +21,7 @@ FACADES = (
     "memory",
     "workspace",
     "file_tools",
+    "codemode",
     "browser",
     "recovery",
     "fibers",

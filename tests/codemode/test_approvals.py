@@ -54,11 +54,11 @@ class Till:
         return gated
 
 
-@pytest.mark.case(452)
-@pytest.mark.case(453)
-@pytest.mark.case(454)
-@pytest.mark.case(493)
-@pytest.mark.case(497)
+@pytest.mark.memory_case(452, 456, 462, 500, 501)
+@pytest.mark.memory_case(453)
+@pytest.mark.memory_case(454)
+@pytest.mark.memory_case(493)
+@pytest.mark.memory_case(497)
 async def test_a_yes_goes_on_with_the_code_and_repeats_nothing(coder: MakeCoder) -> None:
     till = Till()
     agent = await coder(*till.tools)
@@ -80,10 +80,13 @@ async def test_a_yes_goes_on_with_the_code_and_repeats_nothing(coder: MakeCoder)
     assert [one["state"] for one in output["calls"]] == ["done", "done", "done"]
     assert till.done == ["a", 1, "b"]
     assert agent.shown["result"] == [1, "paid 1", 1]
+    assert not await agent.answer(True)
+    assert not await agent.answer(False)
+    assert (await agent.output())["status"] == "completed"
 
 
-@pytest.mark.case(455)
-@pytest.mark.case(498)
+@pytest.mark.memory_case(455)
+@pytest.mark.memory_case(498)
 async def test_a_no_ends_the_execution_and_what_was_done_stays(coder: MakeCoder) -> None:
     till = Till()
     agent = await coder(*till.tools)
@@ -114,8 +117,8 @@ async def test_a_form_that_is_declined_ends_it_as_well(coder: MakeCoder) -> None
     assert past.state == "rejected"
 
 
-@pytest.mark.case(487)
-@pytest.mark.case(505)
+@pytest.mark.memory_case(487)
+@pytest.mark.memory_case(505)
 async def test_the_answer_may_come_after_a_restart_of_everything(coder: MakeCoder) -> None:
     till = Till()
     agent = await coder(*till.tools)
@@ -128,7 +131,7 @@ async def test_the_answer_may_come_after_a_restart_of_everything(coder: MakeCode
     assert till.done == ["a", 1, "b"]
 
 
-@pytest.mark.case(499)
+@pytest.mark.memory_case(499)
 async def test_the_next_call_that_asks_waits_again_under_the_same_id(coder: MakeCoder) -> None:
     till = Till()
     agent = await coder(*till.tools)
@@ -143,7 +146,7 @@ async def test_the_next_call_that_asks_waits_again_under_the_same_id(coder: Make
     assert till.done == [1, 2]
 
 
-@pytest.mark.case(458)
+@pytest.mark.memory_case(458)
 async def test_code_that_catches_everything_does_nothing_more(coder: MakeCoder) -> None:
     till = Till()
     agent = await coder(*till.tools)
@@ -181,8 +184,8 @@ async def test_what_runs_beside_a_call_that_asks_comes_to_its_end_and_is_not_rep
     assert till.done == ["slow", 5]
 
 
-@pytest.mark.case(506)
-@pytest.mark.case(459)
+@pytest.mark.memory_case(506)
+@pytest.mark.memory_case(459)
 async def test_several_executions_wait_side_by_side(coder: MakeCoder) -> None:
     till = Till()
     agent = await coder(*till.tools)
@@ -205,7 +208,7 @@ async def test_several_executions_wait_side_by_side(coder: MakeCoder) -> None:
     assert {past.id: past.state for past in await executions.list()} == {one: "rejected", other: "completed"}
 
 
-@pytest.mark.case(507)
+@pytest.mark.memory_case(507)
 async def test_a_long_input_is_cut_for_the_conversation_and_whole_for_the_call(coder: MakeCoder) -> None:
     given: list[str] = []
 
@@ -225,8 +228,8 @@ async def test_a_long_input_is_cut_for_the_conversation_and_whole_for_the_call(c
     assert given == ["x" * 5000]
 
 
-@pytest.mark.case(479)
-@pytest.mark.case(502)
+@pytest.mark.memory_case(479)
+@pytest.mark.memory_case(502)
 async def test_an_answer_that_comes_too_late_is_told_so(coder: MakeCoder) -> None:
     till = Till()
     agent = await coder(*till.tools)
@@ -248,7 +251,7 @@ def _aged(id: str) -> Any:
     return Statement("UPDATE executions SET changed_at = 0 WHERE agent = :agent AND id = ?", (id,))
 
 
-@pytest.mark.case(460)
+@pytest.mark.memory_case(460)
 async def test_code_that_differs_on_its_second_run_is_stopped(coder: MakeCoder) -> None:
     from everthink.store.port import Statement
 

@@ -38,10 +38,10 @@ async def breaks(why: str) -> None:
     raise ToolError(why)
 
 
-@pytest.mark.case(394)
-@pytest.mark.case(395)
-@pytest.mark.case(449)
-@pytest.mark.case(491)
+@pytest.mark.memory_case(394)
+@pytest.mark.memory_case(395, 446)
+@pytest.mark.memory_case(449)
+@pytest.mark.memory_case(491)
 async def test_code_calls_tools_and_its_last_expression_is_the_result(coder: MakeCoder) -> None:
     agent = await coder(price, sizes)
     output = await agent.run(
@@ -61,7 +61,7 @@ async def test_code_calls_tools_and_its_last_expression_is_the_result(coder: Mak
     assert agent.shown["calls"] == ["1 tools.price: done", "2 tools.price: done", "3 tools.sizes: done"]
 
 
-@pytest.mark.case(395)
+@pytest.mark.memory_case(395)
 async def test_calls_run_at_the_same_time(coder: MakeCoder) -> None:
     both = asyncio.Barrier(2)
 
@@ -78,10 +78,10 @@ async def test_calls_run_at_the_same_time(coder: MakeCoder) -> None:
     assert output["result"] == ["A", "B"]
 
 
-@pytest.mark.case(401)
-@pytest.mark.case(410)
-@pytest.mark.case(463)
-@pytest.mark.case(494)
+@pytest.mark.memory_case(401)
+@pytest.mark.memory_case(410)
+@pytest.mark.memory_case(463)
+@pytest.mark.memory_case(494)
 async def test_a_tool_that_fails_raises_in_the_code_which_may_catch_it(coder: MakeCoder) -> None:
     agent = await coder(breaks)
     caught = await agent.run(
@@ -95,7 +95,7 @@ async def test_a_tool_that_fails_raises_in_the_code_which_may_catch_it(coder: Ma
     assert "RuntimeError: closed" in not_caught["error"]
 
 
-@pytest.mark.case(402)
+@pytest.mark.memory_case(402)
 async def test_what_code_prints_is_shown(coder: MakeCoder) -> None:
     agent = await coder()
     output = await agent.run(
@@ -106,7 +106,7 @@ async def test_what_code_prints_is_shown(coder: MakeCoder) -> None:
     assert agent.shown["logs"] == "one 2\n[error] no\nend"
 
 
-@pytest.mark.case(409)
+@pytest.mark.memory_case(409)
 async def test_code_that_takes_too_long_is_stopped(coder: MakeCoder) -> None:
     agent = await coder(options={"timeout": 0.5})
     output = await agent.run(
@@ -116,7 +116,7 @@ async def test_code_that_takes_too_long_is_stopped(coder: MakeCoder) -> None:
     assert "0.5 seconds (wall)" in output["error"]
 
 
-@pytest.mark.case(404)
+@pytest.mark.memory_case(321, 404)
 @pytest.mark.parametrize(
     "attempt", ["import socket", "import urllib.request", "import httpx", "import subprocess"]
 )
@@ -127,10 +127,10 @@ async def test_there_is_no_network(coder: MakeCoder, attempt: str) -> None:
     assert "Nothing was run." in output["error"]
 
 
-@pytest.mark.case(406)
-@pytest.mark.case(413)
-@pytest.mark.case(415)
-@pytest.mark.case(418)
+@pytest.mark.memory_case(406)
+@pytest.mark.memory_case(413)
+@pytest.mark.memory_case(415)
+@pytest.mark.memory_case(418)
 @pytest.mark.parametrize(
     ("code", "result"),
     [
@@ -150,8 +150,17 @@ async def test_code_in_a_fence_and_bare_expressions_run(coder: MakeCoder, code: 
     assert (await agent.run(code))["result"] == result
 
 
-@pytest.mark.case(408)
-@pytest.mark.case(423)
+@pytest.mark.memory_case(417)
+@pytest.mark.parametrize("code", ["x = (", "return 5", "  x = 1\n y = 2", "const x = 1"])
+async def test_what_is_no_python_is_refused_in_words(coder: MakeCoder, code: str) -> None:
+    agent = await coder()
+    output = await agent.run(code)
+    assert output["status"] == "error"
+    assert "line 1" in output["error"] or "main.py" in output["error"] or "SyntaxError" in output["error"]
+
+
+@pytest.mark.memory_case(408)
+@pytest.mark.memory_case(423)
 async def test_a_name_that_python_does_not_take_is_changed(coder: MakeCoder) -> None:
     dashed = price.named("get-price")
     reserved = price.named("import")
@@ -160,7 +169,7 @@ async def test_a_name_that_python_does_not_take_is_changed(coder: MakeCoder) -> 
     assert output["result"] == [4, 3]
 
 
-@pytest.mark.case(400)
+@pytest.mark.memory_case(400)
 def test_names_that_would_be_one_are_refused() -> None:
     one, other = price.named("a-b"), price.named("a_b")
     with pytest.raises(ToolDefinitionError, match=r"'a-b' and 'a_b' would both be tools\.a_b"):
@@ -185,7 +194,7 @@ async def test_tools_that_are_given_are_for_the_code_alone(coder: MakeCoder) -> 
     assert "Module `tools` has no member `sizes`" in hidden["error"]
 
 
-@pytest.mark.case(451)
+@pytest.mark.memory_case(451)
 async def test_an_undefined_name_lists_what_is_there(coder: MakeCoder) -> None:
     agent = await coder(price)
     output = await agent.run("await price(sku='pear')")
@@ -194,6 +203,7 @@ async def test_an_undefined_name_lists_what_is_there(coder: MakeCoder) -> None:
     assert output["calls"] == []
 
 
+@pytest.mark.memory_case(315)
 async def test_code_that_calls_a_tool_wrongly_is_refused_before_anything_runs(coder: MakeCoder) -> None:
     ran: list[str] = []
 
@@ -224,7 +234,7 @@ async def test_an_input_that_only_running_shows_to_be_wrong_raises_in_the_code(c
     assert output["calls"][0]["state"] == "failed"
 
 
-@pytest.mark.case(469)
+@pytest.mark.memory_case(469)
 async def test_a_tool_knows_its_call_and_its_execution(coder: MakeCoder) -> None:
     seen: list[tuple[str, str]] = []
 
@@ -277,14 +287,14 @@ async def test_a_call_of_code_has_the_time_limit_of_its_tool(coder: MakeCoder) -
     assert "did not finish within 0.05 seconds" in output["result"]
 
 
-@pytest.mark.case(425)
-@pytest.mark.case(407)
+@pytest.mark.memory_case(425)
+@pytest.mark.memory_case(407)
 async def test_without_tools_there_is_still_the_workspace(coder: MakeCoder) -> None:
     agent = await coder()
     assert (await agent.run("await state.readdir(path='/')"))["result"] == []
 
 
-@pytest.mark.case(482)
+@pytest.mark.memory_case(482)
 async def test_code_that_is_too_long_is_refused_with_nothing_recorded(coder: MakeCoder) -> None:
     agent = await coder()
     await agent.run("#" * 1_000_001)
@@ -292,7 +302,7 @@ async def test_code_that_is_too_long_is_refused_with_nothing_recorded(coder: Mak
     assert await (await agent.executions()).list() == []
 
 
-@pytest.mark.case(477)
+@pytest.mark.memory_case(477)
 async def test_a_result_that_no_row_can_hold_fails_with_advice(coder: MakeCoder) -> None:
     @tool
     async def much() -> str:
@@ -304,8 +314,8 @@ async def test_a_result_that_no_row_can_hold_fails_with_advice(coder: MakeCoder)
     assert "write to a file and return the path" in output["error"]
 
 
-@pytest.mark.case(478)
-@pytest.mark.case(435)
+@pytest.mark.memory_case(478)
+@pytest.mark.memory_case(435)
 async def test_what_the_model_is_shown_is_cut_and_what_people_see_is_whole(coder: MakeCoder) -> None:
     agent = await coder()
     output = await agent.run("'x' * 100_000")
@@ -316,9 +326,9 @@ async def test_what_the_model_is_shown_is_cut_and_what_people_see_is_whole(coder
     assert "left out" in too_much["result"]
 
 
-@pytest.mark.case(396)
-@pytest.mark.case(476)
-@pytest.mark.case(393)
+@pytest.mark.memory_case(316, 396)
+@pytest.mark.memory_case(476)
+@pytest.mark.memory_case(393)
 async def test_bytes_go_through_calls_and_results(coder: MakeCoder) -> None:
     agent = await coder()
     output = await agent.run(
@@ -328,7 +338,7 @@ async def test_bytes_go_through_calls_and_results(coder: MakeCoder) -> None:
     assert output["result"] == [True, True, {"__bytes__": "AP8="}]
 
 
-@pytest.mark.case(486)
+@pytest.mark.memory_case(486)
 async def test_a_result_can_be_changed_by_the_application(coder: MakeCoder) -> None:
     def given(value: Any) -> Any:
         return {"given": value}
@@ -345,8 +355,8 @@ async def test_a_change_of_a_result_that_fails_leaves_it_as_it_is(coder: MakeCod
     assert (await agent.run("5"))["result"] == 5
 
 
-@pytest.mark.case(450)
-@pytest.mark.case(433)
+@pytest.mark.memory_case(450)
+@pytest.mark.memory_case(433)
 def test_the_description_names_what_there_is_and_what_is_lacking() -> None:
     made = create_execute_tool([price], hints={"tools": "prices are in cents"})
     for words in ("`tools`: price", "`state`", "`codemode`", "tools: prices are in cents", "no generators"):
@@ -354,7 +364,7 @@ def test_the_description_names_what_there_is_and_what_is_lacking() -> None:
     assert create_execute_tool(description="Mine.").description == "Mine."
 
 
-@pytest.mark.case(490)
+@pytest.mark.memory_case(490)
 async def test_code_finds_functions_by_words(coder: MakeCoder) -> None:
     agent = await coder(price, sizes)
     output = await agent.run(

@@ -46,7 +46,7 @@ async def test_an_execution_is_kept_with_its_calls(coder: MakeCoder) -> None:
     ]
 
 
-@pytest.mark.case(464)
+@pytest.mark.memory_case(464)
 async def test_executions_at_the_same_time_do_not_meet(coder: MakeCoder) -> None:
     both = asyncio.Barrier(2)
 
@@ -69,8 +69,8 @@ async def test_executions_at_the_same_time_do_not_meet(coder: MakeCoder) -> None
     assert len({output["executionId"] for output in outputs}) == 2
 
 
-@pytest.mark.case(483)
-@pytest.mark.case(496)
+@pytest.mark.memory_case(483)
+@pytest.mark.memory_case(496)
 async def test_they_are_listed_newest_first_by_state_and_by_tool(coder: MakeCoder) -> None:
     agent = await coder(double, pay)
     await agent.run("1")
@@ -87,7 +87,7 @@ async def test_they_are_listed_newest_first_by_state_and_by_tool(coder: MakeCode
     assert len(await Executions.of(await agent.agent()).list(tool="execute")) == 3
 
 
-@pytest.mark.case(465)
+@pytest.mark.memory_case(465)
 async def test_the_newest_that_are_over_are_kept_and_what_waits_always(coder: MakeCoder) -> None:
     agent = await coder(pay)
     for n in range(3):
@@ -98,8 +98,8 @@ async def test_the_newest_that_are_over_are_kept_and_what_waits_always(coder: Ma
     assert [past.code for past in await executions.list()] == ["await tools.pay(amount=1)", "2"]
 
 
-@pytest.mark.case(468)
-@pytest.mark.case(481)
+@pytest.mark.memory_case(468)
+@pytest.mark.memory_case(481)
 async def test_one_can_be_forgotten(coder: MakeCoder) -> None:
     agent = await coder(pay)
     id = (await agent.run("await tools.pay(amount=1)"))["executionId"]
@@ -109,7 +109,7 @@ async def test_one_can_be_forgotten(coder: MakeCoder) -> None:
     assert (await executions.get(id), await executions.pending()) == (None, [])
 
 
-@pytest.mark.case(480)
+@pytest.mark.memory_case(480)
 async def test_one_that_did_not_end_is_closed_once(coder: MakeCoder) -> None:
     from everthink.codemode import queries
 

@@ -48,7 +48,7 @@ def test_another_call_at_its_place_is_another_run(state: str, name: str, input: 
     assert "Call 1 was tools.f" in decided.words
 
 
-@pytest.mark.case(423)
+@pytest.mark.memory_case(423)
 @pytest.mark.parametrize(
     ("name", "made"),
     [
@@ -79,9 +79,9 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@pytest.mark.case(426)
-@pytest.mark.case(427)
-@pytest.mark.case(431)
+@pytest.mark.memory_case(426)
+@pytest.mark.memory_case(427)
+@pytest.mark.memory_case(431)
 def test_a_schema_becomes_a_declaration() -> None:
     assert python_stub("find", SCHEMA, 'Find """it""".') == (
         "async def find(kind: Literal['a', 'b'], limit: int = ..., tags: Sequence[str] = ...,"
@@ -98,10 +98,10 @@ def test_a_schema_becomes_a_declaration() -> None:
     assert python_stub("f", {"type": "object"}, "Any.").startswith("async def f(**input: Any)")
 
 
-@pytest.mark.case(428)
-@pytest.mark.case(429)
-@pytest.mark.case(430)
-@pytest.mark.case(432)
+@pytest.mark.memory_case(428)
+@pytest.mark.memory_case(429)
+@pytest.mark.memory_case(430)
+@pytest.mark.memory_case(432)
 @pytest.mark.parametrize(
     ("schema", "python", "typescript"),
     [
@@ -135,14 +135,14 @@ def test_every_schema_has_a_type(schema: Any, python: str, typescript: str) -> N
     assert (python_type(schema, {}), typescript_type(schema, {})) == (python, typescript)
 
 
-@pytest.mark.case(429)
+@pytest.mark.memory_case(429)
 def test_a_schema_that_names_itself_ends() -> None:
     root = {"$defs": {"Tree": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}}
     assert python_type({"$ref": "#/$defs/Tree"}, root).count("Sequence[") <= 21
     assert python_type({"$ref": "#"}, {"$ref": "#"}) == "Any"
 
 
-@pytest.mark.case(436)
+@pytest.mark.memory_case(436)
 def test_values_come_through_the_log_as_they_were() -> None:
     value = {"b": b"\x00\xff", "a": [1, None, {"c": "ä"}], "n": -(2**62)}
     assert unpacked(packed(value)) == value
@@ -151,7 +151,7 @@ def test_values_come_through_the_log_as_they_were() -> None:
     assert (data_of("x"), data_of({"__bytes__": "no base64"}), data_of(5)) == (b"x", None, None)
 
 
-@pytest.mark.case(435)
+@pytest.mark.memory_case(435)
 def test_only_what_is_long_is_cut() -> None:
     small = {"a": 1}
     assert cut(small, 100) is small

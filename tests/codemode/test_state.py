@@ -11,8 +11,8 @@ from tests.codemode.support import MakeCoder
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
-@pytest.mark.case(492)
-@pytest.mark.case(495)
+@pytest.mark.memory_case(289, 290, 319, 492)
+@pytest.mark.memory_case(495)
 async def test_state_and_open_are_the_workspace(coder: MakeCoder) -> None:
     agent = await coder()
     workspace = (await agent.agent()).workspace
@@ -35,6 +35,7 @@ async def test_state_and_open_are_the_workspace(coder: MakeCoder) -> None:
     assert await workspace.read_file("/out/b.json") == '{\n  "n": [\n    1,\n    2\n  ]\n}\n'
 
 
+@pytest.mark.memory_case(292, 312, 314, 317)
 async def test_every_function_of_state_does_what_it_says(coder: MakeCoder) -> None:
     agent = await coder()
     output = await agent.run(

@@ -50,6 +50,7 @@ async def test_without_the_extra_it_says_what_to_install(
     assert "pip install 'everthink[sandbox]'" in (await sandbox.check() or "")
 
 
+@pytest.mark.memory_case(392)
 async def test_a_call_gets_its_arguments_and_gives_its_answer(sandbox: MontySandbox) -> None:
     async def answer(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return {"sum": sum(args) + sum(kwargs.values()), "data": b"\x00"}
@@ -216,7 +217,8 @@ async def test_closing_ends_what_runs(sandbox: MontySandbox) -> None:
     "job", [{"language": "bash"}, {"style": "command"}, {"limits": Limits(memory=1 << 40)}]
 )
 async def test_a_job_that_does_not_fit_is_refused(sandbox: MontySandbox, job: dict[str, Any]) -> None:
-    outcome = await sandbox.run(Job(**{"language": "python", "source": "1", **job}), NoHost())
+    options: dict[str, Any] = {"language": "python", "source": "1", **job}
+    outcome = await sandbox.run(Job(**options), NoHost())
     assert (outcome.status, outcome.exit_code) == ("failed", None)
     assert "Nothing was run." in (outcome.error or "")
 

@@ -119,8 +119,19 @@ ROOMS: dict[str, set[str]] = {
     "machines": {"programs", "sandbox"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
-    # Code of a model that calls the tools of its turn.
-    "codemode": {*PORTS, "hooks", "journal", "sandbox", "monty.advice", "workspace", "file_tools"},
+    # Code that a model writes, and that calls its tools.
+    "codemode": {
+        "models.port",
+        "store.port",
+        "tools",
+        "journal.ledger",
+        "journal.tool_errors",
+        "turn.inner",
+        "workspace",
+        "file_tools.place",
+        "sandbox.port",
+        "monty.advice",
+    },
     # Pages of the web, through a browser that reaches nothing private.
     "browser": {
         "guard",

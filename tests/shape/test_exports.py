@@ -163,6 +163,7 @@ FACADES: dict[str, list[str]] = {
         "FiberRecovery",
         "FiberRecoveryContext",
     ],
+    "codemode": ["Executions", "Made", "Past", "Pending", "create_execute_tool"],
     "browser": ["Browsers", "create_browser_tools"],
     "file_tools": [
         "BashOperations",

@@ -22,7 +22,7 @@ from ..journal.tool_errors import MAY_HAVE_RUN, words_of
 from ..sandbox.port import HostRefused, Pause, Stream
 from ..store.port import AgentStore, Statement
 from ..tools.ask import REPORT, RERUN
-from ..tools.context import InnerCalls
+from ..turn.inner import Inner
 from . import queries
 from .decide import Ask, Begin, Diverged, FindOut, Replay, decide
 from .functions import Function
@@ -47,7 +47,7 @@ class Execution:
         *,
         store: AgentStore,
         clock: Clock,
-        inner: InnerCalls,
+        inner: Inner,
         functions: Mapping[str, Function],
         rows: Sequence[CallRow],
         changed: Callable[[], object],

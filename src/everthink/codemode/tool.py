@@ -22,10 +22,11 @@ from ..monty.advice import LACKS
 from ..sandbox.port import Job, Limits, Outcome, Sandbox
 from ..settings import shown
 from ..tools.collect import as_tools
-from ..tools.context import InnerCalls, ToolContext
+from ..tools.context import ToolContext
 from ..tools.json_input import JsonInput
 from ..tools.question import Form, Question
 from ..tools.tool import Origin, Tool
+from ..turn.inner import Inner
 from . import queries
 from .execution import Divergence, Execution
 from .functions import Function, functions_of
@@ -146,7 +147,7 @@ class _Run:
         name: str,
         code: str,
         ctx: ToolContext,
-        inner: InnerCalls,
+        inner: Inner,
         executions: Executions,
     ) -> None:
         self._options, self._name, self._code, self._ctx = options, name, code, ctx

@@ -12,12 +12,12 @@ import posixpath
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 from ..sandbox.checks import parents_of
 from ..sandbox.port import HostRefused, Job
 
-__all__ = ["FILES", "Found", "GuestFiles", "HostFiles", "Tree", "answered"]
+__all__ = ["FILES", "Found", "HostFiles", "Tree", "answered"]
 
 FILES = "files"
 """A job that names functions of this module keeps no files of its own: the host has them. They are
@@ -32,42 +32,6 @@ class Found:
     is_folder: bool
     size: int = 0
     modified: float = 0.0
-
-
-class GuestFiles(Protocol):
-    """What `open()` and `Path` come to. What is refused is an `OSError`."""
-
-    async def stat(self, path: str) -> Found | None:
-        """What is at a path."""
-        ...
-
-    async def read(self, path: str) -> bytes:
-        """The bytes of a file."""
-        ...
-
-    async def write(self, path: str, data: bytes) -> None:
-        """Write a file anew."""
-        ...
-
-    async def append(self, path: str, data: bytes) -> None:
-        """Add to the end of a file."""
-        ...
-
-    async def mkdir(self, path: str) -> None:
-        """Make a folder, whose parent is there."""
-        ...
-
-    async def remove(self, path: str) -> None:
-        """Remove a file or an empty folder."""
-        ...
-
-    async def names(self, path: str) -> list[str]:
-        """The names in a folder."""
-        ...
-
-    async def rename(self, path: str, to: str) -> None:
-        """Move a file or folder."""
-        ...
 
 
 class Tree:
@@ -234,7 +198,7 @@ class HostFiles:
         await self._call("rename", path, to)
 
 
-async def answered(files: GuestFiles, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+async def answered(files: Tree | HostFiles, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """What Monty is told when a guest asks for `name` of its files. Raises `OSError`, or `KeyError` when
     there is no such thing here."""
     path = _path(args[0])
@@ -289,14 +253,14 @@ def _path(given: Any) -> str:
     return posixpath.normpath(f"/{text.lstrip('/')}")
 
 
-async def _needed(files: GuestFiles, path: str) -> Found:
+async def _needed(files: Tree | HostFiles, path: str) -> Found:
     found = await files.stat(path)
     if found is None:
         raise FileNotFoundError(f"No such file or directory: {path!r}")
     return found
 
 
-async def _opened(files: GuestFiles, path: str, mode: str) -> Any:
+async def _opened(files: Tree | HostFiles, path: str, mode: str) -> Any:
     from pydantic_monty import MontyFileHandle
 
     found = await files.stat(path)
@@ -311,7 +275,7 @@ async def _opened(files: GuestFiles, path: str, mode: str) -> Any:
     return MontyFileHandle(path, mode)
 
 
-async def _mkdir(files: GuestFiles, path: str, parents: bool, exist_ok: bool) -> None:
+async def _mkdir(files: Tree | HostFiles, path: str, parents: bool, exist_ok: bool) -> None:
     found = await files.stat(path)
     if found is not None:
         if exist_ok and found.is_folder:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from ..errors import InvalidMessage, InvalidSettings
 from ..messages import SETTLED_STATES, Message, Part, is_tool_part, normalize_input, parse_message
@@ -77,12 +77,19 @@ def repair(messages: Iterable[Message], mend: Callable[[Part], Part] = as_interr
     return found
 
 
+def _was_approved(part: Part) -> bool:
+    approval = part.get("approval")
+    return isinstance(approval, dict) and cast("dict[str, Any]", approval).get("approved") is True
+
+
 def _mended(part: Part, mend: Callable[[Part], Part], found: Repair) -> Part:
     if not is_tool_part(part) or not part.get("toolCallId"):
         return part
     state = part.get("state")
     if state == "approval-responded":
         return part  # about to run
+    if part.get("preliminary") and _was_approved(part):
+        return {**part, "state": "approval-responded"}  # it had shown how far it was
     settled = (state in SETTLED_STATES or "output" in part or "result" in part) and not part.get(
         "preliminary"
     )
