@@ -35,6 +35,7 @@ VALUES: dict[str, set[str]] = {
     "identity": {"errors"},
     "store_urls": {"errors", "masking"},
     "media_types": set(),
+    "text_diff": {"errors"},
     "messages": {"clock", "errors", "kinds"},
     "json_values": {"errors", "messages", "settings"},
     "chunks": {"errors", "messages"},
@@ -145,13 +146,15 @@ ROOMS: dict[str, set[str]] = {
     },
     # What becomes of an agent's files in the long run.
     "keeping": {"store.port", "workspace", "journal.queries", "session.queries"},
+    # Those of one process, and which of them run here.
+    "engines": {"sandbox", "monty", "machines", "browser"},
     "cluster": {"store", "postgres"},
     "runtime": {
         "keeping",
         "cluster",
         "workspace",
         "sandbox",
-        "monty",
+        "engines",
         "codemode",
         "file_tools",
         "browser",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import socket
 import sqlite3
@@ -11,13 +10,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
-
-if TYPE_CHECKING:
-    from ..monty.sandbox import MontySandbox
-    from ..sandbox.engine import ChildSandbox
 
 __all__ = ["command"]
 
@@ -87,7 +82,7 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     from ..plain import plain
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
-    checks = [_python(), _sqlite(), *_extras(), *_sandboxes(), _machines(), _browser(), *_keys()]
+    checks = [_python(), _sqlite(), *_extras(), *_here(), *_keys()]
     checks += [_store(store), *_agents(), _port(port)]
     checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
@@ -136,98 +131,14 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _sandboxes() -> list[Check]:
-    """Whether code that models write can run here: in every engine something is run."""
+def _here() -> Iterator[Check]:
+    """What runs code and pages for models on this machine: in each something is run."""
     import asyncio
 
-    return asyncio.run(_ran())
+    from ..engines.here import looked
 
-
-async def _ran() -> list[Check]:
-    from ..monty.sandbox import MontySandbox
-    from ..sandbox.bash import BashSandbox
-    from ..sandbox.javascript import JavaScriptSandbox
-
-    return [
-        await _tried(
-            "code", MontySandbox(), "The tool execute says so when it is called. See docs/sandbox.md"
-        ),
-        await _tried("bash", BashSandbox(), "Agents do without the tool bash. See docs/sandbox.md"),
-        await _tried(
-            "javascript", JavaScriptSandbox(), "JavaScript and TypeScript do not run. See docs/sandbox.md"
-        ),
-    ]
-
-
-async def _tried(name: str, sandbox: ChildSandbox | MontySandbox, without: str) -> Check:
-    try:
-        if (problem := await sandbox.check()) is not None:
-            return Check(name, "note", problem, without)
-        missing = [f"{step}: {why}" for step, why in (await sandbox.held()).items() if why]
-    finally:
-        await sandbox.aclose()
-    walls = f", without one of its walls ({'; '.join(missing)})" if missing else ""
-    return Check(name, "ok", f"scripts run in a locked process{walls}")
-
-
-def _browser() -> Check:
-    """Whether a browser can be started here: one is."""
-    import asyncio
-
-    return asyncio.run(_browsed())
-
-
-async def _browsed() -> Check:
-    from ..browser.channels import NoBrowser
-    from ..browser.chromium import find_chromium, launched, needs_no_sandbox
-
-    found = find_chromium()
-    if found is None:
-        return Check(
-            "browser",
-            "note",
-            "no Chromium is found",
-            "apt install chromium, or cdp_url=… See docs/browser.md",
-        )
-    quiet = logging.getLogger("everthink.browser")
-    level = quiet.level
-    quiet.setLevel(logging.ERROR)  # what it would warn of is in the row
-    try:
-        async with launched(found) as connection:
-            version = await connection.send("Browser.getVersion")
-    except NoBrowser as error:
-        return Check("browser", "note", error.what, "See docs/browser.md")
-    finally:
-        quiet.setLevel(level)
-    without = ", without its own sandbox since this is root" if needs_no_sandbox() else ""
-    return Check("browser", "ok", f"{version.get('product', 'Chromium')} ({found}) starts{without}")
-
-
-def _machines() -> Check:
-    """Whether real processes can be run for a model here: one is."""
-    import asyncio
-
-    return asyncio.run(_spawned())
-
-
-async def _spawned() -> Check:
-    from ..machines.sandbox import MachineSandbox
-    from ..machines.strongest import LOCAL
-
-    problems: list[str] = []
-    for make in LOCAL:
-        sandbox = MachineSandbox(make())
-        try:
-            problem = await sandbox.check()
-        finally:
-            await sandbox.aclose()
-        if problem is None:
-            without = f" ({'; '.join(problems)})" if problems else ""
-            return Check("machines", "ok", f"Python and bash run in a machine: {make.__name__}{without}")
-        problems.append(f"{make.__name__}: {problem.rstrip('.')}")
-    return Check(
-        "machines", "note", "; ".join(problems), "Agents do without real processes. See docs/machines.md"
-    )
+    for found in asyncio.run(looked()):
+        yield Check(found.name, "ok" if found.hint is None else "note", found.text, found.hint or "")
 
 
 def _keys() -> Iterator[Check]:

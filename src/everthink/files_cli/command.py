@@ -17,7 +17,7 @@ from ..file_tools.sizes import in_words
 from ..media_types import text_of
 from ..plain import plain
 from ..serving.output import print_json, say, say_error
-from ..workspace.diff import unified
+from ..text_diff import unified
 from ..workspace.port import Change, Entry
 from ..workspace.refusals import not_found
 from ..workspace.workspace import Workspace

@@ -24,6 +24,7 @@ from ..clock import Clock
 from ..cluster.fence import Fence
 from ..codemode.runs import Executions
 from ..current import current_call, current_turn
+from ..engines.sandboxes import Sandboxes
 from ..errors import StoreError
 from ..fibers.fibers import Fibers
 from ..fibers.parts import Parts as FiberParts
@@ -60,7 +61,6 @@ from ..turn.host import Leaves
 from . import queries
 from .chat import Chat
 from .parts import AgentParts
-from .sandboxes import Sandboxes
 from .state import StateBox
 from .unreadable import KeptValues, UnreadableRows
 

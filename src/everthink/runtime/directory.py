@@ -28,6 +28,7 @@ from ..clock import Clock, Timer
 from ..cluster import queries as cluster_queries
 from ..cluster.fence import Fence, Loss
 from ..cluster.membership import Membership
+from ..engines.sandboxes import Sandboxes
 from ..errors import (
     AgentElsewhere,
     AgentError,
@@ -62,7 +63,6 @@ from .claims import Claims
 from .erasing import erased, rows_erased
 from .introduced import Introduced
 from .retention import Retention
-from .sandboxes import Sandboxes
 from .waker import Waker
 
 __all__ = ["Directory", "new_id"]

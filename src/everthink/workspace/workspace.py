@@ -34,8 +34,8 @@ from ..observe.workspace_events import (
 )
 from ..settings import check_call
 from ..store.port import AgentStore
+from ..text_diff import unified
 from . import refusals
-from .diff import unified
 from .glob import Glob
 from .grep import Hits, Search
 from .memory import MemoryFiles

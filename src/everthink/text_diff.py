@@ -10,7 +10,7 @@ from collections import Counter
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
 
-from ..errors import WorkspaceError
+from .errors import WorkspaceError
 
 __all__ = ["MOST_LINES", "unified"]
 
