@@ -114,8 +114,24 @@ ROOMS: dict[str, set[str]] = {
     "mcp": {*PORTS, "guard", "programs", "oauth", "tasks"},
     # Where code runs that nobody has read: in locked children.
     "sandbox": {"programs"},
+    "monty": {"sandbox"},
+    # Real processes behind the same port, each in a machine of its own.
+    "machines": {"programs", "sandbox"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
+    # Code of a model that calls the tools of its turn.
+    "codemode": {*PORTS, "hooks", "journal", "sandbox", "monty.advice", "workspace", "file_tools"},
+    # Pages of the web, through a browser that reaches nothing private.
+    "browser": {
+        "guard",
+        "programs",
+        "models.port",
+        "models.structured",
+        "store.port",
+        "tools",
+        "workspace",
+        "file_tools",
+    },
     # What becomes of an agent's files in the long run.
     "keeping": {"store.port", "workspace", "journal.queries", "session.queries"},
     "cluster": {"store", "postgres"},
@@ -124,7 +140,10 @@ ROOMS: dict[str, set[str]] = {
         "cluster",
         "workspace",
         "sandbox",
+        "monty",
+        "codemode",
         "file_tools",
+        "browser",
         "store",
         "models",
         "tools",

@@ -15,12 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..address import Address
+from ..browser.browsers import Browsers
 from ..children.children import Children
 from ..children.parts import Child, Kin
 from ..children.parts import Parts as ChildrenParts
-from ..children.runs import RUNS
+from ..children.runs import CLEARED, RUNS
 from ..clock import Clock
 from ..cluster.fence import Fence
+from ..codemode.runs import Executions
 from ..current import current_call, current_turn
 from ..errors import StoreError
 from ..fibers.fibers import Fibers
@@ -44,7 +46,6 @@ from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
 from ..recovery.trials import Trials
-from ..sandbox.sandboxes import Sandboxes
 from ..schedules.alarms import Alarms
 from ..schedules.callbacks import options_of
 from ..schedules.jobs import Jobs
@@ -55,9 +56,11 @@ from ..settings import check_call
 from ..store.borrowed import BorrowedStore
 from ..store.port import AgentStore, Statement
 from ..tasks import begin
+from ..turn.host import Leaves
 from . import queries
 from .chat import Chat
 from .parts import AgentParts
+from .sandboxes import Sandboxes
 from .state import StateBox
 from .unreadable import KeptValues, UnreadableRows
 
@@ -93,6 +96,7 @@ class Actor:
         "address",
         "agent",
         "alarms",
+        "browsers",
         "chat",
         "clock",
         "cls",
@@ -133,6 +137,7 @@ class Actor:
         shared_servers: SharedServers,
         kin: Kin,
         sandboxes: Sandboxes,
+        browsers: Browsers,
     ) -> None:
         self.address, self.id = address, address.id
         self.name, self.cls = address.name, cls
@@ -147,6 +152,8 @@ class Actor:
         self._kin = kin
         self.sandboxes = sandboxes
         """Where scripts of models run, for all agents of this process."""
+        self.browsers = browsers
+        """Where pages are read, for all agents of this process."""
         self._children: Children | None = None
         self.has_runs = False
         """True when children have run as its tools: windows are told of them."""
@@ -207,7 +214,7 @@ class Actor:
         """The tasks that it declares, for one that chats."""
         if issubclass(cls, base):
             self.chat = Chat(parts, resolve_model=resolve_model, trials=trials, mcp=self.used_servers)
-            self.chat.host.below = self._below
+            self.chat.host.below, self.chat.of_clear = self._below, self._note_clear
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""
@@ -239,6 +246,8 @@ class Actor:
         await self.jobs.open()
         if self.has_runs:
             self.background(self.children.runs.reconcile())
+            if kept.get(RUNS) == CLEARED:
+                self.background(self.children.runs.forget())
 
     def cut(self) -> None:
         """Cut running turns where they are, at once. `stop` follows."""
@@ -252,8 +261,11 @@ class Actor:
         if self.chat is not None:
             self.chat.door.refuse()
 
-    async def stop(self, grace: float) -> None:
-        """Stop serving; running turns get `grace` seconds and are then cut where they are."""
+    async def stop(self, grace: float, leaves: Leaves = "process") -> None:
+        """Stop serving; running turns get `grace` seconds and are then cut where they are. Whoever waits for
+        them is told what the agent `leaves` memory for."""
+        if self.chat is not None:
+            self.chat.host.leaves = leaves
         if self._children is not None:
             self._children.runs.leave()
         is_resting = self.chat is not None and await self._note_resting(self.chat)
@@ -263,6 +275,8 @@ class Actor:
         if self._mcp is not None:
             stops.append(self._mcp.close())
         await asyncio.gather(*stops)
+        if self.chat is not None:
+            self.chat.submissions.leave()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -298,6 +312,11 @@ class Actor:
         """True when a call of a turn waits for a child that waits for a person."""
         return self._children is not None and self._children.runs.rests(turn_id, call_id)
 
+    @property
+    def executions(self) -> Executions:
+        """What code of its model has done."""
+        return Executions(self.store, self.clock, self.sandboxes)
+
     # --- children
 
     @property
@@ -323,6 +342,8 @@ class Actor:
                     turns=None if chat is None else chat.host.turns,
                     submit=None if chat is None else chat.submissions.accept,
                     add=None if chat is None else chat.add,
+                    keeps=None if chat is None else chat.keeps,
+                    forgot=lambda: self.save_value(RUNS, True),
                 )
             )
         return self._children
@@ -332,6 +353,10 @@ class Actor:
         if not self.has_runs:
             await self.store.apply([self.save_value(RUNS, True)])
             self.has_runs = True
+
+    def _note_clear(self) -> list[Statement]:
+        """With the conversation go the runs of its calls, be it at the next start."""
+        return [self.save_value(RUNS, CLEARED)] if self.has_runs else []
 
     async def _below(self, turn_id: str) -> Below:
         return await self.children.runs.below(turn_id) if self.has_runs else Below()

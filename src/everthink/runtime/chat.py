@@ -57,6 +57,7 @@ from ..session.compaction import SessionNews, SessionStatus
 from ..session.eviction import Evictor
 from ..session.eviction import Parts as EvictorParts
 from ..session.path_reader import Shape
+from ..session.queries import IS_KEPT
 from ..session.row_size import shortening_of
 from ..session.session import Session
 from ..session.sessions import MAIN, Sessions
@@ -122,6 +123,7 @@ class Chat:
         "degradations",
         "door",
         "host",
+        "of_clear",
         "programmatic",
         "recovery",
         "requests",
@@ -138,6 +140,8 @@ class Chat:
         mcp: Callable[[], McpServers | None],
     ) -> None:
         self._parts, self.trials, self._mcp = parts, trials, mcp
+        self.of_clear: Callable[[], list[Statement]] = list
+        """What others store when the conversation is cleared."""
         words = ToolErrors(parts.store)
         views = Views(lambda: parts.hooks.agent)
         converter = Converter(
@@ -381,6 +385,7 @@ class Chat:
             *host.last_failure.forget(),
             *self.browser.forget(),
             *self.trials.dropping(host.id),
+            *self.of_clear(),
         ]
         try:
             rows = await host.store.apply(commit)
@@ -389,6 +394,10 @@ class Chat:
             raise
         self.cleaning.ask(running)
         return rows
+
+    async def keeps(self, message_id: str) -> bool:
+        """True when a message is kept, in whichever session."""
+        return bool(await self.host.store.fetch(IS_KEPT, message_id))
 
     async def end_questions(self, tools: Collection[str], words: str) -> None:
         """End what calls of these tools ask people: nobody takes an answer any more. The model hears so."""

@@ -42,6 +42,8 @@ from .resuming import chunk_frames, replayed_frames, without_elsewhere
 
 __all__ = ["Publisher", "clearing"]
 
+ERASED = "This conversation was deleted."
+"""What people are told of an answer that is cut off so."""
 clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
 """The connection whose clear this is: it has emptied its own window already."""
 
@@ -190,6 +192,15 @@ class Publisher:
         if is_stored:
             audience.snapshot()
         audience.tell(done, among=set(audience.connections) - watching)
+
+    def erased(self) -> None:
+        """The agent is deleted: what was asked for, or streams, comes to no other end."""
+        tell, active = self._audience.tell, self._state.active
+        for turn in self._state.accepted.values():
+            tell(_failure(turn, ERASED, done=True))
+        if active is not None:
+            tell(_failure(active, ERASED, done=False))
+            tell(_done(active, "error"))
 
     # --- the conversation
 

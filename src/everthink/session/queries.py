@@ -20,6 +20,7 @@ __all__ = [
     "CONTENTS",
     "COUNTS",
     "DEEPEST",
+    "IS_KEPT",
     "KNOWN",
     "KNOWN_AT_ONCE",
     "LAST",
@@ -95,6 +96,7 @@ COUNTS = "SELECT agent, COUNT(*) AS messages FROM messages GROUP BY agent"
 
 LAST = "SELECT MAX(created_at) FROM messages WHERE agent = ?"
 
+IS_KEPT = "SELECT 1 FROM messages WHERE agent = :agent AND id = ? LIMIT 1"
 CONTENTS = (
     "SELECT session, seq, content FROM messages WHERE agent = :agent AND (session, seq) > (?, ?)"
     " ORDER BY session, seq LIMIT 16"

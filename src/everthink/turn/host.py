@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..abort import AbortRegistry
 from ..clock import Clock
+from ..errors import AgentErased, TurnInterrupted
 from ..hooks.runner import HookRunner
 from ..journal.feed import Feed
 from ..journal.open_turns import OpenTurns
@@ -31,7 +32,10 @@ from .last_failure import LastFailure
 if TYPE_CHECKING:
     from .outcome import Recoverer
 
-__all__ = ["TurnHost"]
+__all__ = ["Leaves", "TurnHost", "interrupted"]
+
+Leaves = Literal["process", "alone", "erased"]
+"""What an agent leaves memory for."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -78,6 +82,8 @@ class TurnHost:
     """What calls that run ask a person just now."""
     is_stopping: bool = False
     """The agent leaves memory: a turn that meets what is closed is cut, and has not failed."""
+    leaves: Leaves = "process"
+    """What it leaves memory for: with the process, alone, or because it is deleted."""
     prunes_at: int = 0
     """When chunks of ended turns are next dropped (ms)."""
     recovery: Recoverer = field(init=False)
@@ -88,3 +94,18 @@ class TurnHost:
         if self.views.are_many:
             self.views.forget()
             self.converter.forget()
+
+
+def interrupted(host: TurnHost, request_id: str) -> TurnInterrupted:
+    """What whoever waits for a turn is told when its agent leaves memory."""
+    match host.leaves:
+        case "process":
+            return TurnInterrupted(request_id)
+        case "erased":
+            return AgentErased(request_id)
+        case "alone":
+            return TurnInterrupted(
+                request_id,
+                "its agent leaves memory",
+                next_step="It goes on from there when the agent is next reached; ask for its result then.",
+            )

@@ -9,6 +9,7 @@ of two tools that write at once, the second sees what the first wrote. Files, co
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
@@ -19,7 +20,7 @@ from ..clock import Clock, moment_of
 from ..current import current_call
 from ..errors import AgentError, WorkspaceError
 from ..store.borrowed import lent
-from ..store.port import AgentStore, Statement
+from ..store.port import AgentStore, Row, Statement
 from . import queries, refusals
 from .contents import PART_BYTES, Content, decoded, gathered
 from .objects import ObjectContents
@@ -40,6 +41,8 @@ NamedElsewhere = Callable[[Collection[str]], Awaitable[Collection[str]]]
 """Which of some contents something else names by their hash, such as the result of a tool in a message."""
 
 _PAGE = 500
+_MANY = 2000
+"""More rows or changes than these are turned into others beside the event loop."""
 _BATCH_BYTES = 8 << 20
 """Bytes of contents that are in memory at a time while files are looked through."""
 _ENTIRE = 1 << 62
@@ -130,13 +133,29 @@ class StoredFiles:
 
     async def content(self, hash: str) -> bytes | None:
         """The bytes that have this hash, while they are kept."""
-        found: list[bytes] = []
-        while rows := await self._store.fetch(queries.PART, hash, len(found)):
-            place, encoding, content = rows[0]
+        stream = await self.content_stream(hash)
+        return None if stream is None else b"".join([piece async for piece in stream])
+
+    async def content_stream(self, hash: str) -> AsyncIterator[bytes] | None:
+        """The same, part by part. Raises `ESTALE` at its end when they were forgotten meanwhile."""
+        rows = await self._store.fetch(queries.PART, hash, 0)
+        return self._pieces(hash, rows[0]) if rows else None
+
+    async def _pieces(self, hash: str, row: Row | None) -> AsyncIterator[bytes]:
+        number, seen = 0, hashlib.sha256()
+        while row is not None:
+            place, encoding, content = row
             if place == "object":
-                return await self._object(hash).get(hash)
-            found.append(decoded(encoding, content))
-        return b"".join(found) if found else None
+                async for piece in self._object(hash).stream(hash):
+                    yield piece
+                return
+            piece = decoded(encoding, content)
+            seen.update(piece)
+            yield piece
+            number += 1
+            row = next(iter(await self._store.fetch(queries.PART, hash, number)), None)
+        if seen.hexdigest() != hash:
+            raise refusals.forgotten(hash)
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
         """The bytes of a file, part by part: those that it has now, also when it is written meanwhile."""
@@ -228,7 +247,7 @@ class StoredFiles:
         is_logged: bool = True,
     ) -> Changes:
         now = moment_of(self._clock.now_ms())
-        plan = Plan(self._look_and_count, self._below, now=now, limits=limits)
+        plan = Plan(self._look_and_count, self._below, now=now, limits=limits, pause=_others_turn)
         self._last = -1
         await think(plan)
         if self._last < 0:
@@ -236,14 +255,18 @@ class StoredFiles:
         last, usage = self._last, await self._usage()
         after = plan.usage(usage)
         call_id, turn = self._origin()
+        contents = await self._kept(plan)
         steps = plan.steps if is_logged else []
-        changes = [step.told(last + n, at=now, call_id=call_id, turn=turn) for n, step in enumerate(steps, 1)]
-        kept = [Kept(change, step.before) for change, step in zip(changes, steps, strict=True)]
-        statements = [
-            *await self._kept(plan),
-            *queries.changed(plan.final),
-            *queries.logged(kept),
-        ]
+
+        def written() -> tuple[Changes, list[Statement]]:
+            changes = [
+                step.told(last + n, at=now, call_id=call_id, turn=turn) for n, step in enumerate(steps, 1)
+            ]
+            kept = [Kept(change, step.before) for change, step in zip(changes, steps, strict=True)]
+            return changes, [*contents, *queries.changed(plan.final), *queries.logged(kept)]
+
+        # A folder may have fifty thousand files: others are served meanwhile.
+        changes, statements = await asyncio.to_thread(written) if len(plan.steps) > _MANY else written()
         if conclude is not None:
             await _seen_through(conclude(lent(self._store, statements)))
         elif statements:
@@ -302,7 +325,10 @@ class StoredFiles:
         return queries.entry_of(rows[0]) if rows else None
 
     async def _below(self, folder: str) -> Sequence[Entry]:
-        return [queries.entry_of(row) for row in await self._store.fetch(queries.BELOW, *range_below(folder))]
+        rows = await self._store.fetch(queries.BELOW, *range_below(folder))
+        if len(rows) <= _MANY:
+            return [queries.entry_of(row) for row in rows]
+        return await asyncio.to_thread(lambda: [queries.entry_of(row) for row in rows])
 
     def _object(self, hash: str) -> ObjectContents:
         if self._objects is None:
@@ -406,6 +432,10 @@ class StoredFiles:
             await self._sweep_page("", ())
         except AgentError:
             _log.exception("Old versions of the files of %s could not be forgotten.", self._store.agent)
+
+
+async def _others_turn() -> None:
+    await asyncio.sleep(0)
 
 
 def _rows_of(content: Content) -> list[Statement]:

@@ -208,6 +208,10 @@ class Workspace:
         """The bytes that have this SHA-256 while they are kept, also when the file has changed since."""
         return await self.files.content(hash) if isinstance(self.files, StoredFiles) else None
 
+    async def read_content_stream(self, hash: str) -> AsyncIterator[bytes] | None:
+        """The same piece by piece. `None` when they are not kept."""
+        return await self.files.content_stream(hash) if isinstance(self.files, StoredFiles) else None
+
     async def read_file_stream(self, path: str) -> AsyncIterator[bytes] | None:
         """The bytes of a file, piece by piece, or `None` when there is none."""
         entry = await self.stat(path)
@@ -382,11 +386,15 @@ class Workspace:
             raise TypeError(f"write_file() takes a str, not {type(text).__name__}: see write_file_bytes().")
         return await self._put(path, text.encode("utf-8", "replace"), media_type)
 
-    async def write_file_bytes(self, path: str, data: bytes, media_type: str | None = None) -> Change:
-        """Write bytes as a file."""
+    async def write_file_bytes(
+        self, path: str, data: bytes, media_type: str | None = None, *, if_hash: str | None = None
+    ) -> Change:
+        """Write bytes as a file. With `if_hash` only when it has the bytes with that SHA-256 still, and with
+        `if_hash=""` only when there is no file; otherwise this raises `ESTALE`.
+        """
         if not isinstance(data, bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"write_file_bytes() takes bytes, not {type(data).__name__}.")
-        return await self._put(path, bytes(data), media_type)
+        return await self._put(path, bytes(data), media_type, if_hash)
 
     async def write_file_stream(
         self, path: str, stream: AsyncIterable[bytes], media_type: str | None = None
