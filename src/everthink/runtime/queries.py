@@ -71,7 +71,7 @@ FAMILIES = (
     "CREATE INDEX agents_by_root ON agents (root) WHERE root IS NOT NULL",
 )
 
-# Migration 22: agents whose cleared conversations left bytes (keeping/sweeping.py) are found at start-up.
+# Migration 23: agents whose cleared conversations left bytes (keeping/sweeping.py) are found at start-up.
 SWEEPS = ("CREATE INDEX kv_sweeping ON kv (agent) WHERE name = 'sweep'",)
 
 TO_SWEEP = "SELECT agent FROM kv WHERE name = 'sweep'"
