@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from everthink.monty.sandbox import MontySandbox
 from everthink.sandbox.bash import BashSandbox
 from everthink.sandbox.javascript import JavaScriptSandbox
 from everthink.testing.contracts.sandbox import BashContract, CodeContract
@@ -41,3 +42,10 @@ class TestTypeScript(CodeContract):
 
     async def open(self) -> JavaScriptSandbox:
         return JavaScriptSandbox()
+
+
+class TestPython(CodeContract):
+    language = "python"
+
+    async def open(self) -> MontySandbox:
+        return MontySandbox()
