@@ -39,14 +39,14 @@ async def pages(*, repetitions: int) -> list[Row]:
 
     await whole()
     page = await _median(whole, repetitions)
-    async with browsers.lent("kept", Where(), rules) as tab:
+    async with browsers.lent(("kept",), Where(), rules) as tab:
         again = await _median(lambda: tab.open(f"http://{place}/"), repetitions)
         snapshot = await _median(lambda: tab.snapshot(50_000), repetitions)
         picture = await _median(lambda: tab.picture(is_whole=False), repetitions)
         command = await _median(lambda: tab.send("Page.getFrameTree"), repetitions * 10)
         one = _megabytes()
         for number in range(4):
-            async with browsers.lent(number, Where(), rules) as more:
+            async with browsers.lent((str(number),), Where(), rules) as more:
                 await more.open(f"http://{place}/")
         each = (_megabytes() - one) / 4
     await browsers.close()

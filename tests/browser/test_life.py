@@ -194,7 +194,7 @@ from everthink.browser.browsers import Browsers, Where
 from everthink.guard.rules import Rules
 async def main():
     browsers = Browsers()
-    async with browsers.lent("a", Where(), Rules(allow=[sys.argv[1]])) as tab:
+    async with browsers.lent(("a",), Where(), Rules(allow=[sys.argv[1]])) as tab:
         await tab.open(f"http://{sys.argv[1]}/")
         print("open", flush=True)
         await asyncio.Event().wait()

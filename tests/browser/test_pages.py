@@ -186,6 +186,29 @@ async def test_agents_share_no_cookies_and_no_page() -> None:
         assert (browser.browsers.running, browser.browsers.pages) == (1, 2)
 
 
+async def test_an_agent_that_makes_its_tools_anew_in_each_turn_keeps_its_page(open_app: OpenApp) -> None:
+    async with web(PAGES) as site:
+        place = f"127.0.0.1:{site.port}"
+        agent = await desk_maker(open_app)(
+            get_tools=lambda self: create_browser_tools(allow_addresses=[place], never=["ads.example.com"])
+        )
+        assert (await agent.call("browser_open", url=f"{site.url}/"))["title"] == "Shop"
+        assert (await agent.call("browser_snapshot"))["title"] == "Shop"
+
+
+async def test_an_agent_that_is_erased_leaves_no_page_and_no_cookie(open_app: OpenApp) -> None:
+    page = "<title>t</title><script>document.title = document.cookie; document.cookie = 'seen=1'</script>"
+    async with web({"/": page}) as site:
+        tools = create_browser_tools(allow_addresses=[f"127.0.0.1:{site.port}"])
+        agent = await desk_maker(open_app)(get_tools=lambda self: tools)
+        for title in ("", "seen=1"):
+            assert (await agent.call("browser_open", url=f"{site.url}/"))["title"] == title
+        browsers: Browsers = (await agent.app.open())._browsers
+        await agent.app.erase(agent.app.agent(agent.cls))
+        assert browsers.pages == 0
+        assert (await agent.call("browser_open", url=f"{site.url}/"))["title"] == ""
+
+
 async def test_a_page_can_be_for_one_turn() -> None:
     async with web(PAGES) as site, hand(site, session="turn") as browser:
         await browser.call("open", turn="a", url=f"{site.url}/")

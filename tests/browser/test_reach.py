@@ -161,7 +161,7 @@ async def test_a_page_that_attacks_reaches_nothing_of_this_machine(host: str, pa
         ports = (80, 443, secret.port)
         rules = Rules(allow=[f"{host}:{site.port}"], ports=ports)
         try:
-            async with browsers.lent("a", Where(), rules, resolve=Rebinding()) as tab:
+            async with browsers.lent(("a",), Where(), rules, resolve=Rebinding()) as tab:
                 await tab.open(f"http://{host}:{site.port}/")
                 told = await until_done(tab)
                 assert tab.proxy is not None
@@ -182,7 +182,7 @@ async def test_the_same_page_reaches_what_it_may(packets: Any) -> None:
         attacking(site, other, udp)
         rules = Rules(allow=[f"shop.example.com:{site.port}", f"127.0.0.1:{other.port}"])
         try:
-            async with browsers.lent("a", Where(), rules, resolve=Rebinding()) as tab:
+            async with browsers.lent(("a",), Where(), rules, resolve=Rebinding()) as tab:
                 await tab.open(f"http://shop.example.com:{site.port}/")
                 await until_done(tab)
         finally:

@@ -56,6 +56,13 @@ def test_a_place_that_is_allowed_may_be_near_and_have_a_port_of_its_own() -> Non
             rules.check_url(bad)
 
 
+def test_rules_that_say_the_same_are_equal() -> None:
+    one, same = (Rules(hosts=["a.com", "B.com"], allow=["x.lan:1"]) for _ in range(2))
+    assert (one == same, hash(one) == hash(same)) == (True, True)
+    assert one != Rules(hosts=["a.com"], allow=["x.lan:1"])
+    assert one != Rules(hosts=["a.com", "b.com"], allow=["x.lan:2"])
+
+
 def test_rules_of_nothing_let_nothing_pass() -> None:
     for host in ("example.com", "93.184.216.34", "localhost"):
         with pytest.raises(BlockedAddress):

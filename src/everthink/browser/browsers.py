@@ -23,12 +23,16 @@ from .channels import connect
 from .chromium import launched
 from .tab import Tab
 
-__all__ = ["Browsers", "Where"]
+__all__ = ["Browsers", "Key", "Where"]
 
 log = logging.getLogger("everthink.browser")
 
 IDLE_AFTER = 600.0
 MOST_PAGES = 20
+
+
+Key = tuple[str, *tuple[Hashable, ...]]
+"""Whose page it is: the id of the agent, then whatever else tells its pages apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Where:
 class _Running:
     connection: Connection
     stack: AsyncExitStack
-    tabs: dict[Hashable, Tab] = field(default_factory=dict[Hashable, Tab])
+    tabs: dict[Key, Tab] = field(default_factory=dict["Key", Tab])
     users: dict[Tab, int] = field(default_factory=dict["Tab", int])
     timers: dict[Tab | None, asyncio.TimerHandle] = field(
         default_factory=dict["Tab | None", asyncio.TimerHandle]
@@ -74,7 +78,7 @@ class Browsers:
     @asynccontextmanager
     async def lent(
         self,
-        key: Hashable | None,
+        key: Key | None,
         where: Where,
         rules: Rules,
         *,
@@ -96,6 +100,13 @@ class Browsers:
                 await self._ended(running, tab)
             elif not running.users.get(tab, 1):
                 self._later(running, tab)
+
+    async def forget(self, agent: str) -> None:
+        """Close the pages of an agent, and of all below it, with their cookies."""
+        for running in list(self._running.values()):
+            for (owner, *_), tab in list(running.tabs.items()):
+                if owner == agent or owner.startswith(f"{agent}/sub/"):
+                    await self._ended(running, tab)
 
     async def close(self) -> None:
         """End every browser. Those that wait for one hear that it is gone."""
@@ -148,9 +159,9 @@ class Browsers:
 
     # --- pages
 
-    async def _tab(self, running: _Running, key: Hashable | None, rules: Rules, timeout: float) -> Tab:
+    async def _tab(self, running: _Running, key: Key | None, rules: Rules, timeout: float) -> Tab:
         """The page of a key, counted as in use."""
-        while (tab := running.tabs.get(key)) is None or tab.is_gone:
+        while (tab := running.tabs.get(key) if key is not None else None) is None or tab.is_gone:
             if len(running.users) >= self._most:
                 await self._make_room(running)
                 continue  # somebody else with this key may have been quicker

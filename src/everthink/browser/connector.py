@@ -62,7 +62,7 @@ def _function(
     *,
     required: list[str] | None = None,
 ) -> Tool:
-    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         schema["required"] = required
     policy = "report" if name == "cdp_send" else "rerun"

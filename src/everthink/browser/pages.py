@@ -24,7 +24,7 @@ from ..models.structured import structured
 from ..tools.context import ToolContext
 from . import scripts
 from .bounds import bounded
-from .browsers import Browsers, Where
+from .browsers import Browsers, Key, Where
 from .tab import MOST_HTML, Tab
 
 __all__ = ["Pages", "as_tool_error"]
@@ -176,8 +176,9 @@ class Pages:
     @asynccontextmanager
     async def kept(self, ctx: ToolContext) -> AsyncGenerator[Tab]:
         """The page of the agent, or of its turn; one that is gone is replaced by an empty one."""
-        agent = getattr(ctx.agent, "id", None)
-        key = (id(self), agent, ctx.turn_id if self.session == "turn" else "")
+        # Not who these tools are: an agent makes its tools anew in each turn.
+        turn = ctx.turn_id if self.session == "turn" else ""
+        key = (getattr(ctx.agent, "id", ""), turn, self.rules, self.resolve, self.timeout)
         async with self._lent(ctx, key) as tab:
             yield tab
 
@@ -188,7 +189,7 @@ class Pages:
             yield tab
 
     @asynccontextmanager
-    async def _lent(self, ctx: ToolContext, key: Any) -> AsyncGenerator[Tab]:
+    async def _lent(self, ctx: ToolContext, key: Key | None) -> AsyncGenerator[Tab]:
         with as_tool_error():
             async with self._home(ctx).lent(
                 key, self.where, self.rules, timeout=self.timeout, resolve=self.resolve

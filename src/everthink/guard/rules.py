@@ -57,6 +57,16 @@ class Rules:
         """The places that may lead anywhere."""
         self._ports = frozenset(ports)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rules) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    @property
+    def _parts(self) -> tuple[frozenset[str] | frozenset[int] | None, ...]:
+        return self._hosts, self._never, self.allow, self._ports
+
     @classmethod
     def nothing(cls) -> Self:
         """Rules that let nothing pass."""

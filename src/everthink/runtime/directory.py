@@ -767,6 +767,7 @@ class Directory:
             await asyncio.wait([*leaving, *starts])
         actors = [start.result() for start in starts if _is_up(start)]
         await asyncio.gather(*(self._end(actor) for actor in actors))
+        await self._browsers.forget(key.id)
         closing = RESTART
         try:
             fence = self._claims.fence(key.id) or await self._claims.take(key)
