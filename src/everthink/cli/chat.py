@@ -5,14 +5,12 @@ the person (main thread) <--> chat <--> Conversation (its own thread and loop) <
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import queue
 import sys
-import threading
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import click
@@ -20,6 +18,7 @@ import click
 if TYPE_CHECKING:
     from ..client import Conversation, Reply, ToolQuestion
     from ..client.below import Asking, Below
+    from ..client.beside import Here
     from ..client.fields import Field
     from ..errors import AgentError, NoSuchChild, NotConnected
     from ..tools.question import Form
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-T = TypeVar("T")
 Filled = dict[str, dict[str, Any]]
 """What a person answered, by the names of the forms."""
 
@@ -77,6 +75,7 @@ HELP = """\
 @click.option("--token", envvar="EVERTHINK_TOKEN", help="Sent as the query parameter `token`.")
 def command(whom: str | None, server: str, message: str | None, yes: bool, token: str | None) -> None:
     """Chat in the terminal."""
+    from ..client.beside import beside
     from ..client.line import is_closed
     from ..errors import NoSuchChild, NotConnected
     from .screen import Screen
@@ -88,7 +87,7 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
     screen = Screen()
     _tell_unused(whom)
     url = address_of(whom, server, token)
-    with _loop() as here:
+    with beside() as here:
         try:
             room, below = here.run(_opened(url, screen))
         except NoSuchChild as error:
@@ -361,6 +360,8 @@ class Chat:
         return bool(asking)
 
     def _answer_child(self, one: Asking) -> None:
+        from ..client.below import as_written
+
         screen, below = self._screen, self._below
         if (question := one.question) is not None:
             screen.line(f"  {one.whom} asks you something:")
@@ -375,17 +376,9 @@ class Chat:
         with contextlib.suppress(EOFError):
             hint = "  Its result, text or JSON (an empty line leaves it to a browser)> "
             if text := screen.prompt(hint).strip():
-                self._here.run(below.answer(one, _read(text)))
+                self._here.run(below.answer(one, as_written(text)))
                 return
         screen.line(f"  … {_name(one.part)} waits for a browser that is connected to {one.whom}", "dim")
-
-
-def _read(text: str) -> Any:
-    """What a person wrote, as JSON if it is some."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _name(part: dict[str, Any]) -> str:
@@ -498,37 +491,6 @@ def _asking_for(field: Field) -> str:
     words = [field.label, field.help and f"- {field.help}", hint and f"({hint})"]
     default = "" if field.default is None else f"[{field.named(field.default)}]"
     return " ".join(word for word in (*words, default) if word)
-
-
-# --- a loop beside the main thread, which belongs to the person
-
-
-class Here:
-    """Runs coroutines on the other thread's loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def start(self, work: Coroutine[Any, Any, T]) -> Any:
-        """Begin `work`; `result()` of what is returned waits for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` and wait for it."""
-        return self.start(work).result()
-
-
-@contextlib.contextmanager
-def _loop() -> Generator[Here]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="everthink chat", daemon=True)
-    thread.start()
-    try:
-        yield Here(loop)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(2)
-        loop.close()
 
 
 # --- addresses

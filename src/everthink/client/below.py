@@ -9,6 +9,7 @@ it is listened to as well, at its own address, for as long as its run goes on.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
@@ -24,7 +25,7 @@ from .conversation import Conversation
 from .questions import ToolQuestion, approval_of, question_in
 from .runs import ChildRun, RunEvent
 
-__all__ = ["Asking", "Below"]
+__all__ = ["Asking", "Below", "as_written"]
 
 log = logging.getLogger("everthink.client")
 
@@ -196,3 +197,11 @@ def _waits(part: Part, is_over: bool) -> bool:
 def _called(run: ChildRun) -> str:
     shown = run.display.get("name")
     return shown if isinstance(shown, str) and shown else run.agent_type
+
+
+def as_written(text: str) -> Any:
+    """What a person wrote as the result of a tool: JSON if it is some, else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -33,9 +33,7 @@ class Found:
 async def looked() -> list[Found]:
     """Try each of them."""
     return [
-        await _locked(
-            "code", MontySandbox(), "The tool execute says so when it is called. See docs/sandbox.md"
-        ),
+        await _locked("code", MontySandbox(), "The tool execute does not run Python. See docs/sandbox.md"),
         await _locked("bash", BashSandbox(), "Agents do without the tool bash. See docs/sandbox.md"),
         await _locked(
             "javascript", JavaScriptSandbox(), "JavaScript and TypeScript do not run. See docs/sandbox.md"
