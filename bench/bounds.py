@@ -24,7 +24,7 @@ from .work import SHORT
 
 UNBOUND = "unbound"
 COLUMNS = (UNBOUND, OURS)
-AGENTS, TURNS = 20, 40
+AGENTS, TURNS = 60, 10
 MOST = 1.03
 """What a turn may cost, against the same without bounds."""
 

@@ -19,7 +19,6 @@ import {
   placeFromUrl,
   urlOf,
   useConversations,
-  visited,
   type AgentInfo,
   type ChildInfo,
   type Hop,
@@ -87,9 +86,7 @@ export function App() {
       history.replaceState(null, "", urlOf({ agent, name, sub }));
       setPlace({ agent, name, sub });
     }
-    // One that may not be entered is not where we were.
-    if (known.entry ? known.entry.open : known.trouble) visited({ agent, name });
-  }, [agent, name, place, known.entry?.open, known.trouble]);
+  }, [agent, name, place]);
 
   // A child that has just begun is not listed yet, and how its run ends is told to its parent alone.
   const current = known.list.find((one) => one.name === name);

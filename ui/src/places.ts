@@ -1,6 +1,6 @@
 /** Which agents there are, which conversations, and where we are. */
 
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import { ask } from "./asking";
 
 /** `stand_in`: the demo model answers, and why. `chats`: false for one without a conversation. */
@@ -94,12 +94,19 @@ function book(): Record<string, string> {
   }
 }
 
-export function visited({ agent, name }: Place): void {
+function write(changed: Record<string, string>): void {
   try {
-    localStorage.setItem(KEY, JSON.stringify({ ...book(), [agent]: name }));
+    localStorage.setItem(KEY, JSON.stringify(changed));
   } catch {
     // Private mode or full: then a new conversation is begun next time.
   }
+}
+
+const visited = ({ agent, name }: Place): void => write({ ...book(), [agent]: name });
+
+function forgotten({ agent, name }: Place): void {
+  const { [agent]: last, ...others } = book();
+  if (last === name) write(others);
 }
 
 export const latest = (agent: string): string | undefined => book()[agent];
@@ -117,17 +124,32 @@ export function useConversations(agent: string | undefined, name: string | undef
   // What was said first here, until the server tells the name.
   const [first, setFirst] = useState<Record<string, string>>({});
 
+  // Where we are, and where we went last with each agent: answers come when we may be elsewhere already.
+  const here = useRef({ agent, name });
+  here.current = { agent, name };
+  const went = useRef<Record<string, string>>({});
+  if (agent && name) went.current[agent] = name;
+  const asked = useRef(0);
+  const answered = useRef(0);
+
   const refresh = useCallback(async () => {
+    const { agent, name } = here.current;
     if (!agent) return;
+    const number = ++asked.current;
     const entering = name ? `?open=${encodeURIComponent(name)}` : "";
     const { value, trouble } = await ask<List>(`/everthink/conversations/${agent}${entering}`);
+    // One that may not be entered is not where we were. Of one that was left meanwhile the answer still counts.
+    const mayEnter = value?.entry ? value.entry.open : trouble !== null;
+    if (name && mayEnter && went.current[agent] === name) visited({ agent, name });
+    if (number < answered.current) return; // a later question was answered before
+    answered.current = number;
     setTold((before) => ({
       agent,
       list: value?.conversations ?? (before?.agent === agent ? before.list : []),
       entry: value?.entry ?? null,
       trouble,
     }));
-  }, [agent, name]);
+  }, []);
 
   useEffect(() => {
     void refresh();
@@ -138,12 +160,13 @@ export function useConversations(agent: string | undefined, name: string | undef
       removeEventListener("visibilitychange", look);
       removeEventListener("focus", look);
     };
-  }, [refresh]);
+  }, [refresh, agent, name]);
 
   /** Returns what speaks against it. */
   const change = useCallback(
     async (name: string, deed: "rename" | "erase", body: Record<string, string>) => {
       const { trouble } = await ask(`/everthink/conversations/${agent}/${name}/${deed}`, body);
+      if (agent && deed === "erase" && trouble === null) forgotten({ agent, name });
       await refresh();
       return trouble;
     },

@@ -45,11 +45,22 @@ export const journeys = {
     await tab.shows(/w2/);
     await tab.page.getByLabel("Search what was said").fill("");
 
-    // Deleting asks first, and is for everybody.
+    // Deleting asks first, and is for everybody. Who leaves before the server has said that the next one may be
+    // entered has been there all the same.
+    let answer;
+    const held = new Promise((resolve) => (answer = resolve));
+    await tab.page.route(/conversations\/archive\?open=/, (route) => held.then(() => route.continue()));
     await tab.button("Delete text 3").click();
     await tab.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
     await tab.page.getByRole("heading", { name: "Greetings" }).waitFor();
-    await entry(tab, "text 3").waitFor({ state: "detached" });
+    await tab.button("TravelGuide").click();
+    await tab.page.getByRole("heading", { name: "TravelGuide" }).waitFor();
+    answer();
+    await tab.page.waitForFunction((name) => JSON.parse(localStorage.getItem("everthink.last")).archive === name, room);
+    await tab.page.goto(`${given.page}/?agent=archive`); // no name: back to what was used last
+    await tab.page.getByRole("heading", { name: "Greetings" }).waitFor();
+    await entry(tab, "Greetings").waitFor();
+    same(await entry(tab, "text 3").count(), 0, "what is still listed");
     await other.reload();
     await entry(other, "Greetings").waitFor();
     same(await entry(other, "text 3").count(), 0, "what another browser still lists");
@@ -57,5 +68,7 @@ export const journeys = {
 
     await tab.button("TravelGuide").click();
     await tab.page.getByRole("heading", { name: "TravelGuide" }).waitFor();
+    await tab.page.goto(`${given.page}/?agent=archive`);
+    await tab.page.getByRole("heading", { name: "Greetings" }).waitFor();
   },
 };
