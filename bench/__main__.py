@@ -16,7 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from everthink.browser.chromium import find_chromium
+
 from . import (
+    bounds,
+    browser,
     codemode,
     families,
     file_tools,
@@ -72,6 +76,8 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
         take(await sandbox.scripts(repetitions=3 if quick else 20))
     if importlib.util.find_spec("pydantic_monty") is not None:
         take(await codemode.code(repetitions=3 if quick else 20))
+    if importlib.util.find_spec("html_to_markdown") is not None and find_chromium() is not None:
+        take(await browser.pages(repetitions=3 if quick else 20))
     take(await workspace.workspace(folder, quick=quick))
     take(await file_tools.offered(folder, turns=100 if quick else 600))
     take(standing.imports(packages, repetitions=2 if quick else 10))
@@ -107,7 +113,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a first look, not a result")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures there")
     parser.add_argument("--folder", default=".", help="where the databases go: a real disk (default: here)")
-    parser.add_argument("--only", choices=("process", "sockets", "strangers"), help="one of the tables")
+    parser.add_argument(
+        "--only", choices=("process", "sockets", "bounds", "strangers"), help="one of the tables"
+    )
     parser.add_argument(
         "--input", default="", help="of the inputs of strangers, those with this in their name"
     )
@@ -124,6 +132,7 @@ def main() -> None:
 
     process: list[Row] = []
     network: list[Row] = []
+    cost: list[Row] = []
     costly: list[strangers.Found] = []
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.folder) as name:
         folder = Path(name).resolve()
@@ -131,6 +140,8 @@ def main() -> None:
             asyncio.run(in_process(folder, quick=options.quick, take=into(process)))
         if options.only in (None, "sockets"):
             sockets.measured(folder, quick=options.quick, take=into(network))
+        if options.only in (None, "bounds"):
+            bounds.measured(folder, quick=options.quick, take=into(cost))
         if options.only in (None, "strangers"):
             strangers.measured(folder, quick=options.quick, take=into(costly), only=options.input)
     print(f"{time.strftime('%Y-%m-%d')}, {machine}")
@@ -138,6 +149,8 @@ def main() -> None:
         print(f"\n{table(process, COLUMNS, 'floor', 'peer')}")
     if network:
         print(f"\n{table(network, sockets.COLUMNS, 'bare', 'Think')}")
+    if cost:
+        print(f"\n{table(cost, bounds.COLUMNS, 'unbound', 'Think')}")
     if costly:
         print(f"\n{strangers.table(costly)}")
     if options.json:
@@ -146,6 +159,7 @@ def main() -> None:
             "machine": machine,
             "rows": [*map(dataclasses.asdict, process)],
             "sockets": [*map(dataclasses.asdict, network)],
+            "bounds": [*map(dataclasses.asdict, cost)],
             "strangers": [*map(dataclasses.asdict, costly)],
         }
         options.json.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -11,9 +11,9 @@ from everthink.clock import SystemClock
 from everthink.codemode import queries
 from everthink.codemode.execution import Execution
 from everthink.codemode.functions import functions_of
+from everthink.monty.sandbox import MontySandbox
 from everthink.open_store import open_store
 from everthink.runtime.schema import MIGRATIONS
-from everthink.sandbox.monty import MontySandbox
 from everthink.sandbox.port import Job, NoHost
 from everthink.store.port import AgentStore
 from everthink.tools.tool import Tool

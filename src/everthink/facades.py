@@ -22,6 +22,7 @@ FACADES = (
     "workspace",
     "file_tools",
     "codemode",
+    "browser",
     "recovery",
     "fibers",
     "timers",

@@ -43,6 +43,7 @@ def check_every_cut(chunks: list[ui.Chunk], *, id: str = "m") -> None:
             so_far.apply(chunks[place])
 
 
+@pytest.mark.slow
 @unhurried
 @given(chunk_streams())
 def test_a_stream_cut_at_any_chunk_folds_to_the_same_message(chunks: list[ui.Chunk]) -> None:
@@ -58,6 +59,7 @@ def test_a_trip_through_json_changes_nothing(chunks: list[ui.Chunk]) -> None:
     check_every_cut(stored)
 
 
+@pytest.mark.slow
 @unhurried
 @given(chunk_streams(), st.lists(st.integers(0, 60), max_size=4))
 def test_any_number_of_cuts_is_as_good_as_none(chunks: list[ui.Chunk], places: list[int]) -> None:
@@ -68,6 +70,7 @@ def test_any_number_of_cuts_is_as_good_as_none(chunks: list[ui.Chunk], places: l
     assert accumulator.message() == fold(chunks, id="m").message()
 
 
+@pytest.mark.slow
 @unhurried
 @given(chunk_streams())
 def test_folding_leaves_the_chunks_as_they_were(chunks: list[ui.Chunk]) -> None:

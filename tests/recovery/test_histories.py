@@ -288,6 +288,7 @@ async def _play(history: list[str], continues: Literal["prefill", "prompt"]) -> 
         await store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("continues", ["prefill", "prompt"])
 @settings(
     max_examples=sample(120, 1000),

@@ -172,6 +172,7 @@ async def test_empty_fragments_pile_nothing_up(serve: Serve) -> None:
     bad.leave()
 
 
+@pytest.mark.slow
 async def test_a_flood_of_small_frames_keeps_nobody_waiting(serve: Serve) -> None:
     # Given a hundred thousand frames of seven bytes, in one go
     server = await serve(Assistant)

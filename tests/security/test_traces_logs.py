@@ -42,6 +42,7 @@ def written() -> Iterator[io.StringIO]:
     logger.removeHandler(handler)
 
 
+@pytest.mark.slow
 def test_every_logger_of_ours_is_guarded() -> None:
     named = {
         node.args[0].value

@@ -64,6 +64,7 @@ def is_refused(text: str) -> bool:
     return isinstance(decode(text, Limits()), Refused)
 
 
+@pytest.mark.slow
 async def test_thousands_of_hostile_frames_change_nothing(
     open_app: OpenApp, caplog: pytest.LogCaptureFixture
 ) -> None:

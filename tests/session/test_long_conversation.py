@@ -135,6 +135,7 @@ def objects() -> int:
     return len(gc.get_objects())
 
 
+@pytest.mark.slow
 async def test_a_turn_after_thousands_of_messages_costs_what_it_cost_at_the_beginning(tmp_path: Path) -> None:
     prompts = Prompts()
     cls = adder(prompts)

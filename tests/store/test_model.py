@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,7 @@ def test_memory_does_what_a_dictionary_does(plan: list[list[list[Step]]]) -> Non
     asyncio.run(check(":memory:", plan))
 
 
+@pytest.mark.slow
 @settings(some, max_examples=60)
 @given(plan=bursts)
 def test_postgresql_does_what_a_dictionary_does(plan: list[list[list[Step]]], postgres_url: str) -> None:

@@ -186,6 +186,7 @@ def test_a_file_finds_what_a_dictionary_finds_and_its_index_is_what_a_new_one_wo
     assert is_in_step(path)
 
 
+@pytest.mark.slow
 @settings(some, max_examples=40)
 @given(plan=bursts)
 def test_postgresql_finds_what_a_dictionary_finds(plan: list[list[list[Change]]], postgres_url: str) -> None:
@@ -241,6 +242,7 @@ def test_no_text_and_no_words_upset_sqlite(content: str, words: list[str]) -> No
     asyncio.run(write_and_search(":memory:", content, words))
 
 
+@pytest.mark.slow
 @settings(some, max_examples=60)
 @given(content=st.text(st.characters()), words=anything)
 def test_no_text_and_no_words_upset_postgresql(content: str, words: list[str], postgres_url: str) -> None:

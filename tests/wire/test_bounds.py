@@ -41,6 +41,7 @@ def within(**limits: int) -> Limits:
     return Limits(**limits)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(ANYTHING, st.booleans(), st.booleans())
 def test_values_and_levels_are_counted_exactly(value: Any, is_ascii: bool, as_bytes: bool) -> None:

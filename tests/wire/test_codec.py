@@ -305,6 +305,7 @@ def test_a_message_that_is_none_is_named() -> None:
 # --- anything at all
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     st.one_of(

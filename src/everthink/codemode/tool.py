@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from ..errors import InvalidSettings, ToolDefinitionError, ToolError
 from ..file_tools.place import is_stored
-from ..sandbox.monty_advice import LACKS
+from ..monty.advice import LACKS
 from ..sandbox.port import Job, Limits, Outcome, Sandbox
 from ..settings import shown
 from ..tools.collect import as_tools

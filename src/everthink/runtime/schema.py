@@ -51,4 +51,7 @@ MIGRATIONS = (
     Migration(18, "files", workspace.TABLES),
     Migration(19, "the order of paths", workspace.BYTE_ORDER, only="postgres"),
     Migration(20, "code that calls tools", codemode.TABLES),
+    Migration(21, "attachments are files", attachments.MOVED["sqlite"], only="sqlite"),
+    Migration(22, "attachments are files", attachments.MOVED["postgres"], only="postgres"),
+    Migration(23, "one place for files", (*attachments.DROPPED, *runtime.SWEEPS)),
 )

@@ -7,7 +7,21 @@
 
 from __future__ import annotations
 
-__all__ = ["CLONE", "CLONE3", "DENIED", "PRCTL", "SECCOMP", "TGKILL", "TO_BEGIN"]
+__all__ = [
+    "CLONE",
+    "CLONE3",
+    "DENIED",
+    "FILES",
+    "MACHINE",
+    "NETWORK",
+    "OLD",
+    "PRCTL",
+    "PROGRAMS",
+    "SECCOMP",
+    "TGKILL",
+    "TO_BEGIN",
+    "Numbers",
+]
 
 Numbers = tuple[int | None, int | None]
 
