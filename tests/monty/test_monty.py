@@ -46,7 +46,10 @@ async def test_it_can_run_here_and_its_workers_are_locked_in(sandbox: MontySandb
 async def test_without_the_extra_it_says_what_to_install(
     sandbox: MontySandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(monty_workers, "find_spec", lambda name: None)
+    def nothing(name: str) -> None:
+        return None
+
+    monkeypatch.setattr(monty_workers, "find_spec", nothing)
     assert "pip install 'everthink[sandbox]'" in (await sandbox.check() or "")
 
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dates
 import functools
-import math
 import os
 import signal
 import time
@@ -21,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..sandbox.checks import refusal
 from ..sandbox.child import CannotStart
@@ -462,42 +460,3 @@ def _modules(names: Mapping[str, str]) -> dict[str, Any]:
         )
         for module, functions in stubs.items()
     }
-
-
-# --- values on their way: JSON, and bytes
-
-DEEPEST = 100
-
-
-def to_guest(value: Any) -> Any:
-    """A value of ours as a guest gets it; what it cannot have is text."""
-    return _plain(value, 0)
-
-
-def from_guest(value: Any) -> Any:
-    """A value of a guest: what is no JSON is written as text, tuples and sets as lists."""
-    return _plain(value, 0)
-
-
-def _plain(value: Any, depth: int) -> Any:
-    if depth > DEEPEST:
-        return "…"
-    match value:
-        case None | bool() | int() | str() | bytes():
-            return value
-        case float():
-            return value if math.isfinite(value) else str(value)
-        case bytearray() | memoryview():
-            return bytes(cast("bytes", value))
-        case dates.datetime() | dates.date() | dates.time():
-            return value.isoformat()
-        case Mapping():
-            items = cast("Mapping[Any, Any]", value).items()
-            return {key if isinstance(key, str) else str(key): _plain(one, depth + 1) for key, one in items}
-        case set() | frozenset():
-            return [_plain(one, depth + 1) for one in cast("set[Any]", value)]
-        case Sequence():
-            return [_plain(one, depth + 1) for one in cast("Sequence[Any]", value)]
-        case _:
-            attributes: Any = getattr(value, "attributes", None)
-            return _plain(attributes, depth + 1) if isinstance(attributes, Mapping) else str(value)
