@@ -13,8 +13,8 @@ from itertools import groupby
 from typing import Any, Literal
 from urllib.parse import quote
 
+from .. import text_diff
 from ..clock import ms_of
-from ..workspace import diff
 from ..workspace.port import Change, Entry
 
 __all__ = ["HEAD_BYTES", "Net", "Shape", "disposition", "entry", "groups", "net", "shape_of", "unified"]
@@ -152,6 +152,6 @@ def _group(turn: str | None, changes: Sequence[Change]) -> Json:
 def unified(path: str, before: str, after: str) -> str:
     """The difference of two texts. Raises `EFBIG` when they are too long to be compared."""
     if before and after:
-        return diff.unified(before, after, old=path, new=path)
+        return text_diff.unified(before, after, old=path, new=path)
     sign, lines = ("+", after.splitlines()) if after else ("-", before.splitlines())
     return "\n".join(f"{sign}{line}" for line in lines)

@@ -27,6 +27,7 @@ from ..sandbox.kept import Kept
 from ..sandbox.port import Host, HostRefused, Isolation, Job, Language, NoHost, Outcome, Pause, Stream
 from .advice import BUILTINS, advised, blocking
 from .files import FILES, HostFiles, Tree, answered
+from .values import from_guest, to_guest
 from .workers import MEMORY, Workers
 
 if TYPE_CHECKING:

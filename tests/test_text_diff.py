@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everthink.workspace import diff
+from everthink import text_diff
 
 
 def applied(before: str, difference: str) -> str:
@@ -27,11 +27,11 @@ def applied(before: str, difference: str) -> str:
     return "\n".join(made + lines[at:])
 
 
-@pytest.mark.parametrize("steps", [0, 10, 100, diff.MOST_STEPS])
+@pytest.mark.parametrize("steps", [0, 10, 100, text_diff.MOST_STEPS])
 def test_a_difference_leads_from_one_text_to_the_other_also_when_it_ends_early(
     steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diff, "MOST_STEPS", steps)
+    monkeypatch.setattr(text_diff, "MOST_STEPS", steps)
     dice = random.Random(steps)
     for _ in range(300):
         one = [dice.choice("abcde") for _ in range(dice.randrange(30))]
@@ -40,7 +40,7 @@ def test_a_difference_leads_from_one_text_to_the_other_also_when_it_ends_early(
             other.insert(dice.randrange(len(other) + 1), dice.choice("abx"))
         before, after = "\n".join(one), "\n".join(other)
         if before != after:
-            assert applied(before, diff.unified(before, after, old="a", new="b")) == after
+            assert applied(before, text_diff.unified(before, after, old="a", new="b")) == after
 
 
 def test_texts_of_lines_that_are_all_alike_are_compared_in_so_many_steps(
@@ -58,12 +58,12 @@ def test_texts_of_lines_that_are_all_alike_are_compared_in_so_many_steps(
     one = [f"{n % 40}" for n in range(9_000)]
     other = [f"{n * 7 % 40}" for n in range(9_000)]
     before, after = "\n".join(one), "\n".join(other)
-    found = diff.unified(before, after, old="a", new="b")
-    assert looked_at <= diff.MOST_STEPS
+    found = text_diff.unified(before, after, old="a", new="b")
+    assert looked_at <= text_diff.MOST_STEPS
     assert applied(before, found) == after
 
     # And what both begin and end with costs nothing
     looked_at = 0
     before, after = "\n".join(["x"] * 9_000), "\n".join([*["x"] * 5_000, "new", *["x"] * 3_000])
-    found = diff.unified(before, after, old="a", new="b")
+    found = text_diff.unified(before, after, old="a", new="b")
     assert (looked_at, applied(before, found)) == (0, after)
