@@ -23,7 +23,7 @@ CRASHED := everthink.testing.crashtest.sample
 SAMPLES := Traveller:sample AskedTraveller:sample Agency:sample_family AskedAgency:sample_family
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox lint types format bench clean
+.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox files lint types format bench clean
 
 help: ## List what you can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,8 +61,9 @@ crashtest: $(INSTALLED) ## Kill the sample agents at every commit, on SQLite and
 soak: $(INSTALLED) ## Kill a server with 200 agents every 20 seconds for 10 minutes (ARGS="--minutes 1")
 	@$(BIN)/python -m everthink.testing.crashtest.soak $(ARGS)
 
-fuzz: $(INSTALLED) ## Send 20,000 random frames and 4,000 random requests to a server (SEED=7)
-	@EVERTHINK_THOROUGH=1 FUZZ_FRAMES=20000 FUZZ_REQUESTS=4000 FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/security/test_fuzz.py tests/server/test_fuzz.py $(ARGS)
+fuzz: $(INSTALLED) ## Send 20,000 random frames and 12,000 random requests to a server (SEED=7)
+	@EVERTHINK_THOROUGH=1 FUZZ_FRAMES=20000 FUZZ_REQUESTS=4000 FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/security/test_fuzz.py \
+		tests/security/test_fuzz_doors.py tests/server/test_fuzz.py $(ARGS)
 
 races: $(INSTALLED) ## Take agents over under fire a thousand times, on PostgreSQL (RACES=5000)
 	@scripts/ensure-postgres
@@ -75,8 +76,12 @@ walks: $(INSTALLED) ## Let windows, deaths and long conversations go a thousand 
 churn: $(INSTALLED) ## Watch memory while a thousand people come and go for 10 minutes (ARGS="--minutes 3")
 	@$(BIN)/python -m bench.churn $(ARGS)
 
-sandbox: $(INSTALLED) ## Run 1,500 scripts in one sandbox and look whether memory and descriptors stay flat
-	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/sandbox/test_bash.py -k many_scripts $(ARGS)
+sandbox: $(INSTALLED) ## Run 1,500 scripts in a child of every engine and look whether memory and descriptors stay flat
+	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/sandbox -k many_scripts $(ARGS)
+
+files: $(INSTALLED) ## Kill a process at every commit while it works in files, takes a turn back and brings it back, on both databases
+	@scripts/ensure-postgres
+	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/crash/test_files_killed.py tests/crash/test_workspace_killed.py $(ARGS)
 
 lint: $(INSTALLED) ## Check style and formatting
 	@$(BIN)/ruff check . scripts/cases scripts/llms scripts/reference scripts/with-postgres

@@ -19,6 +19,7 @@ from typing import Any
 from everthink.browser.chromium import find_chromium
 
 from . import (
+    bounds,
     browser,
     families,
     file_tools,
@@ -109,7 +110,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a first look, not a result")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures there")
     parser.add_argument("--folder", default=".", help="where the databases go: a real disk (default: here)")
-    parser.add_argument("--only", choices=("process", "sockets", "strangers"), help="one of the tables")
+    parser.add_argument(
+        "--only", choices=("process", "sockets", "bounds", "strangers"), help="one of the tables"
+    )
     parser.add_argument(
         "--input", default="", help="of the inputs of strangers, those with this in their name"
     )
@@ -126,6 +129,7 @@ def main() -> None:
 
     process: list[Row] = []
     network: list[Row] = []
+    cost: list[Row] = []
     costly: list[strangers.Found] = []
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.folder) as name:
         folder = Path(name).resolve()
@@ -133,6 +137,8 @@ def main() -> None:
             asyncio.run(in_process(folder, quick=options.quick, take=into(process)))
         if options.only in (None, "sockets"):
             sockets.measured(folder, quick=options.quick, take=into(network))
+        if options.only in (None, "bounds"):
+            bounds.measured(folder, quick=options.quick, take=into(cost))
         if options.only in (None, "strangers"):
             strangers.measured(folder, quick=options.quick, take=into(costly), only=options.input)
     print(f"{time.strftime('%Y-%m-%d')}, {machine}")
@@ -140,6 +146,8 @@ def main() -> None:
         print(f"\n{table(process, COLUMNS, 'floor', 'peer')}")
     if network:
         print(f"\n{table(network, sockets.COLUMNS, 'bare', 'Think')}")
+    if cost:
+        print(f"\n{table(cost, bounds.COLUMNS, 'unbound', 'Think')}")
     if costly:
         print(f"\n{strangers.table(costly)}")
     if options.json:
@@ -148,6 +156,7 @@ def main() -> None:
             "machine": machine,
             "rows": [*map(dataclasses.asdict, process)],
             "sockets": [*map(dataclasses.asdict, network)],
+            "bounds": [*map(dataclasses.asdict, cost)],
             "strangers": [*map(dataclasses.asdict, costly)],
         }
         options.json.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""A server process: `python -m bench.served everthink|strangers|floor FOLDER`. Prints its port.
+"""A server process: `python -m bench.served everthink|unbound|strangers|floor FOLDER`. Prints its port.
 
 everthink runs as `everthink serve` runs it. The floor is a bare Starlette socket under uvicorn as it comes,
 without compression: for each question it sends the frames that everthink sent (FOLDER/frames.json), at the
@@ -25,8 +25,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from everthink import App
 from everthink.server import Limits
+from everthink.serving.page import WithPage
 from everthink.serving.process import listen, quiet_logs, run
+from everthink.serving.target import Loaded
 
+from .bounds import lift
 from .ours import agent_class, family_class
 from .stranger import Target
 from .work import STEADY, WIRE, Job
@@ -40,10 +43,17 @@ def everthink(folder: Path) -> App:
     return App(*classes.values(), parent, store=f"sqlite:///{folder / 'sockets.db'}", grace=0.0, limits=crowd)
 
 
-def strangers(folder: Path) -> App:
-    """An agent for everybody, with the bounds as they come."""
+def strangers(folder: Path) -> WithPage:
+    """An agent for everybody, and the page beside it, with the bounds as they come."""
     crowd = Limits(agents_per_minute=1_000_000)
-    return App(Target, store=f"sqlite:///{folder / 'strangers.db'}", grace=0.0, limits=crowd)
+    app = App(Target, store=f"sqlite:///{folder / 'strangers.db'}", grace=0.0, limits=crowd)
+    return WithPage(Loaded(app, "bench", app))
+
+
+def unbound(folder: Path) -> App:
+    """The same as everthink, without the bounds on strangers."""
+    lift()
+    return everthink(folder)
 
 
 def floor(folder: Path) -> Starlette:
@@ -79,13 +89,16 @@ def floor(folder: Path) -> Starlette:
     return Starlette(routes=[WebSocketRoute("/agents/{job}/{name}", talk)])
 
 
+SERVED = {"everthink": everthink, "unbound": unbound, "strangers": strangers, "floor": floor}
+
+
 def main() -> None:
     who, folder = sys.argv[1], Path(sys.argv[2])
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     quiet_logs(access=False)
     listener = listen("127.0.0.1", 0)
-    asgi = {"everthink": everthink, "strangers": strangers, "floor": floor}[who](folder)
+    asgi = SERVED[who](folder)
     profile = cProfile.Profile() if "BENCH_PROFILE" in os.environ else None
     if profile:
         profile.enable()

@@ -26,7 +26,7 @@ from typing import Any
 
 from .crowd import CLOSE, Tab, resident
 from .sockets import Server
-from .stranger import SHOW
+from .stranger import FOLDER, SHOW
 
 MIB = 1024 * 1024
 HEAD = ("what A sends", "bytes", "B waits, median", "longest", "when quiet", "memory ÷ bytes", "budget", "")
@@ -34,6 +34,8 @@ MOST_WAIT = 100.0
 """Milliseconds that B may wait beyond the noise."""
 MOST_MEMORY = 8.0
 """Times the bytes that were sent."""
+PREPARED = "full"
+"""The agent whose workspace is full, and what begins the names of the inputs that are for it."""
 SMALL = MIB
 """Below so many bytes memory is not judged: a page here and there is more."""
 EVERY = 0.004
@@ -130,14 +132,14 @@ class Stranger:
     """Somebody who sends things. Comes back when thrown out."""
 
     def __init__(self, port: int) -> None:
-        self._port, self._number, self.sent = port, 0, 0
+        self.port, self._number, self.sent = port, 0, 0
         self._tab: Probe | None = None
         self.agent = "a"
 
     @property
     def tab(self) -> Probe:
         if self._tab is None or self._tab.closed is not None:
-            self._tab = Probe(self._port, f"/agents/target/{self.agent}")
+            self._tab = Probe(self.port, f"/agents/target/{self.agent}")
             self._tab.until("cf_agent_mcp_servers")
         return self._tab
 
@@ -179,23 +181,35 @@ class Stranger:
 
     def http(self, head: str, body: bytes = b"") -> None:
         """A request by HTTP, its answer read to the end."""
-        with socket.create_connection(("127.0.0.1", self._port), PATIENCE) as plain:
-            data = f"{head}\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as plain:
+            fields = f"Host: 127.0.0.1\r\nConnection: close\r\nContent-Length: {len(body)}"
+            data = f"{head}\r\n{fields}\r\n\r\n".encode() + body
             self.sent += len(data)
             try:
                 plain.sendall(data)
-                plain.shutdown(socket.SHUT_WR)
                 while plain.recv(MIB):
                     pass
             except OSError:
                 pass  # it was refused half way
+
+    def files(self, rest: str, body: bytes | None = None, *, agent: str | None = None) -> None:
+        """Ask for something of an agent's files; with a body, change it."""
+        method = "GET" if body is None else "POST"
+        path = f"/everthink/inspect/target/{agent or self.agent}/files{rest}"
+        self.http(f"{method} {path} HTTP/1.1", body or b"")
+
+    def prepare(self) -> None:
+        """Let there be an agent whose workspace is full."""
+        self.fresh(PREPARED)
+        self.tab.send(b'{"type":"rpc","id":"fill","method":"fill","args":[]}')
+        self.tab.until('"id":"fill"')
 
     def open_many(self, count: int) -> None:
         """Open sockets, as many at once as it gets, and leave."""
         tabs: list[Tab] = []
         try:
             for number in range(count):
-                tabs.append(Tab(self._port, f"/agents/target/many-{number % 10}"))
+                tabs.append(Tab(self.port, f"/agents/target/many-{number % 10}"))
         except (ConnectionError, OSError):
             pass
         for tab in tabs:
@@ -278,8 +292,100 @@ def inputs(quick: bool) -> dict[str, Callable[[Stranger], object]]:
         "HTTP, 50 × get-messages": lambda a: [
             a.http("GET /agents/target/a/get-messages HTTP/1.1") for _ in range(50)
         ],
+        "HTTP, multipart of 16 MiB, one part": lambda a: _multipart(a, [b"x" * (16 * MIB - 4096)]),
+        "HTTP, multipart of 900 parts": lambda a: _multipart(a, [b"x" * 16_000] * 900),
+        "HTTP, multipart of 100,000 parts": lambda a: _multipart(a, [b"x"] * 100_000),
+        "upload of 32 MiB, text": lambda a: a.files("/upload?path=/a", b"some words " * (32 * MIB // 11)),
+        "upload of 32 MiB, bytes": lambda a: a.files("/upload?path=/a", bytes(range(256)) * (MIB // 8)),
+        "upload of 32 MiB, Chinese": lambda a: a.files("/upload?path=/a", "話".encode() * (32 * MIB // 3)),
+        "upload of 32 MiB, and four times its bytes": _up_and_down,
+        "upload of 32 MiB that is refused": lambda a: a.files("/upload?path=/a", b"x" * (33 * MIB)),
+        "500 uploads of 1 KiB": lambda a: [
+            a.files(f"/upload?path=/many/{n}", b"some words " * 93) for n in range(500)
+        ],
+        "500 uploads over one file, and all changes": _rewritten,
+        "a diff of 32 MiB": _long_diff,
+        "a diff of 9,000 lines that are alike": _alike,
+        "200 requests to a child of a child of …": lambda a: [
+            a.http(f"POST /agents/target/a{''.join(f'/sub/child/c{n % 7}' for _ in range(4))} HTTP/1.1")
+            for n in range(200)
+        ],
+        "a path of 60 KiB of children": lambda a: [
+            a.http(f"{method} /agents/target/a{'/sub/child/c' * 5000} HTTP/1.1") for method in ("GET", "POST")
+        ],
+        "full workspace: listed to its end": _listed,
+        "full workspace: its changes": lambda a: a.files("/changes", agent=PREPARED),
+        "full workspace: their differences": lambda a: a.files("/diff?first=1&last=99999", agent=PREPARED),
+        "full workspace: searched": _searched,
+        "full workspace: deleted and put back": _put_back,
+        "full workspace: one file too many": lambda a: [
+            a.files(f"/upload?path=/{n}/x", b"x", agent=PREPARED) for n in range(20)
+        ],
     }
     return found
+
+
+def _multipart(a: Stranger, parts: Sequence[bytes]) -> None:
+    head = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n'
+    body = b"".join(head + part + b"\r\n" for part in parts) + b"--b--\r\n"
+    form = "Content-Type: multipart/form-data; boundary=b"
+    a.http(f"POST /agents/target/{a.agent} HTTP/1.1\r\n{form}", body)
+
+
+def _up_and_down(a: Stranger) -> None:
+    a.files("/upload?path=/a", b"some words " * (32 * MIB // 11))
+    for _ in range(4):
+        a.files("/content?path=/a")
+
+
+def _rewritten(a: Stranger) -> None:
+    for number in range(500):
+        a.files("/upload?replace=1&path=/one", b"some words " * 90 + str(number).encode())
+    for _ in range(5):
+        a.files("/changes")
+        a.files("/diff?first=1&last=500")
+
+
+def _long_diff(a: Stranger) -> None:
+    for unit in (b"some words\n", b"more words\n"):
+        a.files("/upload?replace=1&path=/a", unit * (16 * MIB // 11))
+    a.files("/diff?first=2&last=2")
+
+
+def _alike(a: Stranger) -> None:
+    for step in (1, 7):
+        for name in range(10):
+            text = "\n".join(str(n * step % 40) for n in range(9_000))
+            a.files(f"/upload?replace=1&path=/{name}", text.encode())
+    a.files("/diff?first=11&last=20")
+
+
+def _listed(a: Stranger) -> None:
+    for after in range(0, 50_000, 500):
+        a.files(f"?path={FOLDER}&after={after:05}.py", agent=PREPARED)
+
+
+def _searched(a: Stranger) -> None:
+    a.fresh(PREPARED)
+    for pattern in ("nothing has this", "line 4[0-9]* of"):
+        a.tab.send(json.dumps({"type": "rpc", "id": "look", "method": "grep", "args": [pattern]}).encode())
+        a.tab.until('"id":"look"')
+
+
+def _put_back(a: Stranger) -> None:
+    # Of what is deleted all is kept, and the last edit can be taken back however long it was.
+    a.files("/delete", json.dumps({"path": FOLDER}).encode(), agent=PREPARED)
+    a.fresh(PREPARED)
+    a.files("/restore", b'{"seq":"%d"}' % _last_but(a, 50_000), agent=PREPARED)
+
+
+def _last_but(a: Stranger, count: int) -> int:
+    """The number of the change before the last ones."""
+    with socket.create_connection(("127.0.0.1", a.port), PATIENCE) as plain:
+        path = f"/everthink/inspect/target/{PREPARED}/files/changes"
+        plain.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: plain.recv(MIB), b""))
+    return int(json.loads(answer.partition(b"\r\n\r\n")[2])["last"]) - count
 
 
 def _file(size: int) -> dict[str, Any]:
@@ -380,6 +486,8 @@ def measured(folder: Path, *, quick: bool, take: Callable[[list[Found]], object]
         assert b.stdin is not None
         b.stdout.readline()
         a = Stranger(server.port)
+        if any(name.startswith(PREPARED) for name in asked):
+            a.prepare()
         for round_ in range(times):
             for name, work in asked.items():
                 windows[name].append(_attack(server, a, work, f"{round_}-{name[:20]}".replace(" ", "-")))

@@ -300,6 +300,10 @@ class App:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """The app as an ASGI application: `uvicorn module:app`, or mounted in another one."""
+        await (await self.gate())(scope, receive, send)
+
+    async def gate(self) -> Any:
+        """Its edge, for what is served beside it: it knows who is there, and what they may."""
         if self._gate is None and self._offered is not None:
             await _load_mcp()
         if self._gate is None:
@@ -324,7 +328,7 @@ class App:
                     more=self._mcp_routes if self._offered is not None else None,
                 )
             )
-        await self._gate(scope, receive, send)
+        return self._gate
 
     def _mcp_routes(self, gate: Any) -> Any:
         """The rows of the gate for MCP clients."""
@@ -610,7 +614,8 @@ class App:
 
         address, directory = await self._address("export", agent, name, below), await self.open()
         await directory.require(address)
-        async for line in exported(directory.store, address, now=self.clock.now_ms()):
+        now, classes = self.clock.now_ms(), directory.classes
+        async for line in exported(directory.store, address, now=now, classes=classes):
             yield line
 
     async def close(self) -> None:

@@ -85,7 +85,7 @@ async def change(
         return refusal(404, f"There is no conversation {name!r} of {cls.__name__}. Nothing was changed.")
     match deed:
         case "rename":
-            title = _title(fields_of(await body_of(request)) or {})
+            title = _title(fields_of(await body_of(request, app.limits)) or {})
             if not title:
                 return refusal(400, 'Send {"title": "…"} with a name. Nothing was changed.')
             actor = await directory.reach(address)

@@ -17,15 +17,19 @@ are, and saved when they are neither a picture, nor a PDF, nor text. Putting bac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from ..errors import WorkspaceError
+from ..limits import Limits
 from ..runtime.actor import Actor
 from ..server.answers import HEADERS
+from ..workspace import refusals
 from ..workspace.paths import name_of, normal
 from ..workspace.port import Change, Entry
 from ..workspace.workspace import Workspace
@@ -67,7 +71,7 @@ Json = dict[str, Any]
 
 async def answer(actor: Actor, request: Request, rest: list[str]) -> Response:
     """Answer one request that is for files. What stands against it becomes a refusal."""
-    workspace, asked = actor.workspace, request.query_params
+    workspace, limits, asked = actor.workspace, actor.limits, request.query_params
     if not isinstance(workspace, Workspace):
         return refusal(
             404, f"{actor.id} keeps its files in an object of its own, which the page cannot show."
@@ -75,13 +79,13 @@ async def answer(actor: Actor, request: Request, rest: list[str]) -> Response:
     try:
         match request.method, rest:
             case "POST", [_, deed]:
-                return await _changed(workspace, request, deed)
+                return await _changed(workspace, request, deed, limits)
             case "GET" | "HEAD", [_]:
                 return as_json(await _folder(workspace, asked.get("path", "/"), asked.get("after", "")))
             case "GET" | "HEAD", [_, "look"]:
                 return as_json(await _look(workspace, asked.get("path", "")))
             case "GET" | "HEAD", [_, "content"]:
-                return await _content(workspace, asked)
+                return await _content(workspace, request)
             case "GET" | "HEAD", [_, "changes"]:
                 return as_json(await _groups(workspace))
             case "GET" | "HEAD", [_, "diff"]:
@@ -130,17 +134,37 @@ async def _look(workspace: Workspace, path: str) -> Json:
     return {"entry": view.entry(found), "kind": shape.kind, "text": text, "is_cut": found.size > LOOK_BYTES}
 
 
-async def _content(workspace: Workspace, asked: Mapping[str, str]) -> Response:
+async def _content(workspace: Workspace, request: Request) -> Response:
+    asked = request.query_params
     path = normal(asked.get("path", ""))
     if hash := asked.get("hash"):
-        data = await _version(workspace, hash)
-        if data is None:
+        stream = await workspace.read_content_stream(hash)
+        if stream is None:
             return refusal(404, "This version of the file is not kept any more.")
-        return Response(data, headers=_headers(path, data, asked), media_type=_type_of(data))
-    found = await _file(workspace, path)
-    head = await workspace.files.read(found.path, length=view.HEAD_BYTES) or b""
-    stream = workspace.files.stream(found.path)
-    return StreamingResponse(stream, headers=_headers(path, head, asked), media_type=_type_of(head))
+    else:
+        stream = workspace.files.stream((await _file(workspace, path)).path)
+    # Of what is sent, and not of what is there a moment before.
+    first = await anext(stream, b"")
+    headers, kind = _headers(path, first, asked), _type_of(first)
+    if request.method == "HEAD":
+        await _closed(stream)
+        return Response(headers=headers, media_type=kind)
+    return StreamingResponse(_joined(first, stream), headers=headers, media_type=kind)
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        yield first
+        async for piece in rest:
+            yield piece
+    finally:
+        await _closed(rest)
+
+
+async def _closed(stream: AsyncIterator[bytes]) -> None:
+    """Let go of what a stream holds that nobody reads to its end."""
+    if isinstance(stream, AsyncGenerator):
+        await stream.aclose()
 
 
 def _type_of(data: bytes) -> str:
@@ -178,7 +202,8 @@ async def _groups(workspace: Workspace) -> Json | None:
         if error.code != "EINVAL":
             raise
         return None
-    return {"groups": view.groups(changes)[:GROUPS], "last": changes[-1].seq if changes else 0}
+    groups = await asyncio.to_thread(view.groups, changes)
+    return {"groups": groups[:GROUPS], "last": changes[-1].seq if changes else 0}
 
 
 async def _diff(workspace: Workspace, asked: Mapping[str, str]) -> Response:
@@ -186,11 +211,11 @@ async def _diff(workspace: Workspace, asked: Mapping[str, str]) -> Response:
     if call := asked.get("call"):
         changes = [one for one in changes if one.call_id == call]
     else:
-        first, last = asked.get("first", ""), asked.get("last", "")
-        if not (first.isdecimal() and last.isdecimal()):
+        first, last = _number(asked.get("first", "")), _number(asked.get("last", ""))
+        if first is None or last is None:
             return refusal(400, "Say which changes: ?first=…&last=…, or ?call=…")
-        changes = [one for one in changes if int(first) <= one.seq <= int(last)]
-    paths = [one for one in view.net(changes) if one.kind == "file"]
+        changes = [one for one in changes if first <= one.seq <= last]
+    paths = [one for one in await asyncio.to_thread(view.net, changes) if one.kind == "file"]
     return as_json(
         {
             "files": [await _compared(workspace, one) for one in paths[:DIFF_PATHS]],
@@ -217,25 +242,43 @@ async def _compared(workspace: Workspace, one: view.Net) -> Json:
 
 
 async def _version(workspace: Workspace, hash: str | None) -> bytes | None:
-    """The bytes that a change names: none at all where there was no file, `None` when they are not kept."""
-    return b"" if hash is None else await workspace.read_content(hash)
+    """The bytes that a change names: none at all where there was no file, `None` when they are not kept.
+
+    Of more than are compared not all.
+    """
+    if hash is None:
+        return b""
+    stream, data = await workspace.read_content_stream(hash), bytearray()
+    if stream is None:
+        return None
+    async for piece in stream:
+        data += piece
+        if len(data) > DIFF_BYTES:
+            break
+    await _closed(stream)
+    return bytes(data)
+
+
+def _number(text: str) -> int | None:
+    """The number of a change. None has twenty digits."""
+    return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
 # --- changing
 
 
-async def _changed(workspace: Workspace, request: Request, deed: str) -> Response:
+async def _changed(workspace: Workspace, request: Request, deed: str, limits: Limits) -> Response:
     if deed == "upload":
-        return await _upload(workspace, request)
-    fields = fields_of(await body_of(request))
+        return await _upload(workspace, request, limits)
+    fields = fields_of(await body_of(request, limits))
     if fields is None:
         return refusal(400, "Send a JSON object of texts. Nothing was changed.")
     match deed, fields:
         case "delete", {"path": path}:
             await workspace.rm(path, recursive=True)
             return as_json({"path": normal(path)})
-        case "restore", {"seq": seq} if seq.isdecimal():
-            return as_json(_put_back(await workspace.restore(int(seq))))
+        case "restore", {"seq": written} if (seq := _number(written)) is not None:
+            return as_json(_put_back(await workspace.restore(seq)))
         case "undo", {"turn": turn}:
             return as_json(_put_back(await workspace.undo(turn=turn)))
         case (("delete" | "restore" | "undo"), _):
@@ -250,11 +293,30 @@ def _put_back(changes: list[Change]) -> Json:
     return {"paths": len({one.path for one in changes}), "before": before, "last": last}
 
 
+class Whole:
+    """Bytes of bodies that have arrived and are not stored yet, of all agents: there is one memory."""
+
+    in_all = 0
+
+
+@contextmanager
+def _kept(size: int, limits: Limits) -> Generator[None]:
+    """Count a body until it is stored. Raises `HTTPException` (503) when too many wait for that."""
+    if Whole.in_all and Whole.in_all + size > limits.buffered_bytes:
+        text = "Too much is being stored at once. Nothing was stored. Please try again later."
+        raise HTTPException(503, text, {"Retry-After": "10"})
+    Whole.in_all += size
+    try:
+        yield
+    finally:
+        Whole.in_all -= size
+
+
 def _most(workspace: Workspace) -> int:
     return min(UPLOAD_BYTES, workspace.limits.file_bytes)
 
 
-async def _upload(workspace: Workspace, request: Request) -> Response:
+async def _upload(workspace: Workspace, request: Request, limits: Limits) -> Response:
     path, most = normal(request.query_params.get("path", "")), _most(workspace)
     if path == "/":
         return refusal(400, "Say where it goes: ?path=/folder/name. Nothing was stored.")
@@ -264,10 +326,21 @@ async def _upload(workspace: Workspace, request: Request) -> Response:
             413,
             f"{path!r} has {int(declared[:15]):,} bytes, and the page takes {most:,}. Nothing was stored.",
         )
-    data = await body_of(request, most)
+    data = await body_of(request, limits, most)
+    with _kept(len(data), limits):
+        return await _stored(workspace, request, path, data)
+
+
+async def _stored(workspace: Workspace, request: Request, path: str, data: bytes) -> Response:
     replaces = "replace" in request.query_params
-    if not replaces and await workspace.exists(path):
+    try:
+        if not replaces and await workspace.exists(path):
+            raise refusals.changed_meanwhile(path)
+        # Looked at again with the commit: two may bring a file of one name at once.
+        await workspace.write_file_bytes(path, data, if_hash=None if replaces else "")
+    except WorkspaceError as error:
+        if error.code != "ESTALE":
+            raise
         return refusal(409, f"There is something at {path!r} already. Nothing was stored.")
-    await workspace.write_file_bytes(path, data)
     found = await _file(workspace, path)
     return as_json(view.entry(found))

@@ -32,7 +32,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -40,7 +40,7 @@ from ..access.access import Pass
 from ..access.expiry import close_when_expired
 from ..address import Address, from_address, kebab
 from ..app.app import App
-from ..children.paths import BadName, read_hops
+from ..children.paths import BadName
 from ..errors import AgentError
 from ..journal.facts import TurnFacts, bad_endings, latest_calls, latest_turns, spans
 from ..journal.feed import HistoryChanged
@@ -52,9 +52,9 @@ from ..recovery import suspects
 from ..runtime import queries as runtime
 from ..runtime.actor import Actor
 from ..runtime.chat import Chat
-from ..server.answers import with_headers
 from ..server.asgi import deny
 from ..server.connections import Connection
+from ..server.places import Place
 from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import AgentStore
@@ -83,14 +83,13 @@ MAY_NOT = "You may look at this agent, but not change it. Nothing was changed."
 class _Asked:
     """Who asks for what."""
 
-    cls: type[Think]
-    """The class of the outermost agent: it and its name are what the checks are asked about."""
-    name: str
-    address: Address
-    """Of the agent that is looked at."""
-    rest: list[str]
-    """The segments that follow."""
+    place: Place
     entered: Pass
+
+    @property
+    def address(self) -> Address:
+        """Of the agent that is looked at."""
+        return self.place.address
 
 
 class Inspector:
@@ -110,13 +109,19 @@ class Inspector:
         return _parts(scope)[2:3] in ([kebab(cls.__name__)] for cls in self._app.classes)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve one request or socket."""
+        """Serve one request or socket, among all others that the app serves."""
+        gate = await self._app.gate()
+        await gate.within(scope, receive, send, self._serve)
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
             await self._socket(WebSocket(scope, receive, send), receive)
             return
         request = Request(scope, receive)
         try:
             response = await (self._conversations if _parts(scope)[:2] == LIST else self._http)(request)
+        except ClientDisconnect:
+            response = Response(status_code=400)  # it left in the middle of its body, and reads no answer
         except AgentError as error:
             response = refusal(503, str(error))
         except HTTPException as error:
@@ -124,7 +129,7 @@ class Inspector:
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
             response = refusal(500, "The inspector failed; the terminal says how.")
-        await response(scope, receive, with_headers(send))
+        await (await self._app.gate()).answer(response, scope, receive, send)
 
     # --- who asks for what
 
@@ -155,24 +160,21 @@ class Inspector:
         name = from_address(written)
         if not name:
             return refusal(404, "Name an agent: /everthink/inspect/{class}/{name}.")
-        entered = await self._app.access.enter(connection, "inspect", cls, name)
+        gate = await self._app.gate()
+        try:
+            place: Place = await gate.place(cls, name, rest[:-2])
+        except (AgentError, BadName) as error:
+            return refusal(400, f"There can be no such agent: {error}")
+        entered = await gate.entered(connection, "inspect", cls, name)
         if isinstance(entered, Response):
             return entered
-        directory = await self._app.open()
-        address = Address(cls.__name__, name)
-        try:
-            hops, below = read_hops(rest[:-2], directory.children_called())
-            for child, called in hops:
-                address = directory.address(child, called, below=address)
-        except (AgentError, BadName) as error:
-            return refusal(400, f"There can be no such child: {error}")
-        if hops and not issubclass(hops[-1][0], Think):
-            return refusal(404, NO_JOURNAL.format(hops[-1][0].__name__))
-        return _Asked(cls, name, address, list(below), entered)
+        if not issubclass(place.target, Think):
+            return refusal(404, NO_JOURNAL.format(place.target.__name__))
+        return _Asked(place, entered)
 
     async def _may_change(self, asked: _Asked) -> bool:
         """True when they might do everything on a socket, too. Otherwise it is told to the audit."""
-        if await self._app.access.may_change(asked.entered, asked.cls, asked.name):
+        if await self._app.access.may_change(asked.entered, asked.place.cls, asked.place.name):
             return True
         reason, who = "no permission", {"identity": asked.entered.who}
         self._app.access.audit.refused(asked.address, "inspect", reason, **who)
@@ -193,7 +195,7 @@ class Inspector:
                 if not await self._may_change(found):
                     return refusal(403, MAY_NOT)
                 return await conversations.change(
-                    self._app, request, found.cls, found.name, deed, found.entered
+                    self._app, request, found.place.cls, found.place.name, deed, found.entered
                 )
             case _:
                 return refusal(404, "There is nothing at this address: /everthink/conversations/{class}.")
@@ -202,10 +204,15 @@ class Inspector:
         found = await self._found(request)
         if isinstance(found, Response):
             return found
-        address, rest = found.address, found.rest
-        looks = request.method in ("GET", "HEAD")
-        if not looks and not await self._may_change(found):
-            return refusal(403, MAY_NOT)
+        address, rest = found.address, list(found.place.rest)
+        if request.method == "POST":
+            if not await self._may_change(found):
+                return refusal(403, MAY_NOT)
+            # Those above a child may say no, as they may to its socket; and who makes agents is counted.
+            gate, makes_none = await self._app.gate(), rest[:1] not in ([room] for room in ROOMS)
+            barred = await gate.refusal(request, found.place, found.entered, makes_none=makes_none)
+            if barred is not None:
+                return refusal(barred.status_code, f"{bytes(barred.body).decode()}. Nothing was changed.")
         match request.method, [unquote(part) for part in rest]:
             case "GET" | "HEAD", []:
                 return as_json(await self._overview(address))
@@ -217,18 +224,22 @@ class Inspector:
                 database = (await self._app.open()).store
                 return as_json(await family.tree(database, address.root, self._recorder.steps))
             case "POST", ["leaf"]:
-                return await self._go_on_from(address, await body_of(request))
+                return await self._go_on_from(address, await body_of(request, self._app.limits))
             case "POST", ["runs", "stop"]:
-                return await self._stop_run(address, await body_of(request))
+                return await self._stop_run(address, await body_of(request, self._app.limits))
             case (("GET" | "HEAD"), [room, *_]) if room in ROOMS and not await self._exists(address):
                 # The page looks before its socket has made the agent: nothing yet, which is no failure.
                 return as_json(None)
             case (("GET" | "HEAD" | "POST"), [room, *_]) if room in memory.ROOMS:
                 return await memory.answer(await self._chat(address), request, rest)
             case (("GET" | "HEAD" | "POST"), [servers.ROOM, *_]):
-                return await servers.answer(await self._actor(address), request, rest)
+                actor = await self._actor(address)
+                with actor.hold():
+                    return await servers.answer(actor, request, rest)
             case (("GET" | "HEAD" | "POST"), [files.ROOM, *_]):
-                return await files.answer(await self._actor(address), request, rest)
+                actor = await self._actor(address)
+                with actor.hold():
+                    return await files.answer(actor, request, rest)
             case "GET" | "HEAD" | "POST", _:
                 return refusal(404, "There is nothing at this address of the inspector.")
             case _:
@@ -288,6 +299,8 @@ class Inspector:
         if fields is None:
             return refusal(400, 'Send {"message": "…"}: the id of the version to go on from.')
         wanted = fields.get("message", "")
+        if not await self._exists(address):
+            return refusal(404, f"{address} has no message {wanted!r}. Nothing was changed.")
         chat = await self._chat(address)
         layout = await memory.layout_of(chat.host.store, chat.session.id, MESSAGES)
         leaf = layout.tree.tip_below(layout.row(wanted))

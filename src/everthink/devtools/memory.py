@@ -61,7 +61,7 @@ async def answer(chat: Chat, request: Request, rest: list[str]) -> Response:
     """Answer one request that is for memory. Errors of the session become refusals."""
     try:
         if request.method == "POST":
-            fields = fields_of(await body_of(request, LONGEST_BLOCK))
+            fields = fields_of(await body_of(request, chat.host.limits, LONGEST_BLOCK))
             if fields is None:
                 return refusal(400, "Send a JSON object of texts. Nothing was changed.")
             return await _change(chat, [unquote(part) for part in rest], fields)

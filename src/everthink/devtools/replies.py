@@ -7,6 +7,7 @@ Every answer is for the page that asked and for no cache on the way.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -33,9 +34,9 @@ def refusal(status: int, text: str) -> Response:
     return as_json({"error": text}, status)
 
 
-async def body_of(request: Request, most: int = MAX_BODY) -> bytes:
+async def body_of(request: Request, limits: Limits, most: int = MAX_BODY) -> bytes:
     """What was sent. Raises `HTTPException` (413) when it is longer than `most`."""
-    with bounded(request, Limits(frame_bytes=most)) as read:
+    with bounded(request, replace(limits, frame_bytes=most)) as read:
         return await read.body()
 
 

@@ -34,7 +34,7 @@ async def answer(actor: Actor, request: Request, rest: list[str]) -> Response:
     """Answer one request that is for servers. What stands against it becomes a refusal."""
     if request.method != "POST":
         return as_json(await _listed(actor)) if rest == [ROOM] else _nothing()
-    fields = fields_of(await body_of(request))
+    fields = fields_of(await body_of(request, actor.limits))
     if fields is None:
         return refusal(400, "Send a JSON object of texts. Nothing was changed.")
     try:

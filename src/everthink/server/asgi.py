@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from starlette.requests import HTTPConnection, Request
+from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ..access.access import (
@@ -35,7 +36,7 @@ from ..calling import awaited
 from ..children.paths import Called
 from ..clock import Clock
 from ..current import current_origin, origin_of
-from ..errors import UNTOLD, AgentElsewhere, AgentSetAside, LeaseLost
+from ..errors import UNTOLD, AgentElsewhere, AgentError, AgentSetAside, LeaseLost
 from ..limits import Limits
 from ..messages import encode_json
 from ..oauth.callback import Callback, read_callback
@@ -159,6 +160,10 @@ class Gate:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return
+        await self.within(scope, receive, send, self._serve_one)
+
+    async def within(self, scope: Scope, receive: Receive, send: Send, serve: ASGIApp) -> None:
+        """Let one request or socket be served, while there is room for whoever sends it."""
         connection = HTTPConnection(scope)
         place = place_of(address_of(connection))
         if (most := self._served.limits.header_bytes) < _head_size(scope):
@@ -173,16 +178,31 @@ class Gate:
             await self._refuse(scope, receive, send, full)
             return
         try:
-            if scope["type"] == "websocket":
-                await self._come_in(WebSocket(scope, receive, send), receive, _transport_of(send))
-            else:
-                response = await self._http(Request(scope, receive))
-                transport = _transport_of(send)
-                cut = transport.abort if transport else None
-                long = response.long if isinstance(response, Told) else None
-                await response(scope, receive, Answer(with_headers(send), self._buffers, cut, long))
+            await serve(scope, receive, send)
         finally:
             self._crowd.leave(place)
+
+    async def _serve_one(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._come_in(WebSocket(scope, receive, send), receive, _transport_of(send))
+        else:
+            await self.answer(await self._http(Request(scope, receive)), scope, receive, send)
+
+    async def answer(self, response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send a response. What of it is not read is counted with all that waits."""
+        transport = _transport_of(send)
+        cut = transport.abort if transport else None
+        long = response.long if isinstance(response, Told) else None
+        try:
+            await response(scope, receive, Answer(with_headers(send), self._buffers, cut, long))
+        except AgentError as error:
+            # It has begun, and its end is not there any more: nobody may take the part for the whole.
+            if cut is None:
+                raise
+            log.warning("an answer is cut off: %s", error)
+            cut()
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, response: Response) -> None:
         if scope["type"] == "websocket":
@@ -267,8 +287,29 @@ class Gate:
     async def may_begin(self, connection: HTTPConnection, cls: Any, name: str) -> Response | None:
         """Why somebody may not reach an agent that does not exist yet: they have made too many."""
         directory = await self._served.open()
-        address = directory.address(cls, name)
+        return await self._may_be_there(connection, directory.address(cls, name))
+
+    async def refusal(
+        self, connection: HTTPConnection, place: Place, entered: Pass, *, makes_none: bool
+    ) -> Response | None:
+        """Why somebody who has passed the checks may not reach the agent at a place in another way than by
+        a socket: its parents say no, as they may to a socket, or too many were made. `None`: they may.
+        """
+        is_nobody = makes_none and not await (await self._served.open()).exists(place.address)
+        barred = await self._places.barred(
+            Visitor(connection, place, "connect", entered), is_nobody=is_nobody
+        )
+        if barred is not None:
+            return barred.response
+        return None if makes_none else await self._may_be_there(connection, place.address)
+
+    async def _may_be_there(self, connection: HTTPConnection, address: Address) -> Response | None:
+        directory = await self._served.open()
         return None if await directory.exists(address) else self._may_create(connection, address)
+
+    async def place(self, cls: type[Any], name: str, following: Sequence[str]) -> Place:
+        """Whom the segments that follow a name are about. Raises `AgentError` and `BadName`."""
+        return await self._places.place(cls, name, following)
 
     def _may_create(self, connection: HTTPConnection, address: Address) -> Response | None:
         refused = self._crowd.may_create(place_of(address_of(connection)))
@@ -282,7 +323,7 @@ class Gate:
         reason = bytes(refused.body).decode()
         self._access.audit.refused(agent, action, reason, address=address_of(connection))
 
-    async def _entered(
+    async def entered(
         self, connection: HTTPConnection, action: Action, cls: Any, name: str
     ) -> Pass | Response:
         """What the application's checks say, in time."""
@@ -407,7 +448,7 @@ class Gate:
         if not route.has(request.method):
             text = f"A conversation is read with GET; {request.method} does nothing to it."
             return PlainTextResponse(text, 405, {"Allow": ", ".join(route.methods or ())})
-        entered = await self._entered(request, way.action, cls, name)
+        entered = await self.entered(request, way.action, cls, name)
         if isinstance(entered, Response):
             return entered
         try:
@@ -426,6 +467,10 @@ class Gate:
         except (AgentElsewhere, LeaseLost) as error:
             log.info("%s", error)
             return PlainTextResponse(ELSEWHERE, 503, LATER)
+        except MultiPartException as error:
+            return PlainTextResponse(error.message, 400)  # `request.form()`: what was sent is no form
+        except ClientDisconnect:
+            return Response(status_code=400)  # it left in the middle of its body, and reads no answer
         except Exception as error:  # noqa: BLE001 - what it says stays here
             return raised(request, "on_request", error)
 
@@ -451,7 +496,7 @@ class Gate:
             return refused(socket, 400, text, "its _pk is longer")
         if socket.query_params.get("__agents_transport") == "capnweb":
             return refused(socket, 501, NO_CAPNWEB, "it asks for the Cap'n Web transport")
-        entered = await self._entered(socket, "connect", cls, name)
+        entered = await self.entered(socket, "connect", cls, name)
         return entered if isinstance(entered, Response) else (place, entered)
 
     async def _serve(

@@ -22,7 +22,7 @@ from ..access.access import Action, Pass, address_of
 from ..access.audit import Auditor
 from ..address import MAX_NAME, Address, from_address, kebab
 from ..children.declared import children_of
-from ..children.paths import BadName, Called, read_hops
+from ..children.paths import BadName, Called, NoSuchClass, read_hops
 from ..errors import AgentError
 from ..settings import is_ours
 from .answers import refused
@@ -104,23 +104,31 @@ class Places:
         if len(name) > MAX_NAME:
             why = f"its name is longer than {MAX_NAME} characters"
             return refused(connection, 400, "Invalid request", why)
-        directory = await self.open()
-        address = directory.address(cls, name)
         following = segments_of(connection.scope)[len(self.prefix) + 2 :]
         try:
-            hops, rest = read_hops(following, directory.children_called(), cls, self.called)
+            place = await self.place(cls, name, following)
+        except NoSuchClass as error:
+            return refused(connection, 404, "Not Found", str(error))
         except BadName as error:
             return refused(connection, 400, "Bad Request", f"the name of a child in it is none: {error}")
-        if not hops:
-            # As it is written: a client is told the name that it has asked for.
-            connection.scope["everthink.name"] = written
-            return Place(cls, name, address, cls, rest)
-        try:
-            for child, called in hops:
-                address = directory.address(child, called, below=address)
         except AgentError as error:
             return refused(connection, 400, "Bad Request", error.what)
-        return Place(cls, name, address, hops[-1][0], rest)
+        if not place.address.parents:
+            # As it is written: a client is told the name that it has asked for.
+            connection.scope["everthink.name"] = written
+        return place
+
+    async def place(self, cls: type[Any], name: str, following: Sequence[str]) -> Place:
+        """Whom the segments that follow the name of an agent are about: it, or a child.
+
+        Raises `BadName` and `AgentError` for what can be no agent.
+        """
+        directory = await self.open()
+        address = directory.address(cls, name)
+        hops, rest = read_hops(following, directory.children_called(), cls, self.called)
+        for child, called in hops:
+            address = directory.address(child, called, below=address)
+        return Place(cls, name, address, hops[-1][0] if hops else cls, rest)
 
     # --- what its parents say
 

@@ -156,10 +156,19 @@ class WithPage:
         path: str = scope["path"]
         if path == AGENTS_LIST:
             return TYPES[".json"], json.dumps(self._agents()).encode()
-        file = (self._static / (path.strip("/") or "index.html")).resolve()
-        if file.is_relative_to(self._static.resolve()) and file.is_file():
+        file = self._file(path)
+        if file is not None:
             return _type_of(file), file.read_bytes()
         return (TYPES[".txt"], self._words(scope).encode()) if path == "/" else None
+
+    def _file(self, path: str) -> Path | None:
+        """The file of the page at a path, which anybody may have written."""
+        try:
+            file = (self._static / (path.strip("/") or "index.html")).resolve()
+            is_one = file.is_relative_to(self._static.resolve()) and file.is_file()
+        except (OSError, ValueError):  # longer than names of files are, or with a NUL
+            return None
+        return file if is_one else None
 
     def _agents(self) -> list[dict[str, Any]]:
         """All agent classes, and whether they chat: the page shows those that do."""

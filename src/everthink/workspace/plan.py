@@ -8,10 +8,10 @@ the end. So all backends refuse the same edits, in the same words. Later edits o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple, TypeVar, assert_never
 
 from ..clock import EPOCH
 from ..errors import WorkspaceError
@@ -32,7 +32,10 @@ __all__ = [
     "followed",
 ]
 
+T = TypeVar("T")
+
 _MOST_LINKS = 40
+_AT_A_TIME = 500
 
 ROOT = Entry("/", "directory", 0, "", EPOCH, EPOCH)
 """The root, which no backend has to keep."""
@@ -84,8 +87,16 @@ class Step(NamedTuple):
 class Plan:
     """Some edits, thought through. What comes of them is in `steps`, `final` and `contents`."""
 
-    def __init__(self, look: Look, below: Below, *, now: datetime, limits: WorkspaceLimits) -> None:
-        self._look, self._below = look, below
+    def __init__(
+        self,
+        look: Look,
+        below: Below,
+        *,
+        now: datetime,
+        limits: WorkspaceLimits,
+        pause: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._look, self._below, self._pause = look, below, pause
         self._now, self._limits = now, limits
         self._seen: dict[str, Entry | None] = {}  # as it was before, for every path that was looked at
         self._is: dict[str, Entry | None] = {}  # as it is now, for every path that changed
@@ -98,7 +109,7 @@ class Plan:
         """Think some edits through. Raises what the first of them that cannot be done is refused with."""
         named = {path for edit, _ in edits for path in _named(edit)}
         await self._look_at(sorted({one for path in named for one in (*ancestors(path), path)}))
-        for edit, content in edits:
+        async for edit, content in self._unhurried(edits):
             match edit:
                 case Put(path, _, _, if_hash):
                     assert content is not None
@@ -139,7 +150,8 @@ class Plan:
     async def bring_back(self, wanted: Mapping[str, Entry | None]) -> None:
         """Give these paths an earlier state again. The bytes of their files are kept still."""
         await self._look_at(sorted({one for path in wanted for one in (*ancestors(path), path)}))
-        for path, entry in sorted(wanted.items(), reverse=True):  # what is inside a folder before the folder
+        # What is inside a folder before the folder.
+        async for path, entry in self._unhurried(sorted(wanted.items(), reverse=True)):
             is_now = await self._at(path)
             if is_now is not None and (entry is None or entry.kind != is_now.kind):
                 if is_now.kind == "directory" and await self._inside(path):
@@ -147,7 +159,7 @@ class Plan:
                         raise refusals.not_empty(path)
                     continue  # somebody else has put something into it since
                 self._set(path, None)
-        for path, entry in sorted(wanted.items()):
+        async for path, entry in self._unhurried(sorted(wanted.items())):
             if entry is None:
                 continue
             is_now = await self._at(path)
@@ -196,7 +208,7 @@ class Plan:
         inside = await self._inside(path) if entry.kind == "directory" else []
         if inside and not recursive:
             raise refusals.not_empty(path)
-        for one in (*reversed(inside), entry):
+        async for one in self._unhurried((*reversed(inside), entry)):
             self._set(one.path, None)
 
     async def _move(self, source: str, path: str) -> None:
@@ -209,10 +221,10 @@ class Plan:
             raise refusals.into_itself(source, path)
         await self._make_way(entry, path)
         inside = await self._inside(source) if entry.kind == "directory" else []
-        for one in (*reversed(inside), entry):
+        async for one in self._unhurried((*reversed(inside), entry)):
             self._set(one.path, None)
         await self._make_parents(path)
-        for one in (entry, *inside):
+        async for one in self._unhurried((entry, *inside)):
             self._set(path + one.path[len(source) :], replace(one, path=path + one.path[len(source) :]))
 
     async def _copy(self, source: str, path: str) -> None:
@@ -235,7 +247,7 @@ class Plan:
         inside = await self._inside(source)
         await self._make_folder(path, recursive=True)
         await self._look_at([path + one.path[len(source) :] for one in inside])
-        for one in inside:
+        async for one in self._unhurried(inside):
             place = path + one.path[len(source) :]
             if one.kind == "directory":
                 await self._make_folder(place, recursive=True)
@@ -318,6 +330,13 @@ class Plan:
         before = self._is[path] if path in self._is else self._seen.setdefault(path, None)
         self._is[path] = entry
         self.steps.append(Step(path, before, entry))
+
+    async def _unhurried(self, many: Sequence[T]) -> AsyncIterator[T]:
+        """All of these, with a pause now and then: a folder may have fifty thousand files."""
+        for number, one in enumerate(many, 1):
+            if self._pause is not None and number % _AT_A_TIME == 0:
+                await self._pause()
+            yield one
 
     def _folder(self, path: str) -> Entry:
         return Entry(path, "directory", 0, "", self._now, self._now)

@@ -106,6 +106,16 @@ def changed_meanwhile(path: str) -> WorkspaceError:
     )
 
 
+def forgotten(hash: str) -> WorkspaceError:
+    """An earlier version is let go of while it is read."""
+    return WorkspaceError(
+        f"The bytes with the hash {hash[:12]}… were forgotten while they were read.",
+        code="ESTALE",
+        kept="The file is as it was.",
+        next_step="Raise WorkspaceLimits(history=…, history_bytes=…) to keep earlier versions for longer.",
+    )
+
+
 def over(what: str, limit: str, most: int, path: str = "") -> WorkspaceError:
     """More than a bound allows. `limit` is its field in `WorkspaceLimits`."""
     codes: dict[str, WorkspaceCode] = {
